@@ -1,0 +1,81 @@
+# Two commands carry the project: make demo and make test. Both work on a bare Debian 12 with git, make and
+# Python 3.11 (with venv): they create .venv, install what they need, and find or install a JVM.
+
+PYTHON ?= python3
+SEEDS ?= 200
+ZKCONTROLLER_ZOOKEEPER_IMAGE ?= zookeeper-local:3.9
+export ZKCONTROLLER_ZOOKEEPER_IMAGE
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Stamps: an installation is repeated only when what it was made from has changed.
+INSTALLED := $(VENV)/.installed
+TEST_INSTALLED := $(VENV)/.test-installed
+# The embedded ZooKeeper needs a JVM; java-home.sh finds or installs one, or says what to do.
+WITH_JAVA = JAVA_HOME="$$(scripts/java-home.sh)" && export JAVA_HOME && PATH="$$JAVA_HOME/bin:$$PATH" &&
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test install lint unit integration container peers simulate bench coverage clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED)  ## Three brokers on a real ZooKeeper lose their controller, then a broker: watch it (under a minute)
+	@$(WITH_JAVA) $(BIN)/zkctl demo
+
+test: lint  ## Everything that needs no Docker and no real Kafka: style, types, import arrows, all tests
+	@$(WITH_JAVA) $(BIN)/pytest -q -rs -n auto --dist loadfile
+
+install: $(INSTALLED)  ## Create .venv and install the project with its embedded ZooKeeper
+
+lint: $(TEST_INSTALLED)  ## ruff, mypy --strict and the import contracts
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+unit: $(TEST_INSTALLED)  ## The quick tests that need nothing but Python: unit and scenarios
+	@$(BIN)/pytest -q tests/unit tests/scenarios
+
+integration: $(TEST_INSTALLED)  ## The tests on a real, embedded ZooKeeper
+	@$(WITH_JAVA) $(BIN)/pytest -q -m integration
+
+container: $(TEST_INSTALLED)  ## The contract and the session on a ZooKeeper in Docker (root starts dockerd if none runs)
+	@$(WITH_JAVA) scripts/with-dockerd.sh scripts/test-container.sh
+
+peers: $(TEST_INSTALLED)  ## Our brokers and a real Kafka 3.9 told the same story (fetched with Maven)
+	@scripts/fetch-kafka.sh
+	@scripts/fetch-kafka.sh 2.8.2
+	@$(WITH_JAVA) $(BIN)/pytest -q -m peers
+
+simulate: $(TEST_INSTALLED)  ## The simulator with SEEDS=n different seeds (200)
+	@$(BIN)/pytest -q -n auto --dist load tests/simulation --seeds $(SEEDS)
+
+bench: $(TEST_INSTALLED)  ## Failover of 100,000 partitions, ours beside a real Kafka's (fetched with Maven)
+	@scripts/fetch-kafka.sh || { echo 'make: ours can be measured alone: .venv/bin/python -m benchmarks.failover --only ours' >&2; exit 1; }
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.failover
+
+coverage: $(TEST_INSTALLED)  ## Lines and branches the quick tests reach
+	@$(BIN)/coverage run -m pytest -q tests/unit tests/scenarios tests/simulation
+	@$(BIN)/coverage report
+
+clean:  ## Remove .venv and everything the tools left behind
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'make: Python 3.11 or newer is needed: apt-get install python3, or make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+		{ rm -rf $(VENV); echo 'make: the venv module does not work: apt-get install python3-venv' >&2; exit 1; }
+
+$(INSTALLED): $(BIN)/pip setup.cfg pyproject.toml
+	@echo 'Installing into $(VENV); pyspark, whose jars hold the ZooKeeper server, is a download of some 400 MB.'
+	@$(BIN)/pip install -qq --disable-pip-version-check --editable '.[spark]' || \
+		{ echo 'make: pip could not install (its reason stands above). Once the network is back, run make again.' >&2; exit 1; }
+	@touch $@
+
+$(TEST_INSTALLED): $(INSTALLED)
+	@$(BIN)/pip install -qq --disable-pip-version-check --editable '.[spark,test]' || \
+		{ echo 'make: pip could not install (its reason stands above). Once the network is back, run make again.' >&2; exit 1; }
+	@touch $@

@@ -1,0 +1,60 @@
+#!/bin/sh
+# Fetches Apache Kafka from Maven Central for tests/peers and benchmarks/: 3.9.1 (broker and tools), or with the argument
+# 2.8.2 the last tools that speak to ZooKeeper themselves.
+# KAFKA_LIBS names another folder to put the jars of 3.9.1 into, KAFKA_ZOOKEEPER_TOOLS_LIBS one for those of 2.8.2.
+set -eu
+
+version=${1:-3.9.1}
+cache=$HOME/.cache/zkcontroller/kafka-$version/libs
+case $version in
+    3.9.1) libs=${KAFKA_LIBS:-$cache}; artifacts='kafka_2.13 kafka-tools' ;;
+    2.8.2) libs=${KAFKA_ZOOKEEPER_TOOLS_LIBS:-$cache}; artifacts=kafka_2.13 ;;
+    *) echo "fetch-kafka: $version is not among those that are used: 3.9.1, 2.8.2" >&2; exit 2 ;;
+esac
+
+complete=yes
+for artifact in $artifacts; do
+    [ -e "$libs/$artifact-$version.jar" ] || complete=no
+done
+if [ $complete = yes ]; then
+    echo "Kafka $version is in $libs"
+    exit 0
+fi
+if ! command -v mvn >/dev/null; then
+    echo "fetch-kafka: Maven is missing; install it (Debian: apt install maven) and run this again" >&2
+    exit 1
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+{
+    cat <<POM
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>zkcontroller</groupId>
+  <artifactId>kafka-peer</artifactId>
+  <version>1</version>
+  <dependencies>
+POM
+    for artifact in $artifacts; do
+        cat <<POM
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>$artifact</artifactId><version>$version</version>
+    </dependency>
+POM
+    done
+    cat <<POM
+    <dependency>
+      <groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId><version>1.7.36</version>
+    </dependency>
+  </dependencies>
+</project>
+POM
+} >"$work/pom.xml"
+
+# Copied aside first: an interrupted download must not look like a complete one.
+mvn --quiet --batch-mode -f "$work/pom.xml" dependency:copy-dependencies \
+    -DincludeScope=runtime -DoutputDirectory="$work/libs"
+mkdir -p "$libs"
+cp "$work"/libs/*.jar "$libs"/
+echo "Kafka $version is in $libs"
