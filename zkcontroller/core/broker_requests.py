@@ -1,0 +1,445 @@
+"""What the brokers must be told, gathered while decisions are made and sent in one go.
+
+A batch collects three things: LeaderAndIsr per broker, UpdateMetadata for a set of brokers (one
+set of
+partitions for all of them), StopReplica per broker.  :meth:`RequestBatch.send` turns them into
+``Send``
+deeds in Kafka's order.  A partition's entry is encoded once and its bytes are shared by all
+brokers.
+
+A batch lives for one state change and is then dropped; Kafka keeps three for ever and trips over
+a batch that an earlier failure left filled.
+
+Source: Kafka ``AbstractControllerBrokerRequestBatch``.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, repeat
+from operator import lt
+from typing import NamedTuple
+from uuid import UUID
+
+from zkcontroller.core.config import ControllerConfig
+from zkcontroller.core.context import ControllerContext
+from zkcontroller.core.effects import Outbox, Send
+from zkcontroller.core.events import (
+    Event,
+    LeaderAndIsrResponseReceived,
+    TopicDeletionStopReplicaResponseReceived,
+    UpdateMetadataResponseReceived,
+)
+from zkcontroller.core.journal import REQUEST_BATCH, Journal
+from zkcontroller.core.partition_table import pick
+from zkcontroller.model import LEADER_DURING_DELETE
+from zkcontroller.protocol import bulk
+from zkcontroller.protocol.control_responses import (
+    read_leader_and_isr_response,
+    read_stop_replica_response,
+    read_update_metadata_response,
+)
+from zkcontroller.state_changes.kafka_values import (
+    leader_and_isr_response,
+    update_metadata_response,
+)
+from zkcontroller.state_changes.record import Kind, StateChange
+
+LEADER_AND_ISR = 4
+STOP_REPLICA = 5
+UPDATE_METADATA = 6
+REQUEST_NAMES = {
+    LEADER_AND_ISR: "LeaderAndIsr",
+    STOP_REPLICA: "StopReplica",
+    UPDATE_METADATA: "UpdateMetadata",
+}
+
+_Grouped = list[tuple[str, UUID | None, list[bytes]]]
+
+
+class _Stop(NamedTuple):
+    """What a StopReplica says of one partition."""
+
+    leader_epoch: int
+    delete: bool
+
+
+class RequestBatch:
+    """Control requests for one state change."""
+
+    def __init__(
+        self, context: ControllerContext, config: ControllerConfig, journal: Journal, outbox: Outbox
+    ) -> None:
+        self._context = context
+        self._config = config
+        self._journal = journal
+        self._outbox = outbox
+        self._leader_and_isr: dict[int, array[int]] = {}
+        self._is_new: set[tuple[int, int]] = set()
+        self._stop_replica: dict[int, dict[int, _Stop]] = {}
+        self._metadata_brokers: dict[int, None] = {}
+        self._metadata_rows = array("i")
+
+    # ------------------------------------------------------------------ gathering
+
+    def add_leader_and_isr(
+        self, broker_ids: Iterable[int], rows: Sequence[int], *, is_new: bool = False
+    ) -> None:
+        """Tell these brokers about these partitions, and every broker by UpdateMetadata.
+
+        ``is_new`` sticks: once a (broker, partition) was added as new it stays new in this batch.
+        """
+        for broker_id in broker_ids:
+            if broker_id < 0:
+                continue
+            self._leader_and_isr.setdefault(broker_id, array("i")).extend(rows)
+            if is_new:
+                self._is_new.update((broker_id, row) for row in rows)
+        self.add_update_metadata(self._context.live_or_shutting_down_broker_ids, rows)
+
+    def put_leader_and_isr(self, broker_id: int, rows: Sequence[int]) -> None:
+        """As :meth:`add_leader_and_isr` for many partitions; the UpdateMetadata is the caller's."""
+        self._leader_and_isr.setdefault(broker_id, array("i")).extend(rows)
+
+    def add_update_metadata(self, broker_ids: Iterable[int], rows: Sequence[int] = ()) -> None:
+        """Tell these brokers who is alive and, in addition, about these partitions."""
+        self._metadata_brokers.update(dict.fromkeys(b for b in broker_ids if b >= 0))
+        table = self._context.table
+        known = [row for row in rows if table.leader_epoch[row] >= 0]
+        self._metadata_rows.extend(known)
+        if len(known) != len(rows):
+            for row in rows:
+                if not table.has_leadership(row):
+                    self._journal.info(
+                        f"Leader not yet assigned for partition {table.text(row)}."
+                        " Skip sending UpdateMetadataRequest.",
+                        REQUEST_BATCH,
+                    )
+
+    def add_stop_replica(
+        self, broker_ids: Iterable[int], rows: Iterable[int], *, delete: bool
+    ) -> None:
+        """Tell these brokers to stop (``delete``: and remove) their replicas; delete sticks.
+
+        They are told the leader epoch of now: leaving the ISR afterwards, in the same batch, raises
+        it, and a replica that stops with the older epoch is what Kafka's brokers expect.
+        """
+        context = self._context
+        for broker_id in broker_ids:
+            if broker_id < 0:
+                continue
+            wanted = self._stop_replica.setdefault(broker_id, {})
+            for row in rows:
+                is_delete = delete or (row in wanted and wanted[row].delete)
+                wanted[row] = _Stop(context.stop_replica_leader_epoch(row), is_delete)
+
+    # ------------------------------------------------------------------ sending
+
+    def send(self) -> None:
+        """Everything gathered, as deeds: LeaderAndIsr, then UpdateMetadata, then StopReplica."""
+        self._send_leader_and_isr()
+        self._send_update_metadata()
+        self._send_stop_replica()
+
+    def _send_leader_and_isr(self) -> None:
+        context, table = self._context, self._context.table
+        version = self._config.leader_and_isr_version
+        encode = bulk.leader_and_isr_encoder(version)
+        entries: dict[int, bytes] = {}
+        for broker_id, added in self._leader_and_isr.items():
+            broker_epoch = context.live_broker_epochs.get(broker_id)
+            if broker_epoch is None:
+                continue
+            rows = list(dict.fromkeys(added))
+            missing = [row for row in rows if row not in entries]
+            entries.update(zip(missing, self._encode(encode, missing, is_new=False), strict=True))
+            found: Sequence[bytes]
+            if self._is_new:
+                new = [row for row in rows if (broker_id, row) in self._is_new]
+                fresh = dict(zip(new, self._encode(encode, new, is_new=True), strict=True))
+                found = [fresh.get(row) or entries[row] for row in rows]
+            else:
+                found = [entries[row] for row in rows]
+            leaders = pick(table.leader, rows)
+            leading = leaders.count(broker_id)
+            self._journal.record(
+                StateChange(
+                    Kind.LEADER_AND_ISR_SENDING,
+                    "controller",
+                    self._config.broker_id,
+                    context.epoch,
+                    peer=broker_id,
+                    request="LeaderAndIsr",
+                    count=leading,
+                    other_count=len(rows) - leading,
+                )
+            )
+            if self._journal.is_tracing:
+                self._trace_leader_and_isr(broker_id, rows)
+            body = bulk.leader_and_isr_body(
+                version,
+                controller_id=self._config.broker_id,
+                controller_epoch=context.epoch,
+                broker_epoch=broker_epoch,
+                topics=self._grouped(rows, found),
+                live_leaders=self._live_leaders(set(leaders)),
+            )
+            offline = context.offline_dir_rows.get(broker_id, ())
+            probing = tuple(table.topic_partition(row) for row in rows if row in offline)
+            self._outbox.append(
+                Send(broker_id, LEADER_AND_ISR, version, body, context.epoch, probing=probing)
+            )
+
+    def _encode(
+        self, encode: bulk.LeaderAndIsrEncoder, rows: Sequence[int], *, is_new: bool
+    ) -> Iterable[bytes]:
+        table = self._context.table
+        nobody: tuple[int, ...] = ()
+        adding: Iterable[tuple[int, ...]] = repeat(nobody)
+        removing: Iterable[tuple[int, ...]] = repeat(nobody)
+        if table.reassigning:
+            assignments = [table.assignment(row) for row in rows]
+            adding = [assignment.adding_replicas for assignment in assignments]
+            removing = [assignment.removing_replicas for assignment in assignments]
+        return map(
+            encode,
+            pick(table.topic_of, rows),
+            pick(table.partition_of, rows),
+            pick(table.state_controller_epoch, rows),
+            pick(table.leader, rows),
+            pick(table.leader_epoch, rows),
+            pick(table.in_sync_replicas, rows),
+            pick(table.zk_version, rows),
+            pick(table.replicas, rows),
+            adding,
+            removing,
+            repeat(is_new),
+            pick(table.leader_recovery_state, rows),
+        )
+
+    def _live_leaders(self, leaders: set[int]) -> list[tuple[int, str, int]]:
+        found = []
+        for broker_id, broker in self._context.live_brokers.items():
+            if broker_id in leaders:
+                endpoint = broker.endpoint(self._config.inter_broker_listener_name)
+                if endpoint is not None:
+                    found.append((broker_id, endpoint.host, endpoint.port))
+        return found
+
+    def _send_update_metadata(self) -> None:
+        context, table = self._context, self._context.table
+        rows = list(dict.fromkeys(self._metadata_rows))
+        brokers = [b for b in self._metadata_brokers if b in context.live_broker_epochs]
+        self._journal.record(
+            StateChange(
+                Kind.UPDATE_METADATA_SENDING,
+                "controller",
+                self._config.broker_id,
+                context.epoch,
+                peers=tuple(self._metadata_brokers),
+                request="UpdateMetadata",
+                count=len(rows),
+            )
+        )
+        if not brokers:
+            return
+        version = self._config.update_metadata_version
+        encode = bulk.update_metadata_encoder(version)
+        offline_of = self._offline_replicas()
+        leader = pick(table.leader, rows)
+        leader_epoch = pick(table.leader_epoch, rows)
+        zk_version = pick(table.zk_version, rows)
+        topic_of = pick(table.topic_of, rows)
+        if table.deleting:
+            gone = [topic in table.deleting for topic in topic_of]
+            leader = [LEADER_DURING_DELETE if g else v for g, v in zip(gone, leader, strict=True)]
+            leader_epoch = [0 if g else v for g, v in zip(gone, leader_epoch, strict=True)]
+            zk_version = [0 if g else v for g, v in zip(gone, zk_version, strict=True)]
+        replicas = pick(table.replicas, rows)
+        found = list(
+            map(
+                encode,
+                topic_of,
+                pick(table.partition_of, rows),
+                pick(table.state_controller_epoch, rows),
+                leader,
+                leader_epoch,
+                pick(table.in_sync_replicas, rows),
+                zk_version,
+                replicas,
+                map(offline_of, rows, replicas),
+            )
+        )
+        topics = bulk.update_metadata_topics(version, self._grouped(rows, found))
+        live_brokers = bulk.update_metadata_live_brokers(
+            version, list(context.live_brokers.values())
+        )
+        for broker_id in brokers:
+            body = bulk.update_metadata_body(
+                version,
+                controller_id=self._config.broker_id,
+                controller_epoch=context.epoch,
+                broker_epoch=context.live_broker_epochs[broker_id],
+                topics=topics,
+                live_brokers=live_brokers,
+            )
+            self._outbox.append(Send(broker_id, UPDATE_METADATA, version, body, context.epoch))
+
+    def _offline_replicas(self) -> Callable[[int, tuple[int, ...]], tuple[int, ...]]:
+        context = self._context
+        if any(context.offline_dir_rows.values()):
+            return lambda row, replicas: tuple(
+                broker for broker in replicas if not context.is_replica_online(broker, row)
+            )
+        by_replicas: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+        def offline(_row: int, replicas: tuple[int, ...]) -> tuple[int, ...]:
+            known = by_replicas.get(replicas)
+            if known is None:
+                known = by_replicas[replicas] = tuple(
+                    broker for broker in replicas if not context.is_live(broker)
+                )
+            return known
+
+        return offline
+
+    def _send_stop_replica(self) -> None:
+        context = self._context
+        version = self._config.stop_replica_version
+        for broker_id, wanted in self._stop_replica.items():
+            broker_epoch = context.live_broker_epochs.get(broker_id)
+            if broker_epoch is None or not wanted:
+                continue
+            if version >= 3:
+                parts = [(dict(wanted), any(stop.delete for stop in wanted.values()))]
+            else:
+                # One request can only delete all or nothing; deletes go first.
+                parts = [
+                    ({row: stop for row, stop in wanted.items() if stop.delete is delete}, delete)
+                    for delete in (True, False)
+                ]
+            for rows, delete in parts:
+                if rows:
+                    self._send_one_stop_replica(broker_id, broker_epoch, version, rows, delete)
+
+    def _send_one_stop_replica(
+        self, broker_id: int, broker_epoch: int, version: int, rows: dict[int, _Stop], delete: bool
+    ) -> None:
+        context, table = self._context, self._context.table
+        by_topic: dict[str, list[tuple[int, int, bool]]] = {}
+        for row, stop in rows.items():
+            by_topic.setdefault(table.topic_of[row], []).append((table.partition_of[row], *stop))
+        self._journal.record(
+            StateChange(
+                Kind.STOP_REPLICA_SENDING,
+                "controller",
+                self._config.broker_id,
+                context.epoch,
+                peer=broker_id,
+                request="StopReplica",
+                count=len(rows),
+                delete_partition=None if version >= 3 else delete,
+            )
+        )
+        if self._journal.is_tracing:
+            for row, stop in rows.items():
+                self._journal.record(
+                    StateChange(
+                        Kind.STOP_REPLICA_SENDING_PARTITION,
+                        "controller",
+                        self._config.broker_id,
+                        context.epoch,
+                        topic=table.topic_of[row],
+                        partition=table.partition_of[row],
+                        leader_epoch=stop.leader_epoch,
+                        delete_partition=stop.delete,
+                        peer=broker_id,
+                        request="StopReplica",
+                    )
+                )
+        body = bulk.stop_replica_body(
+            version,
+            controller_id=self._config.broker_id,
+            controller_epoch=context.epoch,
+            broker_epoch=broker_epoch,
+            topics=list(by_topic.items()),
+            delete_partitions=delete,
+        )
+        deleting = tuple(table.topic_partition(row) for row, stop in rows.items() if stop.delete)
+        self._outbox.append(Send(broker_id, STOP_REPLICA, version, body, context.epoch, deleting))
+
+    def _grouped(self, rows: Sequence[int], entries: Sequence[bytes]) -> _Grouped:
+        """The entries by topic; those of a topic whose rows are neighbours are cut out whole."""
+        table = self._context.table
+        is_sorted = all(map(lt, rows, islice(rows, 1, None)))
+        found: dict[str, list[bytes]] = {}
+        at = 0
+        while at < len(rows):
+            topic = table.topic_of[rows[at]]
+            known = table.topics[topic]
+            end = at + 1
+            if is_sorted and known.is_one_run:
+                end = bisect_right(rows, known.rows[-1], at)
+            if topic in found:
+                found[topic].extend(entries[at:end])
+            else:
+                found[topic] = list(entries[at:end])
+            at = end
+        return [(topic, table.topics[topic].topic_id, each) for topic, each in found.items()]
+
+    def _trace_leader_and_isr(self, broker_id: int, rows: Sequence[int]) -> None:
+        table = self._context.table
+        for row in rows:
+            assignment = table.assignment(row)
+            state = table.leader_and_isr(row)
+            self._journal.record(
+                StateChange(
+                    Kind.LEADER_AND_ISR_SENDING_PARTITION,
+                    "controller",
+                    self._config.broker_id,
+                    self._context.epoch,
+                    topic=table.topic_of[row],
+                    partition=table.partition_of[row],
+                    leader=state.leader,
+                    leader_epoch=state.leader_epoch,
+                    isr=state.in_sync_replicas,
+                    zk_version=state.zk_version,
+                    leader_recovery_state=state.leader_recovery_state,
+                    state_controller_epoch=state.controller_epoch,
+                    replicas=assignment.replicas,
+                    adding_replicas=assignment.adding_replicas,
+                    removing_replicas=assignment.removing_replicas,
+                    is_new=(broker_id, row) in self._is_new,
+                    peer=broker_id,
+                    request="LeaderAndIsr",
+                    role="leader" if state.leader == broker_id else "follower",
+                )
+            )
+
+
+def event_for_response(send: Send, body: bytes) -> Event | None:
+    """The event that a broker's answer becomes; None if nobody needs to know.
+
+    ``body`` is the response without its header.  Raises InvalidFrame if it cannot be read.
+    """
+    if send.api_key == LEADER_AND_ISR:
+        answer = read_leader_and_isr_response(send.api_version, body)
+        code, errors = answer
+        text = leader_and_isr_response(code, errors) if code else ""
+        return LeaderAndIsrResponseReceived(send.broker_id, code, errors, send.probing, text)
+    if send.api_key == UPDATE_METADATA:
+        answer = read_update_metadata_response(send.api_version, body)
+        text = update_metadata_response(answer.error_code) if answer.error_code else ""
+        return UpdateMetadataResponseReceived(send.broker_id, answer.error_code, text)
+    assert send.api_key == STOP_REPLICA, send.api_key
+    if not send.deleting:
+        return None
+    answer = read_stop_replica_response(send.api_version, body)
+    codes = {(topic, partition): code for topic, partition, code in answer.partition_errors}
+    return TopicDeletionStopReplicaResponseReceived(
+        send.broker_id,
+        answer.error_code,
+        tuple((*each, codes.get(each, 0)) for each in send.deleting),
+    )

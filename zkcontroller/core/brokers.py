@@ -1,0 +1,250 @@
+"""Brokers come, go, bounce and change their listeners: ``/brokers/ids``.
+
+A *bounce* is a broker that died and returned between two looks: same id, larger czxid.  It is
+treated as a death followed by a start, because whatever it was told before is lost.
+
+Source: Kafka ``KafkaController.processBrokerChange``, ``onBrokerStartup``, ``onBrokerFailure``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import AddChannel, Procedure, RemoveChannel
+from zkcontroller.core.journal import csv, scala_hash_set, scala_map, scala_set
+from zkcontroller.core.partition_states import PartitionStateMachine
+from zkcontroller.core.partition_table import PartitionState, ReplicaState
+from zkcontroller.core.reassignment import Reassignments
+from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.topic_deletion import TopicDeletionManager
+from zkcontroller.errors import ZnodeCorrupt
+from zkcontroller.model import Broker
+from zkcontroller.zookeeper.requests import ZkCode
+from zkcontroller.zookeeper.znodes import BrokerIdsZnode, BrokerIdZnode
+
+
+class Brokers:
+    """Keeps the context's live brokers equal to ``/brokers/ids`` and acts on what changed."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        partitions: PartitionStateMachine,
+        replicas: ReplicaStateMachine,
+        deletion: TopicDeletionManager,
+        reassignments: Reassignments,
+    ) -> None:
+        self._desk = desk
+        self._context = desk.context
+        self._journal = desk.journal
+        self._partitions = partitions
+        self._replicas = replicas
+        self._deletion = deletion
+        self._reassignments = reassignments
+
+    # ------------------------------------------------------------------ reading
+
+    def read_all(self) -> Procedure[list[tuple[Broker, int]]]:
+        """Every registered broker with its epoch, by id; leaves the child watch.
+
+        A corrupt registration is logged with its path; that broker counts as not live.
+        """
+        names = yield from self._desk.children(BrokerIdsZnode.PATH, watch=True)
+        ids = []
+        for name in names:
+            if name.isdecimal():
+                ids.append(int(name))
+            else:
+                self._journal.error(f"{BrokerIdsZnode.PATH}/{name} is not a broker id; ignoring it")
+        ids.sort()
+        found = []
+        answers = yield from self._desk.read([BrokerIdZnode.path(b) for b in ids])
+        for broker_id, znode in zip(ids, answers, strict=True):
+            if isinstance(znode, ZkCode):
+                continue  # gone again: the child watch tells of it
+            try:
+                found.append((BrokerIdZnode.decode(broker_id, znode.data).broker, znode.czxid))
+            except ZnodeCorrupt as corrupt:
+                self._journal.error(f"{corrupt}; the broker counts as not live")
+        return found
+
+    def compatible(self, brokers: Iterable[tuple[Broker, int]]) -> list[tuple[Broker, int]]:
+        """Those that support the finalized features; the others are named and do not count."""
+        found: list[tuple[Broker, int]] = []
+        others: list[tuple[Broker, int]] = []
+        for each in brokers:
+            (found if self._context.is_compatible(each[0]) else others).append(each)
+        if others:
+            self._journal.warn(
+                "Ignoring registration of new brokers due to incompatibilities with finalized"
+                f" features: {csv(sorted(broker.broker_id for broker, _ in others))}"
+            )
+        return found
+
+    def watch_modifications(self, broker_ids: Sequence[int], kind: str = "Set") -> Procedure[None]:
+        """A data watch on each broker's znode."""
+        ids = ", ".join(map(str, broker_ids))
+        self._journal.debug(f"Register BrokerModifications handler for {kind}({ids})")
+        yield from self._desk.exists([BrokerIdZnode.path(b) for b in broker_ids], watch=True)
+
+    # ------------------------------------------------------------------ events
+
+    def reconcile(self) -> Procedure[None]:
+        """The children of ``/brokers/ids`` changed."""
+        context = self._context
+        current = {
+            broker.broker_id: (broker, epoch) for broker, epoch in (yield from self.read_all())
+        }
+        known = context.live_broker_epochs
+        new = [each for broker_id, each in current.items() if broker_id not in known]
+        dead = sorted(broker_id for broker_id in known if broker_id not in current)
+        bounced = [
+            each
+            for broker_id, each in current.items()
+            if broker_id in known and each[1] > known[broker_id]
+        ]
+        new_ids = [broker.broker_id for broker, _ in new]
+        bounced_ids = [broker.broker_id for broker, _ in bounced]
+        self._journal.info(
+            f"Newly added brokers: {csv(new_ids)}, deleted brokers: {csv(dead)}, bounced brokers:"
+            f" {csv(bounced_ids)}, all live brokers: {csv(current)}"
+        )
+        for broker, _ in new:
+            self._desk.outbox.append(AddChannel(broker))
+        for broker, _ in bounced:
+            self._desk.outbox.append(RemoveChannel(broker.broker_id))
+        for broker, _ in bounced:
+            self._desk.outbox.append(AddChannel(broker))
+        for broker_id in dead:
+            self._desk.outbox.append(RemoveChannel(broker_id))
+        if new:
+            context.add_live_brokers(self.compatible(new))
+            yield from self._start(new_ids)
+        if bounced:
+            context.remove_live_brokers(bounced_ids)
+            yield from self._fail(bounced_ids)
+            context.add_live_brokers(self.compatible(bounced))
+            yield from self._start(bounced_ids)
+        if dead:
+            context.remove_live_brokers(dead)
+            yield from self._fail(dead)
+        if new or bounced or dead:
+            self._journal.info(
+                f"Updated broker epochs cache: {scala_map(context.live_broker_epochs.items())}"
+            )
+
+    def modify(self, broker_id: int) -> Procedure[None]:
+        """The data of a broker's znode changed: its listeners may be others now."""
+        path = BrokerIdZnode.path(broker_id)
+        znode = yield from self._desk.read_one(path, watch=True)
+        cached = self._context.live_brokers.get(broker_id)
+        if isinstance(znode, ZkCode) or cached is None:
+            return
+        try:
+            broker = BrokerIdZnode.decode(broker_id, znode.data).broker
+        except ZnodeCorrupt as corrupt:
+            self._journal.error(f"{corrupt}; keeping what was known of the broker")
+            return
+        if broker.endpoints == cached.endpoints and broker.features == cached.features:
+            return
+        self._journal.info(
+            f"Updated broker metadata: {broker_text(cached)} -> {broker_text(broker)}"
+        )
+        self._context.live_brokers[broker_id] = broker
+        self._journal.info(f"Broker info update callback for {broker_id}")
+        self._desk.send_update_metadata()
+
+    # ------------------------------------------------------------------ start
+
+    def _start(self, broker_ids: Sequence[int]) -> Procedure[None]:
+        context, table = self._context, self._context.table
+        self._journal.info(f"New broker startup callback for {csv(broker_ids)}")
+        for broker_id in broker_ids:
+            context.offline_dir_rows.pop(broker_id, None)
+        started = set(broker_ids)
+        # The others must know the new brokers before they are told to follow them; the new ones
+        # must know everything before they are told what to lead.
+        self._desk.send_update_metadata(
+            [b for b in context.live_or_shutting_down_broker_ids if b not in started]
+        )
+        self._desk.send_update_metadata(
+            broker_ids,
+            [
+                row
+                for row in table.all_rows()
+                if table.leader_epoch[row] >= 0 and table.topic_of[row] not in table.deleting
+            ],
+        )
+        on_new = {broker_id: table.rows_on_broker(broker_id) for broker_id in broker_ids}
+        yield from self._replicas.handle_state_changes(on_new, ReplicaState.ONLINE)
+        yield from self._partitions.trigger_online_state_change()
+        yield from self._reassignments.resume_for_brokers(broker_ids)
+        waiting = [
+            (row, broker_id)
+            for broker_id, rows in on_new.items()
+            for row in rows
+            if table.topic_of[row] in table.deleting
+        ]
+        if waiting:
+            replicas = csv(table.replica_text(row, broker_id) for row, broker_id in waiting)
+            self._journal.info(
+                f"Some replicas {replicas} for topics scheduled for deletion"
+                f" {csv(context.topics_to_be_deleted)} are on the newly restarted brokers"
+                f" {csv(broker_ids)}. Signaling restart of topic deletion for these topics"
+            )
+            yield from self._deletion.resume_for(
+                dict.fromkeys(table.topic_of[row] for row, _ in waiting)
+            )
+        yield from self.watch_modifications(broker_ids, "List")
+
+    # ------------------------------------------------------------------ failure
+
+    def _fail(self, broker_ids: Sequence[int]) -> Procedure[None]:
+        context, table = self._context, self._context.table
+        self._journal.info(f"Broker failure callback for {csv(broker_ids)}")
+        for broker_id in broker_ids:
+            context.offline_dir_rows.pop(broker_id, None)
+        was_shutting_down = [b for b in broker_ids if b in context.shutting_down]
+        context.shutting_down.difference_update(was_shutting_down)
+        if was_shutting_down:
+            self._journal.info(
+                f"Removed {csv(was_shutting_down)} from list of shutting down brokers."
+            )
+        yield from self.become_offline({b: table.rows_on_broker(b) for b in broker_ids})
+        self._journal.debug(
+            f"Unregister BrokerModifications handler for {scala_hash_set(broker_ids)}"
+            if len(broker_ids) > 4
+            else f"Unregister BrokerModifications handler for {scala_set(broker_ids)}"
+        )
+
+    def become_offline(self, replicas: Mapping[int, Sequence[int]]) -> Procedure[None]:
+        """These replicas (broker to rows) are gone: elect other leaders, shrink the ISRs.
+
+        Every partition whose leader is offline is looked at, not only those of these replicas.
+        """
+        context, table = self._context, self._context.table
+        kept: dict[int, list[int]] = {}
+        deleting: dict[int, list[int]] = {}
+        for broker_id, rows in replicas.items():
+            for row in rows:
+                target = deleting if table.topic_of[row] in table.deleting else kept
+                target.setdefault(broker_id, []).append(row)
+        leaderless = context.rows_with_offline_leader()
+        yield from self._partitions.handle_state_changes(leaderless, PartitionState.OFFLINE)
+        outcome = yield from self._partitions.trigger_online_state_change()
+        yield from self._replicas.handle_state_changes(kept, ReplicaState.OFFLINE)
+        if deleting:
+            yield from self._deletion.fail_replicas(deleting)
+        if not kept and not outcome.elected:
+            # No LeaderAndIsr carried an UpdateMetadata along: the brokers still have to hear of it.
+            self._desk.send_update_metadata()
+
+
+def broker_text(broker: Broker) -> str:
+    """``1 : (EndPoint(h1,9092,ListenerName(CLIENT),SSL)) : r1 : Features{}``."""
+    endpoints = ",".join(
+        f"EndPoint({e.host},{e.port},ListenerName({e.listener_name}),{e.security_protocol})"
+        for e in broker.endpoints
+    )
+    return f"{broker.broker_id} : ({endpoints}) : {broker.rack or 'null'} : Features{{}}"

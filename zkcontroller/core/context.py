@@ -1,0 +1,192 @@
+"""All that the active controller knows, and nothing else: emptied when it resigns.
+
+Source: Kafka ``ControllerContext``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from zkcontroller.core.partition_table import PartitionState, PartitionTable
+from zkcontroller.errors import IllegalState
+from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, Broker
+
+
+class ControllerContext:
+    """The controller's memory of the cluster.
+
+    ``epoch`` and ``epoch_zk_version`` are 0 while this broker is not the controller: a late
+    fenced write
+    then fails its check on any real cluster, whose ``/controller_epoch`` is at version 1 or above.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything.  A controller that is elected again starts from ZooKeeper alone."""
+        self.epoch = 0
+        self.epoch_zk_version = 0
+        self.live_brokers: dict[int, Broker] = {}
+        self.live_broker_epochs: dict[int, int] = {}
+        self.shutting_down: set[int] = set()
+        self.finalized_features: dict[str, int] = {}
+        """Feature to the level that every broker must support (KIP-584)."""
+        self.table = PartitionTable()
+        self.topic_names: dict[UUID, str] = {}
+        self.topics_with_deletion_started: set[str] = set()
+        self.topics_ineligible_for_deletion: set[str] = set()
+        self.offline_dir_rows: dict[int, set[int]] = {}
+        """Broker to rows whose replica lies in a failed log directory of that broker."""
+        self.offline_partition_count = 0
+
+    # ------------------------------------------------------------------ brokers
+
+    def set_live_brokers(self, brokers: Iterable[tuple[Broker, int]]) -> None:
+        """Replace the live brokers by these (broker, broker_epoch) pairs."""
+        self.live_brokers = {}
+        self.live_broker_epochs = {}
+        self.add_live_brokers(brokers)
+
+    def add_live_brokers(self, brokers: Iterable[tuple[Broker, int]]) -> None:
+        for broker, broker_epoch in brokers:
+            self.live_brokers[broker.broker_id] = broker
+            self.live_broker_epochs[broker.broker_id] = broker_epoch
+
+    def is_compatible(self, broker: Broker) -> bool:
+        """Whether the broker supports every finalized feature at its level."""
+        return all(
+            feature in broker.features
+            and broker.features[feature][0] <= level <= broker.features[feature][1]
+            for feature, level in self.finalized_features.items()
+        )
+
+    def remove_live_brokers(self, broker_ids: Iterable[int]) -> None:
+        for broker_id in broker_ids:
+            self.live_brokers.pop(broker_id, None)
+            self.live_broker_epochs.pop(broker_id, None)
+
+    def is_live(self, broker_id: int) -> bool:
+        """Registered and not in controlled shutdown."""
+        return broker_id in self.live_broker_epochs and broker_id not in self.shutting_down
+
+    def is_live_or_shutting_down(self, broker_id: int) -> bool:
+        return broker_id in self.live_broker_epochs
+
+    @property
+    def live_broker_ids(self) -> list[int]:
+        return [broker for broker in self.live_broker_epochs if broker not in self.shutting_down]
+
+    @property
+    def live_or_shutting_down_broker_ids(self) -> list[int]:
+        return list(self.live_broker_epochs)
+
+    def is_replica_online(
+        self, broker_id: int, row: int, *, include_shutting_down: bool = False
+    ) -> bool:
+        """The broker is live and the replica's log directory has not failed."""
+        if include_shutting_down:
+            is_up = broker_id in self.live_broker_epochs
+        else:
+            is_up = self.is_live(broker_id)
+        return is_up and row not in self.offline_dir_rows.get(broker_id, ())
+
+    # ------------------------------------------------------------------ topics
+
+    @property
+    def topics_to_be_deleted(self) -> set[str]:
+        """Topics queued for deletion."""
+        return self.table.deleting
+
+    def is_queued_for_deletion(self, row: int) -> bool:
+        return self.table.topic_of[row] in self.table.deleting
+
+    def queue_for_deletion(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self.table.forget_imbalance(topic)
+
+    def put_topic_id(self, topic: str, topic_id: UUID) -> None:
+        """Remember a topic's id.
+
+        Raises IllegalState if the topic is unknown, has another id, or the id is another topic's.
+        """
+        known = self.table.topics.get(topic)
+        if known is None:
+            raise IllegalState(f"topic {topic} is not known, so it cannot have an id")
+        if known.topic_id not in (None, topic_id):
+            raise IllegalState(f"topic {topic} has id {known.topic_id}, not {topic_id}")
+        owner = self.topic_names.setdefault(topic_id, topic)
+        if owner != topic:
+            raise IllegalState(f"topic {topic} cannot have id {topic_id}, which is topic {owner}'s")
+        known.topic_id = topic_id
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget the topic and whatever is known of its partitions and replicas.
+
+        Kafka keeps their states, so that a topic whose znode was removed by hand and created
+        again has no leader until the next failover; ours starts afresh.
+        """
+        for row in self.table.rows_of(topic):
+            if self.table.partition_state[row] == PartitionState.OFFLINE:
+                self._count_offline(row, -1)
+            for rows in self.offline_dir_rows.values():
+                rows.discard(row)
+        known = self.table.topics.get(topic)
+        if known is not None and known.topic_id is not None:
+            del self.topic_names[known.topic_id]
+        self.table.remove_topic(topic)
+        self.topics_with_deletion_started.discard(topic)
+        self.topics_ineligible_for_deletion.discard(topic)
+
+    # ------------------------------------------------------------------ partitions
+
+    def put_initial_partition_states(self, states: bytes) -> None:
+        """A state for every row at once, at failover, when no row was freed yet."""
+        assert len(states) == len(self.table), (len(states), len(self.table))
+        self.table.partition_state[:] = states
+        self.offline_partition_count = states.count(PartitionState.OFFLINE)
+
+    def put_partition_state(self, row: int, state: PartitionState) -> None:
+        before = self.table.partition_state[row]
+        if before != state:
+            if state == PartitionState.OFFLINE:
+                self._count_offline(row, +1)
+            elif before == PartitionState.OFFLINE:
+                self._count_offline(row, -1)
+            self.table.partition_state[row] = state
+
+    def _count_offline(self, row: int, change: int) -> None:
+        # A topic under deletion has no leaders on purpose.
+        if self.table.topic_of[row] not in self.topics_with_deletion_started:
+            self.offline_partition_count += change
+
+    def rows_with_offline_leader(self) -> list[int]:
+        """Partitions with leadership whose leader is not online; topics under deletion left out."""
+        table = self.table
+        live = set(self.live_broker_ids)
+        suspects = [
+            row
+            for row, leader in enumerate(table.leader)
+            if leader not in live and table.leader_epoch[row] >= 0
+        ]
+        for broker, rows in self.offline_dir_rows.items():
+            suspects.extend(row for row in rows if table.leader[row] == broker and broker in live)
+        return [row for row in suspects if table.topic_of[row] not in table.deleting]
+
+    def rows_led_by(self, broker_id: int) -> list[int]:
+        """Partitions the broker leads that have more than one replica and are not being deleted."""
+        table = self.table
+        return [
+            row
+            for row, leader in enumerate(table.leader)
+            if leader == broker_id
+            and len(table.replicas[row]) > 1
+            and table.topic_of[row] not in table.deleting
+        ]
+
+    def stop_replica_leader_epoch(self, row: int) -> int:
+        """The leader epoch a StopReplica carries: a sentinel while the topic is being deleted."""
+        if self.is_queued_for_deletion(row):
+            return EPOCH_DURING_DELETE
+        return self.table.leader_epoch[row] if self.table.has_leadership(row) else NO_EPOCH

@@ -1,0 +1,96 @@
+"""A broker that wants to stop hands over what it leads and leaves the ISRs it follows in.
+
+Source: Kafka ``KafkaController.doControlledShutdown``.
+"""
+
+from __future__ import annotations
+
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import Answer, ControlledShutdownResult, Procedure
+from zkcontroller.core.elections import ControlledShutdownElection
+from zkcontroller.core.events import ControlledShutdown
+from zkcontroller.core.journal import csv
+from zkcontroller.core.partition_states import PartitionStateMachine
+from zkcontroller.core.partition_table import PartitionState, ReplicaState
+from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.errors import ControllerMoved
+from zkcontroller.model import UNKNOWN_BROKER_EPOCH
+
+UNKNOWN_SERVER_ERROR = -1
+BROKER_NOT_AVAILABLE = 8
+STALE_CONTROLLER_EPOCH = 11  # what ControllerMoved is on the wire
+STALE_BROKER_EPOCH = 77
+
+
+class ControlledShutdowns:
+    """Answers ControlledShutdown events."""
+
+    def __init__(
+        self, desk: Desk, partitions: PartitionStateMachine, replicas: ReplicaStateMachine
+    ) -> None:
+        self._desk = desk
+        self._context = desk.context
+        self._journal = desk.journal
+        self._partitions = partitions
+        self._replicas = replicas
+
+    def run(self, event: ControlledShutdown) -> Procedure[None]:
+        """Move leaderships away; the answer names the partitions that the broker still leads."""
+        context = self._context
+        refusal = self._refusal(event)
+        if refusal is not None:
+            self._answer(event, ControlledShutdownResult(refusal))
+            return
+        self._journal.info(f"Shutting down broker {event.broker_id}")
+        context.shutting_down.add(event.broker_id)
+        self._journal.debug(f"All shutting down brokers: {csv(context.shutting_down)}")
+        self._journal.debug(f"Live brokers: {csv(context.live_broker_ids)}")
+        try:
+            yield from self._hand_over(event.broker_id)
+        except ControllerMoved:
+            # The broker asks the next controller; this one finds out at its next write.
+            self._answer(event, ControlledShutdownResult(STALE_CONTROLLER_EPOCH))
+            return
+        remaining = tuple(
+            context.table.topic_partition(row) for row in context.rows_led_by(event.broker_id)
+        )
+        self._answer(event, ControlledShutdownResult(0, remaining))
+
+    def _refusal(self, event: ControlledShutdown) -> int | None:
+        cached = self._context.live_broker_epochs.get(event.broker_id)
+        if event.broker_epoch == UNKNOWN_BROKER_EPOCH:
+            return BROKER_NOT_AVAILABLE if cached is None else None
+        if cached is None:
+            return UNKNOWN_SERVER_ERROR
+        if event.broker_epoch < cached:
+            self._journal.info(
+                f"Received controlled shutdown request from an old broker epoch"
+                f" {event.broker_epoch} for broker {event.broker_id}. Current broker epoch is"
+                f" {cached}"
+            )
+            return STALE_BROKER_EPOCH
+        return None
+
+    def _hand_over(self, broker_id: int) -> Procedure[None]:
+        context, table = self._context, self._context.table
+        # A partition with one replica has nobody to hand over to: it is left alone.
+        affected = [
+            row
+            for row in table.rows_on_broker(broker_id)
+            if len(table.replicas[row]) > 1
+            and table.has_leadership(row)
+            and not context.is_queued_for_deletion(row)
+        ]
+        led = [row for row in affected if table.leader[row] == broker_id]
+        followed = [row for row in affected if table.leader[row] != broker_id]
+        yield from self._partitions.handle_state_changes(
+            led, PartitionState.ONLINE, ControlledShutdownElection()
+        )
+        # Stop the fetchers before the ISR shrinks, so that they cannot ask to be let in again.
+        batch = self._desk.new_batch()
+        batch.add_stop_replica([broker_id], followed, delete=False)
+        batch.send()
+        yield from self._replicas.handle_state_changes({broker_id: followed}, ReplicaState.OFFLINE)
+
+    def _answer(self, event: ControlledShutdown, result: ControlledShutdownResult) -> None:
+        self._desk.outbox.append(Answer(event.request_id, result))

@@ -1,0 +1,364 @@
+"""The controller: one event in, questions and deeds out.
+
+:meth:`Controller.handle` returns a procedure for each event; a driver advances it (see
+:mod:`zkcontroller.core.effects`).  The class holds no policy of its own: it knows which story an
+event belongs to and which events concern only the active controller.
+
+Source: Kafka ``KafkaController.process``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias, assert_never
+from uuid import UUID
+
+from zkcontroller.core.brokers import Brokers
+from zkcontroller.core.config import ControllerConfig
+from zkcontroller.core.context import ControllerContext
+from zkcontroller.core.controlled_shutdown import ControlledShutdowns
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import (
+    AlterPartitionResult,
+    Answer,
+    ControlledShutdownResult,
+    FeatureResults,
+    OngoingReassignments,
+    Outbox,
+    PartitionResult,
+    PartitionResults,
+    Procedure,
+    ProducerIdBlock,
+    RegisterBroker,
+    Result,
+)
+from zkcontroller.core.events import (
+    AllocateProducerIds,
+    AlterPartitionReceived,
+    ApiPartitionReassignment,
+    AutoPreferredReplicaLeaderElection,
+    BrokerChange,
+    BrokerModifications,
+    ControlledShutdown,
+    ControllerChange,
+    Event,
+    Expire,
+    IsrChangeNotification,
+    LeaderAndIsrResponseReceived,
+    ListPartitionReassignments,
+    LogDirEventNotification,
+    PartitionModifications,
+    PartitionReassignmentIsrChange,
+    Question,
+    Reelect,
+    RegisterBrokerAndReelect,
+    ReplicaLeaderElection,
+    ShutdownEventThread,
+    Startup,
+    TopicChange,
+    TopicDeletion,
+    TopicDeletionStopReplicaResponseReceived,
+    TopicUncleanLeaderElectionEnable,
+    UncleanLeaderElectionEnable,
+    UpdateFeatures,
+    UpdateMetadataResponseReceived,
+    ZkPartitionReassignment,
+    event_text,
+)
+from zkcontroller.core.failover import CONTROLLER_MOVED, NO_CONTROLLER, Failover
+from zkcontroller.core.features import FeatureUpdates
+from zkcontroller.core.isr_changes import IsrChanges
+from zkcontroller.core.log_dir_failures import LogDirFailures
+from zkcontroller.core.partition_states import PartitionStateMachine
+from zkcontroller.core.partition_table import ReplicaState
+from zkcontroller.core.preferred_election import LeaderElections
+from zkcontroller.core.producer_ids import ProducerIds
+from zkcontroller.core.reassignment import Reassignments
+from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.responses import Responses
+from zkcontroller.core.topic_deletion import TopicDeletionManager
+from zkcontroller.core.topics import Topics
+from zkcontroller.errors import ControllerMoved, IllegalState
+
+ZK_MIGRATION_STATE_ZK = 4
+STALE_CONTROLLER_EPOCH = 11  # what ControllerMoved is on the wire
+NOT_CONTROLLER = 41
+
+
+Notice: TypeAlias = (
+    BrokerChange
+    | BrokerModifications
+    | TopicChange
+    | PartitionModifications
+    | TopicDeletion
+    | TopicDeletionStopReplicaResponseReceived
+    | LeaderAndIsrResponseReceived
+    | UpdateMetadataResponseReceived
+    | TopicUncleanLeaderElectionEnable
+    | ZkPartitionReassignment
+    | PartitionReassignmentIsrChange
+    | AutoPreferredReplicaLeaderElection
+    | IsrChangeNotification
+    | LogDirEventNotification
+)
+
+
+class Controller:
+    """A controller candidate; at most one in the cluster is active.
+
+    ``new_uuid`` makes the random ids of topics.  Not thread-safe: one thread drives it, one
+    event at a time, each to its end.
+    """
+
+    def __init__(self, config: ControllerConfig, new_uuid: Callable[[], UUID]) -> None:
+        self._desk = desk = Desk(config)
+        self._partitions = PartitionStateMachine(desk)
+        self._replicas = ReplicaStateMachine(desk)
+        self._deletion = TopicDeletionManager(desk, self._partitions, self._replicas)
+        self._topics = Topics(desk, self._partitions, self._replicas, new_uuid)
+        self._reassignments = Reassignments(desk, self._partitions, self._replicas)
+        self._elections = LeaderElections(desk, self._partitions)
+        self._brokers = Brokers(
+            desk, self._partitions, self._replicas, self._deletion, self._reassignments
+        )
+        self._isr_changes = IsrChanges(desk, self._reassignments)
+        self._log_dirs = LogDirFailures(desk, self._replicas)
+        self._producer_ids = ProducerIds(desk)
+        self._features = FeatureUpdates(desk)
+        self._shutdowns = ControlledShutdowns(desk, self._partitions, self._replicas)
+        self._responses = Responses(desk, self._brokers)
+        self._failover = Failover(
+            desk,
+            self._partitions,
+            self._replicas,
+            self._deletion,
+            self._topics,
+            self._brokers,
+            self._reassignments,
+            self._elections,
+        )
+
+    @property
+    def outbox(self) -> Outbox:
+        """Deeds to be performed, oldest first; the driver empties it."""
+        return self._desk.outbox
+
+    @property
+    def config(self) -> ControllerConfig:
+        return self._desk.config
+
+    @property
+    def context(self) -> ControllerContext:
+        return self._desk.context
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker acts as controller."""
+        return self._failover.is_active
+
+    @property
+    def active_controller_id(self) -> int:
+        """Broker id that ``/controller`` was last seen to name; -1 for none."""
+        return self._failover.active_controller_id
+
+    # ------------------------------------------------------------------ events
+
+    def handle(self, event: Event, now_ms: int) -> Procedure[None]:
+        """Process one event to its end; ``now_ms`` is the time at which that begins.
+
+        A ControllerMoved that ends a story is handled here, as is a contradiction in the
+        controller's
+        own bookkeeping (IllegalState): either way this broker stops acting as controller.
+        """
+        try:
+            yield from self._process(event, now_ms)
+        except ControllerMoved as moved:
+            self._desk.journal.info(
+                f"Controller moved to another broker when processing {event_text(event)}."
+                f"\n{CONTROLLER_MOVED}: {moved}"
+            )
+            yield from self._failover.maybe_resign()
+        except IllegalState:
+            self._desk.journal.error("Forcing the controller to resign")
+            yield from self._failover.trigger_controller_move()
+            raise
+
+    def resign(self) -> Procedure[None]:
+        """Stop acting as controller, at shutdown; ``/controller`` goes with the session."""
+        self._failover.expire()
+        yield from ()
+
+    def _process(self, event: Event, now_ms: int) -> Procedure[None]:
+        match event:
+            case Startup() | Reelect():
+                yield from self._run_for_controller(now_ms)
+            case ControllerChange():
+                yield from self._controller_changed(now_ms)
+            case RegisterBrokerAndReelect():
+                yield RegisterBroker()
+                yield from self._run_for_controller(now_ms)
+            case Expire():
+                self._failover.expire()
+            case ShutdownEventThread():
+                pass
+            case UncleanLeaderElectionEnable(enabled=enabled):
+                yield from self._unclean_default_changed(enabled)
+            case (
+                ControlledShutdown()
+                | ApiPartitionReassignment()
+                | ListPartitionReassignments()
+                | ReplicaLeaderElection()
+                | AlterPartitionReceived()
+                | AllocateProducerIds()
+                | UpdateFeatures()
+            ):
+                if self.is_active:
+                    yield from self._answer(event)
+                elif (result := self.refusal(event)) is not None:
+                    assert event.request_id is not None
+                    self.outbox.append(Answer(event.request_id, result))
+            case _:
+                if self.is_active:
+                    yield from self._notice(event)
+
+    def _controller_changed(self, now_ms: int) -> Procedure[None]:
+        yield from self._failover.maybe_resign()
+        # If nobody is there now, the deletion fell between two watches and no Reelect will come; if
+        # it names this broker, which does not act, nobody will ever act.
+        candidates = (NO_CONTROLLER, self.config.broker_id)
+        if self.active_controller_id in candidates and not self.is_active:
+            yield from self._failover.elect(now_ms)
+
+    def _unclean_default_changed(self, enabled: bool) -> Procedure[None]:
+        was_enabled = self._partitions.unclean_default
+        self._partitions.unclean_default = enabled
+        if enabled and not was_enabled and self.is_active:
+            self._desk.journal.info("Unclean leader election has been enabled by default")
+            yield from self._partitions.trigger_online_state_change()
+
+    def _run_for_controller(self, now_ms: int) -> Procedure[None]:
+        yield from self._failover.maybe_resign()
+        if not self.is_active:
+            yield from self._failover.elect(now_ms)
+
+    def _answer(self, event: Question) -> Procedure[None]:
+        """A request that the active controller decides."""
+        match event:
+            case ControlledShutdown():
+                yield from self._shutdowns.run(event)
+            case ApiPartitionReassignment():
+                yield from self._reassignments.process_api(event)
+            case ListPartitionReassignments():
+                self._reassignments.list_ongoing(event)
+            case ReplicaLeaderElection():
+                yield from self._elections.run(event)
+            case AlterPartitionReceived():
+                yield from self._isr_changes.alter(event)
+            case AllocateProducerIds():
+                yield from self._producer_ids.allocate(event)
+            case UpdateFeatures():
+                yield from self._features.update(event)
+            case _:
+                assert_never(event)
+
+    def refusal(self, event: Question, error_code: int | None = None) -> Result | None:
+        """What is answered instead of a decision; None if nobody waits.
+
+        Without ``error_code`` it is what a broker answers that is not the controller.  May be
+        called from any thread: it looks at nothing but the event.
+        """
+        code = NOT_CONTROLLER if error_code is None else error_code
+        match event:
+            case ControlledShutdown():
+                moved = STALE_CONTROLLER_EPOCH if error_code is None else error_code
+                return ControlledShutdownResult(moved)
+            case ApiPartitionReassignment():
+                return PartitionResults(code)
+            case ListPartitionReassignments():
+                return OngoingReassignments(code)
+            case ReplicaLeaderElection(partitions=partitions, request_id=request_id):
+                if request_id is None:
+                    return None
+                return PartitionResults(
+                    0, tuple(PartitionResult(each, code) for each in partitions or ())
+                )
+            case AlterPartitionReceived():
+                return AlterPartitionResult(code)
+            case AllocateProducerIds():
+                return ProducerIdBlock(code)
+            case UpdateFeatures():
+                return FeatureResults(code)
+            case _:
+                assert_never(event)
+
+    def _notice(self, event: Notice) -> Procedure[None]:  # noqa: C901 - one line per event
+        """What happened in the cluster; it concerns the active controller alone."""
+        match event:
+            case BrokerChange():
+                yield from self._brokers.reconcile()
+            case BrokerModifications(broker_id=broker_id):
+                yield from self._brokers.modify(broker_id)
+            case TopicChange():
+                yield from self._topics.reconcile()
+            case PartitionModifications(topic=topic):
+                yield from self._topics.modify(topic)
+            case TopicDeletion():
+                yield from self._deletion.process_requests()
+            case TopicDeletionStopReplicaResponseReceived():
+                yield from self._deletion.process_response(event)
+            case LeaderAndIsrResponseReceived():
+                yield from self._responses.leader_and_isr(event)
+            case UpdateMetadataResponseReceived(broker_id, error, response):
+                self._responses.report_error("UpdateMetadata", broker_id, error, response)
+            case TopicUncleanLeaderElectionEnable(topic=topic):
+                self._desk.journal.info(
+                    f"Unclean leader election has been enabled for topic {topic}"
+                )
+                yield from self._partitions.trigger_online_state_change(topic)
+            case ZkPartitionReassignment(is_new=True):
+                yield from self._reassignments.process_znode()
+            case ZkPartitionReassignment():
+                yield from self._reassignments.watch_znode()
+            case PartitionReassignmentIsrChange(partition=partition):
+                row = self.context.table.row(*partition)
+                yield from self._reassignments.complete_if_caught_up([row])
+            case AutoPreferredReplicaLeaderElection():
+                yield from self._elections.rebalance()
+            case IsrChangeNotification():
+                yield from self._isr_changes.follow_notifications()
+            case LogDirEventNotification():
+                yield from self._log_dirs.follow_notifications()
+            case _:
+                assert_never(event)
+
+    # ------------------------------------------------------------------ gauges
+
+    def gauges(self) -> dict[str, int]:
+        """``kafka.controller:type=KafkaController`` by name; 0 where this broker is not active."""
+        context, table = self.context, self.context.table
+        deleting = [
+            state
+            for topic in context.topics_to_be_deleted
+            for row in table.rows_of(topic)
+            for state in table.replica_states[row]
+        ]
+        active = self.is_active
+        values = {
+            "OfflinePartitionsCount": context.offline_partition_count,
+            "PreferredReplicaImbalanceCount": table.imbalanced,
+            "GlobalTopicCount": len(table.topics),
+            "GlobalPartitionCount": table.with_leadership,
+            "TopicsToDeleteCount": len(context.topics_to_be_deleted),
+            "ReplicasToDeleteCount": sum(s != ReplicaState.DELETION_SUCCESSFUL for s in deleting),
+            "TopicsIneligibleToDeleteCount": len(context.topics_ineligible_for_deletion),
+            "ReplicasIneligibleToDeleteCount": deleting.count(ReplicaState.DELETION_INELIGIBLE),
+            "ActiveBrokerCount": len(context.live_broker_epochs),
+        }
+        gauges = {name: value if active else 0 for name, value in values.items()}
+        gauges["ActiveControllerCount"] = int(active)
+        gauges["FencedBrokerCount"] = 0
+        gauges["ZkMigrationState"] = ZK_MIGRATION_STATE_ZK
+        return gauges
+
+
+__all__ = ["NO_CONTROLLER", "Controller", "ControllerConfig"]

@@ -1,0 +1,219 @@
+"""Everything the core may ask of the world, as values.
+
+Two kinds, and two ways out:
+
+* **Questions** are *yielded* by a :data:`Procedure`, because the next decision needs the answer:
+  the requests of :mod:`zkcontroller.zookeeper.requests`, and :class:`RegisterBroker`.
+* **Deeds** need no answer.  Pure code appends them to the outbox (``Outbox.append``) in the
+order in
+  which they must happen; whoever drives the procedure performs the outbox before it performs the
+  next question, and once more when the procedure ends.  So a deed never overtakes a write that
+  precedes it.
+
+The driver's duties, in order, for each event: (1) ``procedure = controller.handle(event, now_ms)``;
+(2) advance it; (3) perform and clear ``controller.outbox``; (4) perform the question it yielded
+and send
+the answer in, or throw ControllerMoved / SessionExpired in; repeat from 2 until StopIteration,
+then 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+from uuid import UUID
+
+from zkcontroller.core.events import Event
+from zkcontroller.model import Broker, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from zkcontroller.state_changes.record import StateChange
+from zkcontroller.zookeeper.requests import ZkRequest
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBroker:
+    """Register this broker in the new session.  Answer: its new broker epoch (int)."""
+
+
+Question: TypeAlias = ZkRequest | RegisterBroker
+
+
+@dataclass(frozen=True, slots=True)
+class AddChannel:
+    """Open a channel to a broker: a queue, one connection, one request in flight."""
+
+    broker: Broker
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveChannel:
+    """Close the channel to a broker; what is queued is lost."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveAllChannels:
+    """Close every channel: the controller resigned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Queue one control request for a broker.
+
+    ``body`` is the encoded request without its header, in chunks: chunks that several brokers get
+    are the same ``bytes`` object.  The channel adds size, header, correlation id and client id.
+    """
+
+    broker_id: int
+    api_key: int  # 4 LeaderAndIsr, 5 StopReplica, 6 UpdateMetadata
+    api_version: int
+    body: tuple[bytes, ...]
+    controller_epoch: int
+    deleting: tuple[TopicPartition, ...] = ()
+    """StopReplica: the partitions sent with delete; only their answers become an event."""
+    probing: tuple[TopicPartition, ...] = ()
+    """LeaderAndIsr: partitions believed to lie in a failed log directory of that broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownResult:
+    """``error_code`` 0 and the partitions the broker still leads; or an error and none."""
+
+    error_code: int
+    remaining_partitions: tuple[TopicPartition, ...] = ()
+
+
+class PartitionResult(NamedTuple):
+    """The outcome for one partition of a request; ``message`` None where the code says it all."""
+
+    partition: TopicPartition
+    error_code: int
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResults:
+    """A top-level error (0 for none) and an outcome per partition."""
+
+    error_code: int
+    results: tuple[PartitionResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OngoingReassignments:
+    """Answer to ListPartitionReassignments."""
+
+    error_code: int
+    reassignments: tuple[tuple[TopicPartition, ReplicaAssignment], ...] = ()
+
+
+class IsrChangeResult(NamedTuple):
+    """The outcome for one partition of AlterPartition; ``state`` only where the code is 0."""
+
+    topic: UUID | str
+    partition: int
+    error_code: int
+    state: LeaderAndIsr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionResult:
+    """Answer to AlterPartition: a top-level error, or an outcome per partition."""
+
+    error_code: int
+    results: tuple[IsrChangeResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """Answer to AllocateProducerIds: ``length`` ids from ``start``."""
+
+    error_code: int
+    start: int = 0
+    length: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureResults:
+    """Answer to UpdateFeatures: a top-level error, or (feature, error code, message) per item."""
+
+    error_code: int
+    message: str | None = None
+    results: tuple[tuple[str, int, str | None], ...] = ()
+
+
+Result: TypeAlias = (
+    ControlledShutdownResult
+    | PartitionResults
+    | OngoingReassignments
+    | AlterPartitionResult
+    | ProducerIdBlock
+    | FeatureResults
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Queue an event, ``delay_ms`` later; a delayed one is dropped when the controller resigns."""
+
+    event: Event
+    delay_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CancelPuts:
+    """Forget every delayed event: the controller resigned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to the event that carried this ``request_id``."""
+
+    request_id: int
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of ``controller.log``: level and logger as in Kafka, the message with its prefix."""
+
+    level: str  # TRACE DEBUG INFO WARN ERROR
+    logger: str  # e.g. kafka.controller.KafkaController
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanges:
+    """Records for ``state-change.log`` and the export; formatted off the critical path."""
+
+    records: Sequence[StateChange]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkMeter:
+    """Count ``count`` occurrences in a meter of ``kafka.controller:type=ControllerStats``."""
+
+    name: str
+    count: int = 1
+
+
+Deed: TypeAlias = (
+    AddChannel
+    | RemoveChannel
+    | RemoveAllChannels
+    | Send
+    | Answer
+    | LogLine
+    | StateChanges
+    | MarkMeter
+    | Put
+    | CancelPuts
+)
+
+Outbox: TypeAlias = list[Deed]
+
+# The answer's type depends on the question; ask() in procedures.py gives each its own.
+Procedure: TypeAlias = Generator[Question, Any, T]

@@ -1,0 +1,167 @@
+"""Who leads next: four strategies as plain functions of values.
+
+Each returns the ``LeaderAndIsr`` to be written (leader epoch one higher, ``zk_version`` still
+that of the state it was computed from), or None when nobody may lead.
+
+Source: Kafka ``Election`` and ``PartitionLeaderElectionAlgorithms``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from typing_extensions import override
+
+from zkcontroller.model import RECOVERED, RECOVERING, LeaderAndIsr
+
+IsOnline: TypeAlias = Callable[[int], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineElection:
+    """The leader is lost.  ``allow_unclean``: an operator accepts that records are lost."""
+
+    allow_unclean: bool = False
+
+    @override
+    def __str__(self) -> str:
+        return f"OfflinePartitionLeaderElectionStrategy({str(self.allow_unclean).lower()})"
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownElection:
+    """Brokers that are shutting down hand their leaderships over."""
+
+    @override
+    def __str__(self) -> str:
+        return "ControlledShutdownPartitionLeaderElectionStrategy"
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignElection:
+    """The leader is not among the replicas that a reassignment ends with."""
+
+    @override
+    def __str__(self) -> str:
+        return "ReassignPartitionLeaderElectionStrategy"
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredElection:
+    """The first assigned replica shall lead again."""
+
+    @override
+    def __str__(self) -> str:
+        return "PreferredReplicaPartitionLeaderElectionStrategy"
+
+
+Strategy: TypeAlias = (
+    OfflineElection | ControlledShutdownElection | ReassignElection | PreferredElection
+)
+
+
+def elect_initial(
+    replicas: Sequence[int], is_online: IsOnline, controller_epoch: int
+) -> LeaderAndIsr | None:
+    """The first leader of a new partition: every replica that is up starts in sync."""
+    live = tuple(broker for broker in replicas if is_online(broker))
+    if not live:
+        return None
+    return LeaderAndIsr(
+        leader=live[0],
+        leader_epoch=0,
+        in_sync_replicas=live,
+        zk_version=0,
+        controller_epoch=controller_epoch,
+        leader_recovery_state=RECOVERED,
+    )
+
+
+def elect_offline(
+    current: LeaderAndIsr,
+    replicas: Sequence[int],
+    is_online: IsOnline,
+    *,
+    unclean: bool,
+    is_recovery_tracked: bool = True,
+) -> LeaderAndIsr | None:
+    """The state that follows the loss of a leader.
+
+    ``unclean``: a replica outside the ISR may lead if none inside is up.
+    ``is_recovery_tracked``: such a
+    leader starts RECOVERING (inter.broker.protocol 3.2 and above, KIP-704).
+    """
+    isr = current.in_sync_replicas
+    clean = next((broker for broker in replicas if broker in isr and is_online(broker)), None)
+    if clean is not None:
+        return current._replace(
+            leader=clean,
+            leader_epoch=current.leader_epoch + 1,
+            in_sync_replicas=tuple(broker for broker in isr if is_online(broker)),
+        )
+    if not unclean:
+        return None
+    dirty = next((broker for broker in replicas if is_online(broker)), None)
+    if dirty is None:
+        return None
+    # The unclean leader's log becomes the truth: everybody else truncates to it.
+    return current._replace(
+        leader=dirty,
+        leader_epoch=current.leader_epoch + 1,
+        in_sync_replicas=(dirty,),
+        leader_recovery_state=RECOVERING if is_recovery_tracked else current.leader_recovery_state,
+    )
+
+
+def elect_for_controlled_shutdown(
+    current: LeaderAndIsr,
+    replicas: Sequence[int],
+    is_online_or_shutting_down: IsOnline,
+    shutting_down: Callable[[int], bool],
+) -> LeaderAndIsr | None:
+    """The state in which no broker that is shutting down leads or is in sync."""
+    isr = current.in_sync_replicas
+    leader = next(
+        (
+            broker
+            for broker in replicas
+            if broker in isr and is_online_or_shutting_down(broker) and not shutting_down(broker)
+        ),
+        None,
+    )
+    if leader is None:
+        return None
+    return current._replace(
+        leader=leader,
+        leader_epoch=current.leader_epoch + 1,
+        in_sync_replicas=tuple(broker for broker in isr if not shutting_down(broker)),
+    )
+
+
+def elect_first_in_sync(
+    current: LeaderAndIsr, candidates: Sequence[int], is_online: IsOnline
+) -> LeaderAndIsr | None:
+    """The first candidate that is online and in sync leads; the ISR stays, offline members too.
+
+    A reassignment's candidates are its target replicas; a preferred election has one candidate.
+    """
+    isr = current.in_sync_replicas
+    leader = next((b for b in candidates if b in isr and is_online(b)), None)
+    if leader is None:
+        return None
+    return current._replace(leader=leader, leader_epoch=current.leader_epoch + 1)
+
+
+def without_replica(current: LeaderAndIsr, broker_id: int) -> LeaderAndIsr:
+    """The state after a replica went offline: out of the ISR, unless it is the last one in it.
+
+    The last member stays, so that only its return (or an unclean election) can bring a leader back.
+    """
+    isr = current.in_sync_replicas
+    return current._replace(
+        leader=-1 if current.leader == broker_id else current.leader,
+        leader_epoch=current.leader_epoch + 1,
+        in_sync_replicas=isr if len(isr) == 1 else tuple(b for b in isr if b != broker_id),
+    )

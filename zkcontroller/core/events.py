@@ -1,0 +1,402 @@
+"""Everything that can happen to a controller, as values: the queue holds nothing else.
+
+A watch, a broker's answer, a request: whoever sees it puts one of these into the event queue,
+and the controller-event-thread takes them one by one.  An event carries no callback; where somebody
+waits for an answer it carries a ``request_id`` and the core answers with :class:`~.effects.Answer`.
+
+Source: Kafka ``KafkaController`` (``ControllerEvent``), ``ControllerState``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from enum import IntEnum, StrEnum
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from zkcontroller.model import TopicPartition
+
+
+class ControllerState(IntEnum):
+    """What the event thread is busy with; the value of the gauge ``ControllerState``."""
+
+    IDLE = 0
+    CONTROLLER_CHANGE = 1
+    BROKER_CHANGE = 2
+    TOPIC_CHANGE = 3
+    TOPIC_DELETION = 4
+    ALTER_PARTITION_REASSIGNMENT = 5
+    AUTO_LEADER_BALANCE = 6
+    MANUAL_LEADER_BALANCE = 7
+    CONTROLLED_SHUTDOWN = 8
+    ISR_CHANGE = 9
+    LEADER_AND_ISR_RESPONSE_RECEIVED = 10
+    LOG_DIR_CHANGE = 11
+    CONTROLLER_SHUTDOWN = 12
+    UNCLEAN_LEADER_ELECTION_ENABLE = 13
+    TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE = 14
+    LIST_PARTITION_REASSIGNMENT = 15
+    UPDATE_METADATA_RESPONSE_RECEIVED = 16
+    UPDATE_FEATURES = 17
+
+
+@dataclass(frozen=True, slots=True)
+class Startup:
+    """The controller starts: watch ``/controller`` and run for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerChange:
+    """``/controller`` was created or changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reelect:
+    """``/controller`` was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBrokerAndReelect:
+    """A new ZooKeeper session stands: register the broker again, then as :class:`Reelect`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """The ZooKeeper session expired: stop being controller.  Put with ``clear_and_put``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownEventThread:
+    """The last event: the thread ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChange:
+    """The children of ``/brokers/ids`` changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerModifications:
+    """The data of ``/brokers/ids/<broker_id>`` changed."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """The children of ``/brokers/topics`` changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionModifications:
+    """The data of ``/brokers/topics/<topic>`` changed."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletion:
+    """The children of ``/admin/delete_topics`` changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletionStopReplicaResponseReceived:
+    """A broker answered a StopReplica that asked it to delete partitions.
+
+    ``partition_errors``: (topic, partition, error code) of those that were sent with delete;
+    ``request_error``: top-level code, not 0 when the whole request was refused.
+    """
+
+    broker_id: int
+    request_error: int
+    partition_errors: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdown:
+    """A broker asks to hand over its leaderships before it stops."""
+
+    broker_id: int
+    broker_epoch: int  # czxid of /brokers/ids/<id>: tells this incarnation from the one before
+    request_id: int  # answered by Answer(request_id, …)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrResponseReceived:
+    """A broker answered LeaderAndIsr.
+
+    ``partition_errors``: (topic id or name, partition, error code) where the code is not 0;
+    ids from version 5 on.  ``probed``: partitions of the request that were believed to be in a
+    failed log directory; those without an error are online again.
+    """
+
+    broker_id: int
+    request_error: int
+    partition_errors: tuple[tuple[UUID | str, int, int], ...]
+    probed: tuple[TopicPartition, ...] = ()
+    response: str = field(default="", repr=False)
+    """The whole answer as Kafka prints it, if ``request_error`` is not 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMetadataResponseReceived:
+    """A broker answered UpdateMetadata; ``response`` as above."""
+
+    broker_id: int
+    request_error: int
+    response: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanLeaderElectionEnable:
+    """The broker default ``unclean.leader.election.enable`` changed to ``enabled``.
+
+    Kafka's event exists only for false→true and reads the configuration itself; ours carries the
+    value, so that the core needs no configuration that changes behind its back.
+    """
+
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicUncleanLeaderElectionEnable:
+    """``unclean.leader.election.enable`` was set to true for a topic."""
+
+    topic: str
+
+
+class ElectionType(IntEnum):
+    """``election_type`` of ElectLeaders (KIP-460)."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class ElectionTrigger(StrEnum):
+    """Who asked for a leader election; the values are Kafka's names."""
+
+    AUTO = "AutoTriggered"
+    ZOOKEEPER = "ZkTriggered"
+    ADMIN_CLIENT = "AdminClientTriggered"
+
+
+@dataclass(frozen=True, slots=True)
+class ZkPartitionReassignment:
+    """``/admin/reassign_partitions`` was created or deleted; not new: it was rewritten."""
+
+    is_new: bool = field(default=True, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiPartitionReassignment:
+    """AlterPartitionReassignments: partition to its new replicas, None to cancel (KIP-455)."""
+
+    targets: tuple[tuple[TopicPartition, tuple[int, ...] | None], ...]
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListPartitionReassignments:
+    """ListPartitionReassignments: of these partitions, None for all."""
+
+    partitions: tuple[TopicPartition, ...] | None
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReassignmentIsrChange:
+    """The state znode of a partition under reassignment changed (protocol below 2.7-IV2)."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class AutoPreferredReplicaLeaderElection:
+    """Time to look whether leaders should go back to their preferred brokers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLeaderElection:
+    """Elect leaders for these partitions; None means those that the znode names.
+
+    ``request_id`` is None where nobody waits for an answer.
+    """
+
+    partitions: tuple[TopicPartition, ...] | None
+    election_type: ElectionType
+    trigger: ElectionTrigger
+    request_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChangeNotification:
+    """The children of ``/isr_change_notification`` changed."""
+
+
+class IsrChange(NamedTuple):
+    """One partition of an AlterPartition request; ``topic`` is an id from version 2 on."""
+
+    topic: UUID | str
+    partition: int
+    leader_epoch: int
+    new_isr: tuple[int, ...]
+    leader_recovery_state: int
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionReceived:
+    """A leader asks to change the ISRs of partitions it leads (KIP-497)."""
+
+    broker_id: int
+    broker_epoch: int
+    api_version: int
+    changes: tuple[IsrChange, ...]
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirEventNotification:
+    """The children of ``/log_dir_event_notification`` changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds:
+    """A broker asks for a block of producer ids (KIP-730)."""
+
+    broker_id: int
+    broker_epoch: int
+    request_id: int
+
+
+class FeatureUpdate(NamedTuple):
+    """One item of UpdateFeatures; ``upgrade_type`` 1 upgrade, 2 safe and 3 unsafe downgrade."""
+
+    feature: str
+    max_version_level: int
+    upgrade_type: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFeatures:
+    """An administrator changes the finalized features (KIP-584)."""
+
+    updates: tuple[FeatureUpdate, ...]
+    validate_only: bool
+    request_id: int
+
+
+Event: TypeAlias = (
+    Startup
+    | ControllerChange
+    | Reelect
+    | RegisterBrokerAndReelect
+    | Expire
+    | ShutdownEventThread
+    | BrokerChange
+    | BrokerModifications
+    | TopicChange
+    | PartitionModifications
+    | TopicDeletion
+    | TopicDeletionStopReplicaResponseReceived
+    | ControlledShutdown
+    | LeaderAndIsrResponseReceived
+    | UpdateMetadataResponseReceived
+    | UncleanLeaderElectionEnable
+    | TopicUncleanLeaderElectionEnable
+    | ZkPartitionReassignment
+    | ApiPartitionReassignment
+    | ListPartitionReassignments
+    | PartitionReassignmentIsrChange
+    | AutoPreferredReplicaLeaderElection
+    | ReplicaLeaderElection
+    | IsrChangeNotification
+    | AlterPartitionReceived
+    | LogDirEventNotification
+    | AllocateProducerIds
+    | UpdateFeatures
+)
+
+Question: TypeAlias = (
+    ControlledShutdown
+    | ApiPartitionReassignment
+    | ListPartitionReassignments
+    | ReplicaLeaderElection
+    | AlterPartitionReceived
+    | AllocateProducerIds
+    | UpdateFeatures
+)
+"""Events that somebody waits for: answered by Answer(request_id, …), whoever is controller."""
+
+STATE_OF: dict[type[Event], ControllerState] = {
+    Startup: ControllerState.CONTROLLER_CHANGE,
+    ControllerChange: ControllerState.CONTROLLER_CHANGE,
+    Reelect: ControllerState.CONTROLLER_CHANGE,
+    RegisterBrokerAndReelect: ControllerState.CONTROLLER_CHANGE,
+    Expire: ControllerState.CONTROLLER_CHANGE,
+    ShutdownEventThread: ControllerState.CONTROLLER_SHUTDOWN,
+    BrokerChange: ControllerState.BROKER_CHANGE,
+    BrokerModifications: ControllerState.BROKER_CHANGE,
+    TopicChange: ControllerState.TOPIC_CHANGE,
+    PartitionModifications: ControllerState.TOPIC_CHANGE,
+    TopicDeletion: ControllerState.TOPIC_DELETION,
+    TopicDeletionStopReplicaResponseReceived: ControllerState.TOPIC_DELETION,
+    ControlledShutdown: ControllerState.CONTROLLED_SHUTDOWN,
+    LeaderAndIsrResponseReceived: ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED,
+    UpdateMetadataResponseReceived: ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED,
+    UncleanLeaderElectionEnable: ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE,
+    TopicUncleanLeaderElectionEnable: ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
+    ZkPartitionReassignment: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+    ApiPartitionReassignment: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+    PartitionReassignmentIsrChange: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+    ListPartitionReassignments: ControllerState.LIST_PARTITION_REASSIGNMENT,
+    AutoPreferredReplicaLeaderElection: ControllerState.AUTO_LEADER_BALANCE,
+    ReplicaLeaderElection: ControllerState.MANUAL_LEADER_BALANCE,
+    IsrChangeNotification: ControllerState.ISR_CHANGE,
+    AlterPartitionReceived: ControllerState.ISR_CHANGE,
+    LogDirEventNotification: ControllerState.LOG_DIR_CHANGE,
+    AllocateProducerIds: ControllerState.IDLE,
+    UpdateFeatures: ControllerState.UPDATE_FEATURES,
+}
+
+RATE_AND_TIME_OF: dict[ControllerState, str] = {
+    ControllerState.CONTROLLER_CHANGE: "ControllerChangeRateAndTimeMs",
+    ControllerState.BROKER_CHANGE: "LeaderElectionRateAndTimeMs",
+    ControllerState.TOPIC_CHANGE: "TopicChangeRateAndTimeMs",
+    ControllerState.TOPIC_DELETION: "TopicDeletionRateAndTimeMs",
+    ControllerState.ALTER_PARTITION_REASSIGNMENT: "PartitionReassignmentRateAndTimeMs",
+    ControllerState.AUTO_LEADER_BALANCE: "AutoLeaderBalanceRateAndTimeMs",
+    ControllerState.MANUAL_LEADER_BALANCE: "ManualLeaderBalanceRateAndTimeMs",
+    ControllerState.CONTROLLED_SHUTDOWN: "ControlledShutdownRateAndTimeMs",
+    ControllerState.ISR_CHANGE: "IsrChangeRateAndTimeMs",
+    ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED: "LeaderAndIsrResponseReceivedRateAndTimeMs",
+    ControllerState.LOG_DIR_CHANGE: "LogDirChangeRateAndTimeMs",
+    ControllerState.CONTROLLER_SHUTDOWN: "ControllerShutdownRateAndTimeMs",
+    ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE: "UncleanLeaderElectionEnableRateAndTimeMs",
+    ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE: (
+        "TopicUncleanLeaderElectionEnableRateAndTimeMs"
+    ),
+    ControllerState.LIST_PARTITION_REASSIGNMENT: "ListPartitionReassignmentRateAndTimeMs",
+    ControllerState.UPDATE_FEATURES: "UpdateFeaturesRateAndTimeMs",
+}
+"""Timer of each state (``kafka.controller:type=ControllerStats``), for those that have one."""
+
+WATCH_EVENTS = (
+    ControllerChange, Reelect, BrokerChange, BrokerModifications, TopicChange,
+    PartitionModifications, TopicDeletion, IsrChangeNotification, LogDirEventNotification,
+    PartitionReassignmentIsrChange,
+)  # fmt: skip
+"""Events that only say "look again": one that is queued already need not be queued twice."""
+
+
+PRINTED_CHARACTERS: Final = 1_000
+"""Of an event's fields in a log line; an answer about 100,000 partitions has megabytes."""
+
+
+def event_text(event: Event) -> str:
+    """The event as Scala prints it: ``BrokerChange``, ``PartitionModifications(orders)``."""
+    shown = (getattr(event, each.name) for each in fields(event) if each.repr)
+    values = ",".join(map(str, shown))
+    if len(values) > PRINTED_CHARACTERS:
+        values = f"{values[:PRINTED_CHARACTERS]}…"
+    return f"{type(event).__name__}({values})" if values else type(event).__name__

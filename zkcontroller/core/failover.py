@@ -1,0 +1,371 @@
+"""Becoming the controller, and ceasing to be it.
+
+Every broker runs for ``/controller`` when it finds nobody there.  The election is one
+transaction: create
+the ephemeral ``/controller`` and raise ``/controller_epoch``; whoever wins holds the version of
+``/controller_epoch`` that fences all its later writes.  A controller starts from ZooKeeper alone
+(:meth:`Failover._on_controller_failover`) and forgets everything when it resigns.
+
+Four things differ from Kafka on purpose, each after a defect seen there:
+
+* whoever *finds* no controller runs for it, also when no watch told of the deletion (with one live
+  candidate Kafka can stay without a controller for ever);
+* a ``/controller`` that names this broker while it is not acting as controller is deleted,
+whoever's
+  earlier session owns it (KAFKA-13407, KAFKA-4229);
+* resigning drops the whole context and starts from an empty one (KAFKA-5310);
+* corrupt znodes are logged with their path and do not end a failover.
+
+Source: Kafka ``KafkaController`` (``elect``, ``maybeResign``, ``onControllerFailover`` …),
+``KafkaZkClient.registerControllerAndIncrementControllerEpoch``.
+"""
+
+from __future__ import annotations
+
+from zkcontroller.core.brokers import Brokers
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import AddChannel, CancelPuts, Procedure, RemoveAllChannels
+from zkcontroller.core.features import set_up_feature_versioning
+from zkcontroller.core.journal import csv, scala_hash_set, scala_map, scala_set
+from zkcontroller.core.partition_states import PartitionStateMachine
+from zkcontroller.core.preferred_election import FIRST_CHECK_MS, LeaderElections
+from zkcontroller.core.reassignment import Reassignments
+from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.topic_deletion import TopicDeletionManager
+from zkcontroller.core.topics import Topics
+from zkcontroller.errors import (
+    AuthenticationFailed,
+    ControllerMoved,
+    SessionExpired,
+    ZnodeCorrupt,
+    ZooKeeperRefused,
+)
+from zkcontroller.state_changes.record import Kind, StateChange
+from zkcontroller.zookeeper.requests import (
+    Committed,
+    Create,
+    Delete,
+    RolledBack,
+    SetData,
+    Transaction,
+    UnfencedBatch,
+    ZkCode,
+    Znode,
+)
+from zkcontroller.zookeeper.znodes import (
+    ControllerEpochZnode,
+    ControllerZnode,
+    DeleteTopicsZnode,
+    IsrChangeNotificationZnode,
+    LogDirEventNotificationZnode,
+    PartitionStateZnode,
+    TopicsZnode,
+)
+
+NO_CONTROLLER = -1
+CONTROLLER_MOVED = "org.apache.kafka.common.errors.ControllerMovedException"
+STATES_PER_READ = 50_000
+"""Partition states read at once at failover; bounds memory at a million partitions."""
+
+
+class Failover:
+    """Elections, failover and resignation of one candidate."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        partitions: PartitionStateMachine,
+        replicas: ReplicaStateMachine,
+        deletion: TopicDeletionManager,
+        topics: Topics,
+        brokers: Brokers,
+        reassignments: Reassignments,
+        elections: LeaderElections,
+    ) -> None:
+        self._desk = desk
+        self._context = desk.context
+        self._journal = desk.journal
+        self._partitions = partitions
+        self._replicas = replicas
+        self._deletion = deletion
+        self._topics = topics
+        self._brokers = brokers
+        self._reassignments = reassignments
+        self._elections = elections
+        self._broker_id = desk.config.broker_id
+        self.active_controller_id = NO_CONTROLLER
+        """Broker id that ``/controller`` was last seen to name; -1 for none."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker acts as controller."""
+        return self.active_controller_id == self._broker_id and self._context.epoch > 0
+
+    # ------------------------------------------------------------------ election
+
+    def elect(self, now_ms: int) -> Procedure[None]:
+        """Run for controller unless somebody is; take over if the election is won."""
+        found = yield from self._read_controller()
+        if found is not None and found[0] == self._broker_id and not self.is_active:
+            yield from self._remove_own_stale_znode(found[1])
+            found = yield from self._read_controller()
+        self.active_controller_id = NO_CONTROLLER if found is None else found[0]
+        if self.active_controller_id != NO_CONTROLLER:
+            self._journal.debug(
+                f"Broker {self.active_controller_id} has been elected as the controller, so"
+                " stopping the election process."
+            )
+            return
+        try:
+            epoch, epoch_zk_version = yield from self._register(now_ms)
+            self._context.epoch = epoch
+            self._context.epoch_zk_version = epoch_zk_version
+            self.active_controller_id = self._broker_id
+            self._journal.info(
+                f"{self._broker_id} successfully elected as the controller. Epoch incremented to"
+                f" {epoch} and epoch zk version is now {epoch_zk_version}"
+            )
+            self._record(Kind.CONTROLLER_ELECTED, epoch)
+            yield from self._on_controller_failover()
+        except ControllerMoved as moved:
+            yield from self.maybe_resign()
+            if self.active_controller_id != NO_CONTROLLER:
+                self._journal.debug(
+                    f"Broker {self.active_controller_id} was elected as controller instead of"
+                    f" broker {self._broker_id}\n{CONTROLLER_MOVED}: {moved}"
+                )
+            else:
+                self._journal.warn(
+                    "A controller has been elected but just resigned, this will result in another"
+                    " round of election"
+                )
+        except (SessionExpired, AuthenticationFailed):
+            raise  # Expire is on its way
+        except Exception as error:  # noqa: BLE001 - whatever it is, a half-done failover must not rule
+            yield from self._give_up(error)
+
+    def _give_up(self, error: Exception) -> Procedure[None]:
+        self._journal.error(
+            f"Error while electing or becoming controller on broker {self._broker_id}. Trigger"
+            f" controller movement immediately\n{type(error).__name__}: {error}"
+        )
+        yield from self.trigger_controller_move()
+
+    def _register(self, now_ms: int) -> Procedure[tuple[int, int]]:
+        """Win the election: the new epoch and the version of ``/controller_epoch``.
+
+        Raises ControllerMoved if somebody else won, ZooKeeperRefused for any other answer.
+        """
+        epoch, zk_version = yield from self._read_or_create_epoch()
+        outcome: Committed | RolledBack = yield Transaction(
+            [
+                Create(
+                    ControllerZnode.PATH,
+                    ControllerZnode(self._broker_id, now_ms).encode(),
+                    ephemeral=True,
+                ),
+                SetData(
+                    ControllerEpochZnode.PATH, ControllerEpochZnode.encode(epoch + 1), zk_version
+                ),
+            ]
+        )
+        if isinstance(outcome, Committed):
+            return epoch + 1, outcome.results[1].zk_version
+        if outcome.code not in (ZkCode.NODE_EXISTS, ZkCode.BAD_VERSION):
+            raise ZooKeeperRefused(ControllerZnode.PATH, outcome.code.name)
+        # Lost, or won by an attempt whose reply was lost with the connection.
+        found = yield from self._read_controller()
+        if found is not None and found[0] == self._broker_id:
+            epoch_now, zk_version_now = yield from self._read_or_create_epoch()
+            if epoch_now == epoch + 1:
+                return epoch_now, zk_version_now
+        raise ControllerMoved(
+            "Controller moved to another broker. Aborting controller startup procedure"
+        )
+
+    def _read_or_create_epoch(self) -> Procedure[tuple[int, int]]:
+        while True:
+            znode = yield from self._desk.read_one(ControllerEpochZnode.PATH)
+            if isinstance(znode, Znode):
+                return ControllerEpochZnode.decode(znode.data), znode.zk_version
+            if znode is not ZkCode.NO_NODE:
+                raise ZooKeeperRefused(ControllerEpochZnode.PATH, znode.name)
+            answer = yield UnfencedBatch(
+                [Create(ControllerEpochZnode.PATH, ControllerEpochZnode.encode(0))]
+            )
+            if isinstance(answer[0], ZkCode) and answer[0] is not ZkCode.NODE_EXISTS:
+                raise ZooKeeperRefused(ControllerEpochZnode.PATH, answer[0].name)
+
+    def _read_controller(self) -> Procedure[tuple[int, Znode] | None]:
+        """Who ``/controller`` names, with the znode; None if nobody, or nobody legible."""
+        znode = yield from self._desk.read_one(ControllerZnode.PATH)
+        if isinstance(znode, ZkCode):
+            return None
+        try:
+            return ControllerZnode.decode(znode.data).broker_id, znode
+        except ZnodeCorrupt as corrupt:
+            self._journal.error(f"{corrupt}; nobody can be elected until it is removed")
+            return None
+
+    def _remove_own_stale_znode(self, znode: Znode) -> Procedure[None]:
+        if znode.ephemeral_owner == 0:
+            return  # a KRaft controller that claimed the cluster: not ours to take away
+        self._journal.warn(
+            f"{ControllerZnode.PATH} names this broker, which does not act as controller (owner"
+            f" session 0x{znode.ephemeral_owner:x}); removing it and running again"
+        )
+        yield UnfencedBatch([Delete(ControllerZnode.PATH, znode.zk_version)])
+
+    # ------------------------------------------------------------------ failover
+
+    def _on_controller_failover(self) -> Procedure[None]:
+        """Learn the cluster from ZooKeeper and tell every broker.  Steps in Kafka's order."""
+        journal, context = self._journal, self._context
+        yield from set_up_feature_versioning(self._desk)
+        journal.info("Registering handlers")
+        journal.info("Deleting log dir event notifications")
+        yield from self._delete_children(LogDirEventNotificationZnode.PATH)
+        journal.info("Deleting isr change notifications")
+        yield from self._delete_children(IsrChangeNotificationZnode.PATH)
+        journal.info("Initializing controller context")
+        yield from self._initialize_context()
+        journal.info("Fetching topic deletions in progress")
+        queued, ineligible = yield from self._topic_deletions_in_progress()
+        journal.info("Initializing topic deletion manager")
+        yield from self._deletion.initialize(queued, ineligible)
+        # Brokers must know who is alive before they are told whom to follow.
+        journal.info("Sending update metadata request")
+        self._desk.send_update_metadata()
+        yield from self._replicas.startup()
+        yield from self._partitions.startup()
+        journal.info(f"Ready to serve as the new controller with epoch {context.epoch}")
+        yield from self._reassignments.resume_all()
+        yield from self._deletion.resume()
+        yield from self._elections.resume()
+        journal.info("Starting the controller scheduler")
+        self._elections.schedule_rebalance(FIRST_CHECK_MS)
+
+    def _delete_children(self, parent: str) -> Procedure[None]:
+        names = yield from self._desk.children(parent, watch=True)
+        yield from self._desk.write([Delete(f"{parent}/{name}") for name in names])
+
+    def _initialize_context(self) -> Procedure[None]:
+        context, journal, table = self._context, self._journal, self._context.table
+        brokers = self._brokers.compatible((yield from self._brokers.read_all()))
+        context.set_live_brokers(brokers)
+        journal.info(
+            f"Initialized broker epochs cache: {scala_map(context.live_broker_epochs.items())}"
+        )
+        topics = yield from self._desk.children(TopicsZnode.PATH, watch=True)
+        yield from self._topics.load(topics)
+        yield from self._brokers.watch_modifications(list(context.live_broker_epochs))
+        yield from self._load_leadership()
+        for broker, _ in brokers:
+            self._desk.outbox.append(AddChannel(broker))
+        journal.info(
+            f"Currently active brokers in the cluster: {scala_set(context.live_broker_ids)}"
+        )
+        journal.info(
+            f"Currently shutting brokers in the cluster: {scala_hash_set(context.shutting_down)}"
+        )
+        journal.info(f"Current list of topics in the cluster: {scala_hash_set(table.topics)}")
+
+    def _load_leadership(self) -> Procedure[None]:
+        table = self._context.table
+        count = len(table.topic_of)
+        assert count == len(table), "the table is fresh, so no row was freed"
+        # Thousands of partitions share a state to the last byte: each is read once.
+        decoded: dict[bytes, PartitionStateZnode] = {}
+        for start in range(0, count, STATES_PER_READ):
+            part = slice(start, start + STATES_PER_READ)
+            paths = list(
+                map(PartitionStateZnode.path, table.topic_of[part], table.partition_of[part])
+            )
+            states: list[PartitionStateZnode | None] = []
+            zk_versions = []
+            for path, znode in zip(paths, (yield from self._desk.read(paths)), strict=True):
+                state = None
+                zk_version = 0
+                if not isinstance(znode, ZkCode):
+                    data, zk_version, _, _ = znode
+                    state = decoded.get(data) or self._decode(path, data)
+                    if state is not None:
+                        decoded[data] = state
+                states.append(state)
+                zk_versions.append(zk_version)
+            table.load_leadership(start, states, zk_versions)
+
+    def _decode(self, path: str, data: bytes) -> PartitionStateZnode | None:
+        try:
+            return PartitionStateZnode.decode(path, data)
+        except ZnodeCorrupt as corrupt:
+            self._journal.error(f"{corrupt}; the partition counts as having no leader yet")
+            return None
+
+    def _topic_deletions_in_progress(self) -> Procedure[tuple[list[str], list[str]]]:
+        """Topics queued for deletion, and *all* topics that could not be deleted now."""
+        context, table = self._context, self._context.table
+        queued = yield from self._desk.children(DeleteTopicsZnode.PATH, watch=True)
+        live = set(context.live_broker_ids)
+        unavailable = {r for r in set(table.replicas) if not live.issuperset(r)}
+        ineligible = [
+            topic
+            for topic, rows in table.topics.items()
+            if unavailable and any(table.replicas[row] in unavailable for row in rows.rows)
+        ]
+        self._journal.info(f"List of topics to be deleted: {csv(queued)}")
+        self._journal.info(f"List of topics ineligible for deletion: {csv(ineligible)}")
+        return queued, ineligible
+
+    # ------------------------------------------------------------------ resignation
+
+    def maybe_resign(self) -> Procedure[None]:
+        """Look who is controller, leaving a watch; stop acting as one if it is somebody else."""
+        was_active = self.is_active
+        yield from self._desk.exists([ControllerZnode.PATH], watch=True)
+        found = yield from self._read_controller()
+        self.active_controller_id = NO_CONTROLLER if found is None else found[0]
+        if was_active and self.active_controller_id != self._broker_id:
+            self.resign()
+
+    def expire(self) -> None:
+        """The session is over, and with it whatever it owned."""
+        self.active_controller_id = NO_CONTROLLER
+        self.resign()
+
+    def resign(self) -> None:
+        """Stop acting as controller and forget the cluster; harmless if it never acted."""
+        self._journal.debug("Resigning")
+        self._desk.outbox.append(CancelPuts())
+        self._partitions.shutdown()
+        self._replicas.shutdown()
+        self._desk.outbox.append(RemoveAllChannels())
+        if self._context.epoch:
+            self._record(Kind.CONTROLLER_RESIGNED, self._context.epoch)
+        self._context.reset()
+        self._journal.info("Resigned")
+
+    def trigger_controller_move(self) -> Procedure[None]:
+        """Give the office up: resign, then delete ``/controller`` so that everybody runs again."""
+        found = yield from self._read_controller()
+        self.active_controller_id = NO_CONTROLLER if found is None else found[0]
+        if self.active_controller_id != self._broker_id:
+            self._journal.warn(
+                "Controller has already moved when trying to trigger controller movement"
+            )
+            return
+        fence = self._context.epoch_zk_version
+        self.active_controller_id = NO_CONTROLLER
+        self.resign()
+        self._context.epoch_zk_version = fence
+        try:
+            yield from self._desk.write([Delete(ControllerZnode.PATH)])
+        except ControllerMoved:
+            self._journal.warn(
+                "Controller has already moved when trying to trigger controller movement"
+            )
+        finally:
+            self._context.epoch_zk_version = 0
+
+    def _record(self, kind: Kind, epoch: int) -> None:
+        self._journal.record(StateChange(kind, "controller", self._broker_id, epoch))

@@ -1,0 +1,187 @@
+"""``/feature``: the finalized features of the cluster, put in order at each failover.
+
+A ZooKeeper-mode broker supports no feature of its own, so what is finalized is empty; the node's
+version and status follow ``inter.broker.protocol.version``.
+
+Source: Kafka ``KafkaController.maybeSetupFeatureVersioning`` (KIP-584).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import Answer, FeatureResults, Procedure
+from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
+from zkcontroller.errors import ZnodeCorrupt
+from zkcontroller.protocol.inter_broker_versions import (
+    feature_znode_version,
+    is_feature_versioning_supported,
+)
+from zkcontroller.zookeeper.requests import Create, SetData, UnfencedBatch, ZkCode
+from zkcontroller.zookeeper.znodes import FeatureStatus, FeatureZnode
+
+NONE = 0
+UNKNOWN_SERVER_ERROR = -1
+NOT_CONTROLLER = 41
+INVALID_REQUEST = 42
+FEATURE_UPDATE_FAILED = 96
+
+UPGRADE = 1
+SAFE_DOWNGRADE = 2
+UNSAFE_DOWNGRADE = 3
+
+
+def set_up_feature_versioning(desk: Desk) -> Procedure[None]:
+    """Create ``/feature``, or bring it in line; a corrupt node is left alone."""
+    ibp = desk.config.inter_broker_version
+    status = (
+        FeatureStatus.ENABLED if is_feature_versioning_supported(ibp) else FeatureStatus.DISABLED
+    )
+    wanted = FeatureZnode(features={}, status=status, version=feature_znode_version(ibp))
+    znode = yield from desk.read_one(FeatureZnode.PATH)
+    if znode is ZkCode.NO_NODE:
+        desk.journal.info(
+            f"Creating FeatureZNode at path: {FeatureZnode.PATH} with contents: {_text(wanted)}"
+        )
+        yield UnfencedBatch([Create(FeatureZnode.PATH, wanted.encode())])
+        return
+    if isinstance(znode, ZkCode):
+        desk.journal.error(f"Cannot read {FeatureZnode.PATH}: {znode.name}")
+        return
+    try:
+        found = FeatureZnode.decode(znode.data)
+    except ZnodeCorrupt as corrupt:
+        desk.journal.error(f"{corrupt}; leaving it as it is")
+        return
+    if status is FeatureStatus.ENABLED and found.status is FeatureStatus.ENABLED:
+        wanted = FeatureZnode(features=found.features, status=status, version=wanted.version)
+    elif found.features and status is FeatureStatus.ENABLED:
+        desk.journal.warn(
+            f"FeatureZNode at path: {FeatureZnode.PATH} was disabled with features; dropping them"
+        )
+    if wanted != found:
+        desk.journal.info(
+            f"Updating FeatureZNode at path: {FeatureZnode.PATH} with contents: {_text(wanted)}"
+        )
+        yield UnfencedBatch([SetData(FeatureZnode.PATH, wanted.encode())])
+    desk.context.finalized_features = dict(wanted.features)
+
+
+class FeatureUpdates:
+    """Answers UpdateFeatures."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def update(self, event: UpdateFeatures) -> Procedure[None]:
+        """Judge each item on its own; write what is left if it changes anything."""
+        existing: dict[str, int] = {}
+        znode = yield from self._desk.read_one(FeatureZnode.PATH)
+        if not isinstance(znode, ZkCode):
+            try:
+                existing = dict(FeatureZnode.decode(znode.data).features)
+            except ZnodeCorrupt as corrupt:
+                self._desk.journal.error(str(corrupt))
+                answer = FeatureResults(UNKNOWN_SERVER_ERROR, str(corrupt))
+                self._desk.outbox.append(Answer(event.request_id, answer))
+                return
+        target = dict(existing)
+        results: dict[str, tuple[int, str | None]] = {}
+        for item in event.updates:
+            reason = self._refusal(item, existing.get(item.feature))
+            results[item.feature] = (NONE, None) if reason is None else (INVALID_REQUEST, reason)
+            if reason is None and _is_deletion(item):
+                target.pop(item.feature, None)
+            elif reason is None:
+                target[item.feature] = item.max_version_level
+        if target != existing and not event.validate_only:
+            yield from self._write(target, results)
+        self._desk.outbox.append(
+            Answer(
+                event.request_id,
+                FeatureResults(NONE, None, tuple((n, c, m) for n, (c, m) in results.items())),
+            )
+        )
+
+    def _write(
+        self, target: Mapping[str, int], results: dict[str, tuple[int, str | None]]
+    ) -> Procedure[None]:
+        version = feature_znode_version(self._desk.config.inter_broker_version)
+        wanted = FeatureZnode(features=target, status=FeatureStatus.ENABLED, version=version)
+        answers = yield UnfencedBatch([SetData(FeatureZnode.PATH, wanted.encode())])
+        if isinstance(answers[0], ZkCode):
+            self._desk.journal.warn(
+                f"Processing of feature updates failed due to error: {answers[0].name}"
+            )
+            for name, (code, _) in results.items():
+                if code == NONE:
+                    results[name] = (FEATURE_UPDATE_FAILED, None)
+            return
+        self._desk.context.finalized_features = dict(target)
+
+    def _refusal(self, item: FeatureUpdate, existing: int | None) -> str | None:
+        """Why the item cannot be applied, checks in Kafka's order; None if it can."""
+        level = item.max_version_level
+        if not item.feature:
+            return "Feature name can not be empty."
+        if item.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+            return "Received unknown upgrade type."
+        if _is_deletion(item):
+            return (
+                None if existing is not None else "Can not delete non-existing finalized feature."
+            )
+        if level < 1:
+            return (
+                f"Can not provide versionLevel: {level} less than 1 without setting the SAFE"
+                " downgradeType in the request."
+            )
+        if existing is not None and level == existing:
+            verb = "downgrade" if item.upgrade_type == SAFE_DOWNGRADE else "upgrade"
+            return (
+                f"Can not {verb} a finalized feature from existing versionLevel:{existing} to the"
+                " same value."
+            )
+        if existing is not None and level < existing and item.upgrade_type != SAFE_DOWNGRADE:
+            return (
+                f"Can not downgrade finalized feature from existing versionLevel:{existing} to"
+                f" provided versionLevel:{level} without setting the downgradeType to SAFE in the"
+                " request."
+            )
+        if existing is not None and level > existing and item.upgrade_type != UPGRADE:
+            return (
+                "When the downgradeType is set to SAFE in the request, the provided"
+                f" versionLevel:{level} can not be greater than existing versionLevel:{existing}."
+            )
+        return self._incompatibility(item.feature, level)
+
+    def _incompatibility(self, feature: str, level: int) -> str | None:
+        supported = self._desk.config.supported_features.get(feature)
+        if supported is None:
+            return (
+                "Could not apply finalized feature update because the provided feature is not"
+                " supported."
+            )
+        lowest, highest = supported
+        if not lowest <= level <= highest:
+            return (
+                "Could not apply finalized feature update because the provided"
+                f" versionLevel:{level} is lower than the supported minVersion:{lowest}."
+            )
+        for broker in self._desk.context.live_brokers.values():
+            least, most = broker.features.get(feature, (0, 0))
+            if not least <= level <= most:
+                return (
+                    "Could not apply finalized feature update because brokers were found to have"
+                    " incompatible versions for the feature."
+                )
+        return None
+
+
+def _is_deletion(item: FeatureUpdate) -> bool:
+    return item.max_version_level < 1 and item.upgrade_type != UPGRADE
+
+
+def _text(znode: FeatureZnode) -> str:
+    features = ", ".join(f"{name} -> {levels}" for name, levels in znode.features.items())
+    return f"FeatureZNode({znode.version},{znode.status.name.capitalize()},Map({features}))"

@@ -1,0 +1,276 @@
+"""Leaders change their ISRs: by AlterPartition, or in ZooKeeper with a notification.
+
+AlterPartition is the controller's to judge: it knows who is alive, and it writes the state znode by
+version.  A leader below inter.broker.protocol.version 2.7-IV2 writes the znode itself and leaves a
+notification, so that the controller reads it again and tells everybody.
+
+Source: Kafka ``KafkaController.processAlterPartition``, ``processIsrChangeNotification`` (KIP-497,
+KIP-841).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import (
+    AlterPartitionResult,
+    Answer,
+    IsrChangeResult,
+    Procedure,
+)
+from zkcontroller.core.events import AlterPartitionReceived, IsrChange
+from zkcontroller.core.journal import csv, keeper_exception, scala_set
+from zkcontroller.core.partition_table import NO_ROW
+from zkcontroller.core.reassignment import Reassignments
+from zkcontroller.core.state_znodes import encode_state, read_states, state_path, write_states
+from zkcontroller.errors import ControllerMoved, ZnodeCorrupt
+from zkcontroller.model import RECOVERED, RECOVERING, LeaderAndIsr
+from zkcontroller.zookeeper.requests import Delete, ZkCode, Znode
+from zkcontroller.zookeeper.znodes import (
+    IsrChangeNotificationSequenceZnode,
+    IsrChangeNotificationZnode,
+)
+
+NONE = 0
+UNKNOWN_SERVER_ERROR = -1
+UNKNOWN_TOPIC_OR_PARTITION = 3
+NOT_CONTROLLER = 41
+INVALID_REQUEST = 42
+OPERATION_NOT_ATTEMPTED = 55
+FENCED_LEADER_EPOCH = 74
+STALE_BROKER_EPOCH = 77
+INVALID_UPDATE_VERSION = 95
+UNKNOWN_TOPIC_ID = 100
+INELIGIBLE_REPLICA = 107
+
+TOPIC_IDS_SINCE = 2
+"""First version of AlterPartition that names topics by id and knows INELIGIBLE_REPLICA."""
+
+
+class IsrChanges:
+    """Answers AlterPartition and follows the notifications."""
+
+    def __init__(self, desk: Desk, reassignments: Reassignments) -> None:
+        self._desk = desk
+        self._context = desk.context
+        self._journal = desk.journal
+        self._reassignments = reassignments
+
+    # ------------------------------------------------------------------ AlterPartition
+
+    def alter(self, event: AlterPartitionReceived) -> Procedure[None]:
+        """Judge and write each change.  The answer comes before reassignments are completed."""
+        try:
+            results = yield from self._alter(event)
+        except ControllerMoved as moved:
+            # Kafka answers so too: the leader asks again, and by then finds the next controller.
+            self._journal.error(f"Error when processing AlterPartition: {event}\n{moved}")
+            self._answer(event, AlterPartitionResult(UNKNOWN_SERVER_ERROR))
+            return
+        if isinstance(results, int):
+            self._answer(event, AlterPartitionResult(results))
+            return
+        self._answer(event, AlterPartitionResult(NONE, tuple(results)))
+        rows = [
+            self._row(change)
+            for change, result in zip(event.changes, results, strict=True)
+            if result.error_code == NONE
+        ]
+        yield from self._reassignments.complete_if_caught_up(rows)
+
+    def _answer(self, event: AlterPartitionReceived, result: AlterPartitionResult) -> None:
+        self._desk.outbox.append(Answer(event.request_id, result))
+
+    def _alter(self, event: AlterPartitionReceived) -> Procedure[int | list[IsrChangeResult]]:
+        """A top-level error, or one result per change in the order of the request."""
+        known = self._context.live_broker_epochs.get(event.broker_id)
+        if known is None:
+            self._journal.info(f"Ignoring AlterPartition due to unknown broker {event.broker_id}")
+            return STALE_BROKER_EPOCH
+        if known != event.broker_epoch:
+            self._journal.info(
+                f"Ignoring AlterPartition due to stale broker epoch {event.broker_epoch} and local"
+                f" broker epoch Some({known}) for broker {event.broker_id}"
+            )
+            return STALE_BROKER_EPOCH
+        if any(c.leader_recovery_state not in (RECOVERED, RECOVERING) for c in event.changes):
+            self._journal.error(
+                f"Error when processing AlterPartition: {event}\n"
+                "java.lang.IllegalArgumentException: Value for leader recovery state is not valid"
+            )
+            return UNKNOWN_SERVER_ERROR
+        results: list[IsrChangeResult | None] = []
+        writing: list[tuple[int, int, LeaderAndIsr]] = []
+        for at, change in enumerate(event.changes):
+            verdict = self._judge(event, change)
+            if isinstance(verdict, LeaderAndIsr):
+                writing.append((at, self._row(change), verdict))
+                results.append(None)
+            else:
+                results.append(verdict)
+        written = yield from self._write(writing)
+        for (at, row, _), code in zip(writing, written, strict=True):
+            topic, partition = event.changes[at][:2]
+            state = self._context.table.leader_and_isr(row) if code == NONE else None
+            results[at] = IsrChangeResult(topic, partition, code, state)
+        # Everybody hears of every partition asked about, refused ones too: whoever asked with old
+        # knowledge gets the new.
+        rows = [row for change in event.changes if (row := self._row(change)) != NO_ROW]
+        self._desk.send_update_metadata(None, list(dict.fromkeys(rows)))
+        assert None not in results
+        return [result for result in results if result is not None]
+
+    def _row(self, change: IsrChange) -> int:
+        name = self._name(change.topic)
+        return NO_ROW if name is None else self._context.table.row(name, change.partition)
+
+    def _name(self, topic: UUID | str) -> str | None:
+        return topic if isinstance(topic, str) else self._context.topic_names.get(topic)
+
+    def _judge(
+        self, event: AlterPartitionReceived, change: IsrChange
+    ) -> IsrChangeResult | LeaderAndIsr:
+        """The state to be written, or the answer if nothing is to be written."""
+
+        def refused(code: int) -> IsrChangeResult:
+            return IsrChangeResult(change.topic, change.partition, code)
+
+        table = self._context.table
+        if self._name(change.topic) is None:
+            return refused(UNKNOWN_TOPIC_ID)
+        row = self._row(change)
+        if row == NO_ROW or not table.has_leadership(row):
+            return refused(UNKNOWN_TOPIC_OR_PARTITION)
+        current = table.leader_and_isr(row)
+        if (
+            change.partition_epoch > current.zk_version
+            or change.leader_epoch > current.leader_epoch
+        ):
+            return refused(NOT_CONTROLLER)  # the leader knows a controller newer than this one
+        if change.leader_epoch < current.leader_epoch:
+            return refused(FENCED_LEADER_EPOCH)
+        wanted = current._replace(
+            leader=event.broker_id,
+            in_sync_replicas=change.new_isr,
+            leader_recovery_state=change.leader_recovery_state,
+        )
+        if wanted == current:
+            return IsrChangeResult(change.topic, change.partition, NONE, current)
+        if change.partition_epoch < current.zk_version:
+            return refused(INVALID_UPDATE_VERSION)
+        code = self._invalid(event, change, current)
+        if code != NONE:
+            return refused(code)
+        return wanted._replace(controller_epoch=self._context.epoch)
+
+    def _invalid(
+        self, event: AlterPartitionReceived, change: IsrChange, current: LeaderAndIsr
+    ) -> int:
+        text = f"{self._name(change.topic)}-{change.partition}"
+        if change.leader_recovery_state == RECOVERING and len(change.new_isr) > 1:
+            self._journal.info(
+                f"Rejecting AlterPartition request from node {event.broker_id} for {text} because"
+                " leader is recovering and ISR is greater than 1"
+            )
+            return INVALID_REQUEST
+        if (
+            current.leader_recovery_state == RECOVERED
+            and change.leader_recovery_state == RECOVERING
+        ):
+            self._journal.info(
+                f"Rejecting AlterPartition request from node {event.broker_id} for {text} because"
+                " the leader recovery state cannot change from RECOVERED to RECOVERING"
+            )
+            return INVALID_REQUEST
+        ineligible = [b for b in change.new_isr if not self._context.is_live(b)]
+        if ineligible:
+            self._journal.info(
+                f"Rejecting AlterPartition request from node {event.broker_id} for {text} because"
+                f" it specified ineligible replicas {scala_set(ineligible)} in the new ISR"
+                f" List({', '.join(map(str, change.new_isr))})."
+            )
+            return (
+                INELIGIBLE_REPLICA
+                if event.api_version >= TOPIC_IDS_SINCE
+                else OPERATION_NOT_ATTEMPTED
+            )
+        return NONE
+
+    def _write(self, changes: Sequence[tuple[int, int, LeaderAndIsr]]) -> Procedure[list[int]]:
+        """Write the states by version; leader epochs stay.  Returns an error code for each."""
+        table = self._context.table
+        if changes:
+            states = csv(f"{table.text(row)} -> {state}" for _, row, state in changes)
+            self._journal.debug(f"Updating ISRs for partitions: {states}.")
+        verdicts = yield from write_states(self._desk, {row: s for _, row, s in changes})
+        codes = []
+        for _, row, state in changes:
+            text = table.text(row)
+            if row in verdicts.written:
+                table.put_leader_and_isr(row, verdicts.written[row])
+                self._journal.debug(f"ISR for partition {text} updated to {state}.")
+                codes.append(NONE)
+            elif row in verdicts.refused:
+                self._journal.error(
+                    f"Failed to update ISR to {state} for partition {text}"
+                    f"\n{keeper_exception(verdicts.refused[row], text)}"
+                )
+                codes.append(UNKNOWN_SERVER_ERROR)
+            else:
+                codes.append((yield from self._settle_bad_version(row, state)))
+        return codes
+
+    def _settle_bad_version(self, row: int, state: LeaderAndIsr) -> Procedure[int]:
+        """What a write refused for its version means: it may be our own that landed before.
+
+        A write whose reply was lost is sent again and then finds its own work.  Kafka answers
+        INVALID_UPDATE_VERSION, keeps what it knew, and the leader waits for a newer LeaderAndIsr
+        that nobody will send.
+        """
+        table = self._context.table
+        znode = yield from self._desk.read_one(state_path(table, row))
+        if (
+            isinstance(znode, Znode)
+            and znode.zk_version == state.zk_version + 1
+            and znode.data == encode_state(state)
+        ):
+            table.put_leader_and_isr(row, state._replace(zk_version=znode.zk_version))
+            return NONE
+        self._journal.info(
+            f"Failed to update ISR to {state} for partition {table.text(row)}, bad ZK version."
+        )
+        return INVALID_UPDATE_VERSION
+
+    # ------------------------------------------------------------------ notifications
+
+    def follow_notifications(self) -> Procedure[None]:
+        """The children of ``/isr_change_notification`` changed."""
+        names = yield from self._desk.children(IsrChangeNotificationZnode.PATH, watch=True)
+        paths = [IsrChangeNotificationSequenceZnode.path(name) for name in names]
+        rows: dict[int, None] = {}
+        for path, znode in zip(paths, (yield from self._desk.read(paths)), strict=True):
+            if isinstance(znode, ZkCode):
+                continue
+            try:
+                named = IsrChangeNotificationSequenceZnode.decode(path, znode.data).partitions
+            except ZnodeCorrupt as corrupt:
+                self._journal.error(str(corrupt))
+                continue
+            known = (self._context.table.row(*partition) for partition in named)
+            rows.update((row, None) for row in known if row != NO_ROW)
+        if rows:
+            yield from self.refresh(list(rows))
+            self._desk.send_update_metadata(None, list(rows))
+            yield from self._reassignments.complete_if_caught_up(rows)
+        yield from self._desk.write([Delete(path) for path in paths])
+
+    def refresh(self, rows: Sequence[int]) -> Procedure[None]:
+        """Read the state znodes of these partitions again."""
+        states = yield from read_states(self._desk, rows)
+        for reason in states.unreadable.values():
+            if isinstance(reason, ZnodeCorrupt):
+                self._journal.error(str(reason))
+        for row, state in states.found.items():
+            self._context.table.put_leader_and_isr(row, state)

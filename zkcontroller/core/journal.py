@@ -1,0 +1,109 @@
+"""What the core says while it works: lines for ``controller.log`` and state-change records.
+
+Both go into the outbox in the order in which they happen, as data.  Nothing is formatted here
+that is
+written once per partition: a record is a value, and whoever writes the log formats it on another
+thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zkcontroller.core.effects import LogLine, MarkMeter, Outbox, StateChanges
+from zkcontroller.model import LeaderAndIsr
+from zkcontroller.state_changes.record import StateChange
+from zkcontroller.zookeeper.requests import ZkCode
+
+KAFKA_CONTROLLER = "kafka.controller.KafkaController"
+PARTITION_STATE_MACHINE = "kafka.controller.ZkPartitionStateMachine"
+REPLICA_STATE_MACHINE = "kafka.controller.ZkReplicaStateMachine"
+TOPIC_DELETION_MANAGER = "kafka.controller.TopicDeletionManager"
+REQUEST_BATCH = "kafka.controller.ControllerBrokerRequestBatch"
+
+STATE_CHANGE_FAILED = "kafka.common.StateChangeFailedException"
+ILLEGAL_STATE = "java.lang.IllegalStateException"
+KEEPER_EXCEPTION = "org.apache.zookeeper.KeeperException"
+
+
+class Journal:
+    """Appends log lines and records to an outbox."""
+
+    def __init__(self, outbox: Outbox, controller_id: int, *, is_tracing: bool) -> None:
+        self._outbox = outbox
+        self._controller_id = controller_id
+        self._prefixes = {
+            KAFKA_CONTROLLER: f"[Controller id={controller_id}] ",
+            PARTITION_STATE_MACHINE: f"[PartitionStateMachine controllerId={controller_id}] ",
+            REPLICA_STATE_MACHINE: f"[ReplicaStateMachine controllerId={controller_id}] ",
+            TOPIC_DELETION_MANAGER: f"[Topic Deletion Manager {controller_id}] ",
+            REQUEST_BATCH: "",
+        }
+        self.is_tracing = is_tracing
+        """Whether records that Kafka logs at TRACE are wanted: one per partition and request."""
+
+    def log(self, level: str, message: str, logger: str = KAFKA_CONTROLLER) -> None:
+        self._outbox.append(LogLine(level, logger, self._prefixes[logger] + message))
+
+    def info(self, message: str, logger: str = KAFKA_CONTROLLER) -> None:
+        self.log("INFO", message, logger)
+
+    def debug(self, message: str, logger: str = KAFKA_CONTROLLER) -> None:
+        self.log("DEBUG", message, logger)
+
+    def warn(self, message: str, logger: str = KAFKA_CONTROLLER) -> None:
+        self.log("WARN", message, logger)
+
+    def error(self, message: str, logger: str = KAFKA_CONTROLLER) -> None:
+        self.log("ERROR", message, logger)
+
+    def record(self, record: StateChange) -> None:
+        # Neighbours share one deed: 10,000 records are 10,000 list appends, not 10,000 deeds.
+        if self._outbox and isinstance(last := self._outbox[-1], StateChanges):
+            records = last.records
+            assert isinstance(records, list)
+            records.append(record)
+        else:
+            self._outbox.append(StateChanges([record]))
+
+    def mark(self, meter: str, count: int = 1) -> None:
+        self._outbox.append(MarkMeter(meter, count))
+
+
+def csv(values: Iterable[object]) -> str:
+    """``1,2,3`` as Kafka prints most collections."""
+    return ",".join(map(str, values))
+
+
+def scala_set(values: Iterable[object]) -> str:
+    """An immutable Scala set: ``Set(1, 2)`` up to four members, ``HashSet(…)`` above."""
+    members = [str(value) for value in values]
+    return f"{'Set' if len(members) <= 4 else 'HashSet'}({', '.join(members)})"
+
+
+def scala_hash_set(values: Iterable[object]) -> str:
+    """A mutable Scala set: ``HashSet(1, 2)`` of any size."""
+    return f"HashSet({', '.join(map(str, values))})"
+
+
+def scala_map(pairs: Iterable[tuple[object, object]]) -> str:
+    """``HashMap(1 -> 72)``."""
+    return f"HashMap({', '.join(f'{key} -> {value}' for key, value in pairs)})"
+
+
+def keeper_exception(code: ZkCode, what: str) -> str:
+    """The exception Kafka prints for a ZooKeeper error."""
+    name = "".join(part.capitalize() for part in code.name.split("_"))
+    return f"{KEEPER_EXCEPTION}${name}Exception: KeeperErrorCode = {name} for {what}"
+
+
+def with_leadership(record: StateChange, state: LeaderAndIsr) -> StateChange:
+    """The record with a partition's leadership in it."""
+    return record._replace(
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.in_sync_replicas,
+        zk_version=state.zk_version,
+        leader_recovery_state=state.leader_recovery_state,
+        state_controller_epoch=state.controller_epoch,
+    )

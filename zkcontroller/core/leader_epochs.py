@@ -1,0 +1,49 @@
+"""Raising leader epochs without an election: brokers obey only what carries a higher one.
+
+Source: Kafka ``KafkaController.updateLeaderEpoch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import Procedure
+from zkcontroller.core.state_znodes import read_states, write_states
+from zkcontroller.errors import ZnodeCorrupt
+from zkcontroller.model import LeaderAndIsr
+
+
+def bump_leader_epochs(desk: Desk, rows: Sequence[int]) -> Procedure[dict[int, LeaderAndIsr]]:
+    """Leader epoch + 1 in ZooKeeper and in memory; a lost race is run again.
+
+    Rows that are missing in the answer have no legible state znode, or one that a later controller
+    wrote.
+    """
+    context, table = desk.context, desk.context.table
+    raised: dict[int, LeaderAndIsr] = {}
+    remaining = list(rows)
+    while remaining:
+        states = yield from read_states(desk, remaining)
+        for reason in states.unreadable.values():
+            if isinstance(reason, ZnodeCorrupt):
+                desk.journal.error(str(reason))
+        verdicts = yield from write_states(
+            desk,
+            {
+                row: state._replace(
+                    leader_epoch=state.leader_epoch + 1, controller_epoch=context.epoch
+                )
+                for row, state in states.found.items()
+                if state.controller_epoch <= context.epoch
+            },
+        )
+        for row, state in verdicts.written.items():
+            table.put_leader_and_isr(row, state)
+            desk.journal.info(
+                f"Updated leader epoch for partition {table.text(row)} to"
+                f" {state.leader_epoch}, zkVersion={state.zk_version}"
+            )
+        raised.update(verdicts.written)
+        remaining = verdicts.lost
+    return raised

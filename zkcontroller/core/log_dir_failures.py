@@ -1,0 +1,51 @@
+"""A broker lost a log directory: ask it which replicas are gone.
+
+The notification names only the broker.  A LeaderAndIsr for every replica it has is the question,
+its answer (KAFKA_STORAGE_ERROR per partition) is handled by :mod:`.responses`.
+
+Source: Kafka ``KafkaController.processLogDirEventNotification`` (KIP-112).
+"""
+
+from __future__ import annotations
+
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import Procedure
+from zkcontroller.core.journal import csv
+from zkcontroller.core.partition_table import ReplicaState
+from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.errors import ZnodeCorrupt
+from zkcontroller.zookeeper.requests import Delete, ZkCode
+from zkcontroller.zookeeper.znodes import (
+    LogDirEventNotificationSequenceZnode,
+    LogDirEventNotificationZnode,
+)
+
+
+class LogDirFailures:
+    """Follows ``/log_dir_event_notification``."""
+
+    def __init__(self, desk: Desk, replicas: ReplicaStateMachine) -> None:
+        self._desk = desk
+        self._replicas = replicas
+
+    def follow_notifications(self) -> Procedure[None]:
+        """The children of ``/log_dir_event_notification`` changed."""
+        names = yield from self._desk.children(LogDirEventNotificationZnode.PATH, watch=True)
+        paths = [LogDirEventNotificationSequenceZnode.path(name) for name in names]
+        brokers: dict[int, None] = {}
+        for path, znode in zip(paths, (yield from self._desk.read(paths)), strict=True):
+            if isinstance(znode, ZkCode):
+                continue
+            try:
+                failure = LogDirEventNotificationSequenceZnode.decode(path, znode.data)
+            except ZnodeCorrupt as corrupt:
+                self._desk.journal.error(str(corrupt))
+                continue
+            brokers[failure.broker_id] = None
+        # Kafka says so for no broker, too: after each deletion of what it has dealt with.
+        self._desk.journal.info(f"Handling log directory failure for brokers {csv(brokers)}")
+        table = self._desk.context.table
+        yield from self._replicas.handle_state_changes(
+            {broker: table.rows_on_broker(broker) for broker in brokers}, ReplicaState.ONLINE
+        )
+        yield from self._desk.write([Delete(path) for path in paths])

@@ -1,0 +1,489 @@
+"""The partition state machine: every partition is New, Online, Offline or NonExistent.
+
+::
+
+    NonExistent → New → Online ⇄ Offline → NonExistent
+
+Entering Online is the only move that touches ZooKeeper: a new partition gets its first state
+znode, any
+other an election (read the state znodes, elect, write them by version, tell the replicas).  All
+partitions of one call share one round of reads and one of writes.
+
+Source: Kafka ``ZkPartitionStateMachine``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import Procedure
+from zkcontroller.core.elections import (
+    ControlledShutdownElection,
+    OfflineElection,
+    PreferredElection,
+    ReassignElection,
+    Strategy,
+    elect_first_in_sync,
+    elect_for_controlled_shutdown,
+    elect_initial,
+    elect_offline,
+)
+from zkcontroller.core.journal import (
+    ILLEGAL_STATE,
+    PARTITION_STATE_MACHINE,
+    STATE_CHANGE_FAILED,
+    csv,
+    keeper_exception,
+    with_leadership,
+)
+from zkcontroller.core.partition_table import PartitionState
+from zkcontroller.core.state_znodes import (
+    encode_state,
+    read_states,
+    state_path,
+    write_states,
+)
+from zkcontroller.core.topic_configs import read_unclean_election_flags
+from zkcontroller.errors import ControllerMoved
+from zkcontroller.model import LeaderAndIsr
+from zkcontroller.state_changes.record import Kind, StateChange
+from zkcontroller.zookeeper.requests import Create, Written, ZkCode, Znode
+from zkcontroller.zookeeper.znodes import (
+    TopicPartitionsZnode,
+    TopicPartitionZnode,
+)
+
+VALID_PREVIOUS: dict[PartitionState, frozenset[PartitionState]] = {
+    PartitionState.NEW: frozenset({PartitionState.NON_EXISTENT}),
+    PartitionState.ONLINE: frozenset(
+        {PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}
+    ),
+    PartitionState.OFFLINE: frozenset(
+        {PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}
+    ),
+    PartitionState.NON_EXISTENT: frozenset({PartitionState.OFFLINE}),
+}
+"""Legal transitions: target to the states it may be entered from."""
+
+STATE_WRITTEN_BY_ANOTHER = (
+    "the LeaderAndIsr path was already written by another controller."
+    " This probably means that the current controller went through a soft failure and another"
+    " controller was elected."
+)
+
+
+@dataclass(slots=True)
+class ElectionOutcome:
+    """Rows that have a new leader, and rows that do not with the reason."""
+
+    elected: list[int] = field(default_factory=list)
+    failed: dict[int, str] = field(default_factory=dict)
+
+
+class PartitionStateMachine:
+    """Moves partitions between their states."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._context = desk.context
+        self._journal = desk.journal
+        self.unclean_default = desk.config.unclean_leader_election_enable
+        """Broker default of ``unclean.leader.election.enable``; topics may override it."""
+
+    # ------------------------------------------------------------------ life
+
+    def startup(self) -> Procedure[None]:
+        """Every partition gets the state that ZooKeeper implies, and a leader if it has none."""
+        self._journal.info("Initializing partition state", PARTITION_STATE_MACHINE)
+        table, context = self._context.table, self._context
+        live = set(context.live_broker_ids)
+        # No replica is known to lie in a failed log directory yet: the broker alone decides.
+        new, online, offline = PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE
+        context.put_initial_partition_states(
+            bytes(
+                new if leader_epoch < 0 else online if leader in live else offline
+                for leader, leader_epoch in zip(table.leader, table.leader_epoch, strict=True)
+            )
+        )
+        self._journal.info("Triggering online partition state changes", PARTITION_STATE_MACHINE)
+        yield from self.trigger_online_state_change()
+        self._journal.debug(
+            f"Started partition state machine with initial state -> {len(table)} partitions",
+            PARTITION_STATE_MACHINE,
+        )
+
+    def shutdown(self) -> None:
+        self._journal.info("Stopped partition state machine", PARTITION_STATE_MACHINE)
+
+    def trigger_online_state_change(self, topic: str | None = None) -> Procedure[ElectionOutcome]:
+        """Try to bring every New and Offline partition (of that topic) online."""
+        table = self._context.table
+        waiting = (PartitionState.NEW, PartitionState.OFFLINE)
+        rows = [
+            row
+            for row in (table.all_rows() if topic is None else table.rows_of(topic))
+            if table.partition_state[row] in waiting and table.topic_of[row] not in table.deleting
+        ]
+        outcome = yield from self.handle_state_changes(
+            rows, PartitionState.ONLINE, OfflineElection()
+        )
+        return outcome
+
+    # ------------------------------------------------------------------ transitions
+
+    def handle_state_changes(
+        self, rows: Sequence[int], target: PartitionState, strategy: Strategy | None = None
+    ) -> Procedure[ElectionOutcome]:
+        """Move partitions to a state.  Illegal moves are logged and left out.
+
+        ``strategy`` is needed for ONLINE.  The outcome speaks only of elections, not of new
+        partitions.
+        """
+        outcome = ElectionOutcome()
+        if not rows:
+            return outcome
+        batch = self._desk.new_batch()
+        try:
+            valid = self._check_valid(rows, target)
+            match target:
+                case PartitionState.NEW | PartitionState.OFFLINE | PartitionState.NON_EXISTENT:
+                    for row in valid:
+                        self._enter(row, target)
+                case PartitionState.ONLINE:
+                    assert strategy is not None
+                    state = self._context.table.partition_state
+                    fresh = [row for row in valid if state[row] == PartitionState.NEW]
+                    others = [row for row in valid if state[row] != PartitionState.NEW]
+                    if fresh:
+                        created = yield from self._initialize(fresh)
+                        for replicas, group in self._by_isr(created).items():
+                            batch.add_leader_and_isr(replicas, group, is_new=True)
+                    if others:
+                        outcome = yield from self._elect(others, strategy)
+                        for recipients, group in self._recipients(
+                            outcome.elected, strategy
+                        ).items():
+                            batch.add_leader_and_isr(recipients, group)
+                case _:
+                    assert_never(target)
+        except ControllerMoved:
+            self._journal.error(
+                "Controller moved to another broker when moving some partitions to"
+                f" {target.label} state",
+                PARTITION_STATE_MACHINE,
+            )
+            raise
+        batch.send()
+        return outcome
+
+    def _check_valid(self, rows: Iterable[int], target: PartitionState) -> list[int]:
+        allowed = VALID_PREVIOUS[target]
+        states = self._context.table.partition_state
+        valid = []
+        for row in rows:
+            current = PartitionState(states[row])
+            if current in allowed:
+                valid.append(row)
+            else:
+                self._fail(
+                    row,
+                    current,
+                    target,
+                    f"{ILLEGAL_STATE}: Partition {self._context.table.text(row)} should be in one"
+                    " of"
+                    f" {csv(s.label for s in sorted(allowed))} states before moving to"
+                    f" {target.label} state. Instead it is in {current.label} state",
+                )
+        return valid
+
+    def _enter(self, row: int, target: PartitionState) -> None:
+        table = self._context.table
+        current = PartitionState(table.partition_state[row])
+        self._context.put_partition_state(row, target)
+        # Kafka logs the others at TRACE, but losing a leader belongs into every export.
+        if target is not PartitionState.NON_EXISTENT or self._journal.is_tracing:
+            self._journal.record(
+                StateChange(
+                    Kind.PARTITION_STATE_CHANGED,
+                    "controller",
+                    self._desk.config.broker_id,
+                    self._context.epoch,
+                    topic=table.topic_of[row],
+                    partition=table.partition_of[row],
+                    from_state=current.label,
+                    to_state=target.label,
+                    replicas=table.replicas[row] if target is PartitionState.NEW else None,
+                )
+            )
+
+    def _became_online(self, row: int) -> None:
+        table = self._context.table
+        current = PartitionState(table.partition_state[row])
+        self._context.put_partition_state(row, PartitionState.ONLINE)
+        record = StateChange(
+            Kind.PARTITION_STATE_CHANGED,
+            "controller",
+            self._desk.config.broker_id,
+            self._context.epoch,
+            topic=table.topic_of[row],
+            partition=table.partition_of[row],
+            from_state=current.label,
+            to_state=PartitionState.ONLINE.label,
+        )
+        self._journal.record(with_leadership(record, table.leader_and_isr(row)))
+
+    def _fail(self, row: int, current: PartitionState, target: PartitionState, cause: str) -> None:
+        self._journal.record(
+            StateChange(
+                Kind.PARTITION_STATE_FAILED,
+                "controller",
+                self._desk.config.broker_id,
+                self._context.epoch,
+                topic=self._context.table.topic_of[row],
+                partition=self._context.table.partition_of[row],
+                from_state=current.label,
+                to_state=target.label,
+                cause=cause,
+            )
+        )
+
+    # ------------------------------------------------------------------ New → Online
+
+    def _initialize(self, rows: Sequence[int]) -> Procedure[list[int]]:
+        """First leader and ISR of new partitions; returns the rows whose znode landed."""
+        context, table = self._context, self._context.table
+        chosen: list[tuple[int, LeaderAndIsr]] = []
+        for row in rows:
+            first = elect_initial(
+                table.replicas[row],
+                lambda broker, row=row: context.is_replica_online(broker, row),  # type: ignore[misc]
+                context.epoch,
+            )
+            if first is None:
+                self._fail(
+                    row,
+                    PartitionState.NEW,
+                    PartitionState.ONLINE,
+                    f"{STATE_CHANGE_FAILED}: Controller {self._desk.config.broker_id} epoch"
+                    f" {context.epoch} encountered error during state change of partition"
+                    f" {table.text(row)} from New to Online, assigned replicas are"
+                    f" [{csv(table.replicas[row])}], live brokers are"
+                    f" [{csv(context.live_broker_ids)}]. No assigned replica is alive.",
+                )
+            else:
+                chosen.append((row, first))
+        topics = dict.fromkeys(table.topic_of[row] for row, _ in chosen)
+        # A parent that exists already is fine; what matters is the verdict on the state znode.
+        yield from self._desk.write([Create(TopicPartitionsZnode.path(t)) for t in topics])
+        yield from self._desk.write(
+            [Create(TopicPartitionZnode.path(*table.topic_partition(row))) for row, _ in chosen]
+        )
+        results = yield from self._desk.write(
+            [Create(state_path(table, row), encode_state(first)) for row, first in chosen]
+        )
+        own = yield from self._landed_before(
+            [
+                (row, first)
+                for (row, first), result in zip(chosen, results, strict=True)
+                if result is ZkCode.NODE_EXISTS
+            ]
+        )
+        created = []
+        for (row, first), result in zip(chosen, results, strict=True):
+            if isinstance(result, Written) or row in own:
+                table.put_leader_and_isr(row, first)
+                self._became_online(row)
+                created.append(row)
+            else:
+                self._fail(
+                    row,
+                    PartitionState.NEW,
+                    PartitionState.ONLINE,
+                    keeper_exception(result, table.text(row)),
+                )
+        return created
+
+    def _landed_before(self, existing: Sequence[tuple[int, LeaderAndIsr]]) -> Procedure[set[int]]:
+        """Rows whose state znode exists because an earlier attempt of ours wrote it.
+
+        A create whose reply was lost is sent again and finds its own work: same bytes, this
+        controller's epoch in them.  Kafka leaves such a partition New, without a leader that
+        anybody was told of, until the next failover.
+        """
+        table = self._context.table
+        paths = [state_path(table, row) for row, _ in existing]
+        found = yield from self._desk.read(paths)
+        return {
+            row
+            for (row, first), znode in zip(existing, found, strict=True)
+            if isinstance(znode, Znode)
+            and znode.zk_version == 0
+            and znode.data == encode_state(first)
+        }
+
+    def _by_isr(self, rows: Iterable[int]) -> dict[tuple[int, ...], list[int]]:
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for row in rows:
+            groups.setdefault(self._context.table.in_sync_replicas[row], []).append(row)
+        return groups
+
+    # ------------------------------------------------------------------ Online, Offline → Online
+
+    def _elect(self, rows: Sequence[int], strategy: Strategy) -> Procedure[ElectionOutcome]:
+        """Elect until each partition has a leader or a reason; a lost race is run again at once."""
+        outcome = ElectionOutcome()
+        remaining = list(rows)
+        while remaining:
+            lost = yield from self._elect_once(remaining, strategy, outcome)
+            if lost:
+                self._journal.info(
+                    f"Retrying leader election with strategy {strategy} for partitions"
+                    f" {csv(self._context.table.text(row) for row in lost)}",
+                    PARTITION_STATE_MACHINE,
+                )
+            remaining = lost
+        states = self._context.table.partition_state
+        for row, cause in outcome.failed.items():
+            self._fail(row, PartitionState(states[row]), PartitionState.ONLINE, cause)
+        return outcome
+
+    def _elect_once(
+        self, rows: Sequence[int], strategy: Strategy, outcome: ElectionOutcome
+    ) -> Procedure[list[int]]:
+        """One round of read, elect, write.  Returns the rows whose znode changed meanwhile."""
+        table = self._context.table
+        current = yield from self._read_states(rows, outcome)
+        unclean = yield from self._may_be_unclean(current, strategy)
+        chosen: dict[int, LeaderAndIsr] = {}
+        unclean_elections = 0
+        for row, state in current.items():
+            elected = self._choose(row, state, strategy, is_unclean_allowed=row in unclean)
+            if elected is None:
+                outcome.failed[row] = (
+                    f"{STATE_CHANGE_FAILED}: Failed to elect leader for partition"
+                    f" {table.text(row)} under strategy {strategy}"
+                )
+                continue
+            unclean_elections += elected.leader not in state.in_sync_replicas
+            chosen[row] = elected._replace(controller_epoch=self._context.epoch)
+        if unclean_elections:
+            self._journal.mark("UncleanLeaderElectionsPerSec", unclean_elections)
+        verdicts = yield from write_states(self._desk, chosen)
+        for row, state in verdicts.written.items():
+            table.put_leader_and_isr(row, state)
+            self._became_online(row)
+            outcome.elected.append(row)
+        for row, code in verdicts.refused.items():
+            outcome.failed[row] = keeper_exception(code, table.text(row))
+        return verdicts.lost  # somebody shrank the ISR meanwhile: read again, elect again
+
+    def _read_states(
+        self, rows: Sequence[int], outcome: ElectionOutcome
+    ) -> Procedure[dict[int, LeaderAndIsr]]:
+        """States of the partitions as they are now; failures go into the outcome."""
+        table = self._context.table
+        states = yield from read_states(self._desk, rows)
+        for row, reason in states.unreadable.items():
+            if reason is ZkCode.NO_NODE:
+                outcome.failed[row] = (
+                    f"{STATE_CHANGE_FAILED}: LeaderAndIsr information doesn't exist for partition"
+                    f" {table.text(row)} in"
+                    f" {PartitionState(table.partition_state[row]).label} state"
+                )
+            elif isinstance(reason, ZkCode):
+                outcome.failed[row] = keeper_exception(reason, table.text(row))
+            else:
+                outcome.failed[row] = f"{STATE_CHANGE_FAILED}: {reason}"
+        current: dict[int, LeaderAndIsr] = {}
+        for row, state in states.found.items():
+            if state.controller_epoch > self._context.epoch:
+                outcome.failed[row] = (
+                    f"{STATE_CHANGE_FAILED}: Aborted leader election for partition"
+                    f" {table.text(row)} since {STATE_WRITTEN_BY_ANOTHER}"
+                )
+            else:
+                current[row] = state
+        return current
+
+    def _may_be_unclean(
+        self, current: dict[int, LeaderAndIsr], strategy: Strategy
+    ) -> Procedure[set[int]]:
+        """Rows without an online ISR member for which an unclean election is allowed."""
+        if not isinstance(strategy, OfflineElection):
+            return set()
+        context, table = self._context, self._context.table
+        hopeless = [
+            row
+            for row, state in current.items()
+            if not any(context.is_replica_online(b, row) for b in state.in_sync_replicas)
+        ]
+        if strategy.allow_unclean or not hopeless:
+            return set(hopeless)
+        flags = yield from read_unclean_election_flags(
+            self._desk, dict.fromkeys(table.topic_of[row] for row in hopeless), self.unclean_default
+        )
+        return {row for row in hopeless if flags[table.topic_of[row]]}
+
+    def _choose(
+        self, row: int, state: LeaderAndIsr, strategy: Strategy, *, is_unclean_allowed: bool
+    ) -> LeaderAndIsr | None:
+        context = self._context
+        replicas = context.table.replicas[row]
+        match strategy:
+            case OfflineElection():
+                return elect_offline(
+                    state,
+                    replicas,
+                    lambda broker: context.is_replica_online(broker, row),
+                    unclean=is_unclean_allowed,
+                    is_recovery_tracked=self._desk.config.is_leader_recovery_supported,
+                )
+            case ControlledShutdownElection():
+                return elect_for_controlled_shutdown(
+                    state,
+                    replicas,
+                    lambda broker: context.is_replica_online(
+                        broker, row, include_shutting_down=True
+                    ),
+                    context.shutting_down.__contains__,
+                )
+            case ReassignElection():
+                candidates = context.table.assignment(row).target_replicas
+            case PreferredElection():
+                candidates = replicas[:1]
+            case _:
+                assert_never(strategy)
+        return elect_first_in_sync(
+            state, candidates, lambda broker: context.is_replica_online(broker, row)
+        )
+
+    def _recipients(
+        self, rows: Iterable[int], strategy: Strategy
+    ) -> dict[tuple[int, ...], list[int]]:
+        """Brokers to be told by LeaderAndIsr, grouped: brokers to rows."""
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for row in rows:
+            groups.setdefault(self._told(row, strategy), []).append(row)
+        return groups
+
+    def _told(self, row: int, strategy: Strategy) -> tuple[int, ...]:
+        context = self._context
+        replicas = context.table.replicas[row]
+        match strategy:
+            case OfflineElection():
+                return tuple(b for b in replicas if context.is_replica_online(b, row))
+            case ControlledShutdownElection():
+                return tuple(
+                    b
+                    for b in replicas
+                    if context.is_replica_online(b, row, include_shutting_down=True)
+                )
+            case ReassignElection():
+                return context.table.assignment(row).target_replicas
+            case PreferredElection():
+                return replicas
+            case _:
+                assert_never(strategy)

@@ -1,0 +1,272 @@
+"""Leaders on request: preferred elections, unclean ones, and the balance that is kept by itself.
+
+Source: Kafka ``KafkaController.processReplicaLeaderElection``,
+``checkAndTriggerAutoLeaderRebalance`` (KIP-460).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import (
+    Answer,
+    PartitionResult,
+    PartitionResults,
+    Procedure,
+    Put,
+)
+from zkcontroller.core.elections import (
+    OfflineElection,
+    PreferredElection,
+    Strategy,
+    elect_first_in_sync,
+)
+from zkcontroller.core.events import (
+    AutoPreferredReplicaLeaderElection,
+    ElectionTrigger,
+    ElectionType,
+    ReplicaLeaderElection,
+)
+from zkcontroller.core.journal import STATE_CHANGE_FAILED, csv, scala_set
+from zkcontroller.core.partition_states import ElectionOutcome, PartitionStateMachine
+from zkcontroller.core.partition_table import NO_ROW, PartitionState
+from zkcontroller.errors import ZnodeCorrupt
+from zkcontroller.model import NO_LEADER, TopicPartition
+from zkcontroller.zookeeper.requests import Delete, ZkCode
+from zkcontroller.zookeeper.znodes import PreferredReplicaElectionZnode
+
+NONE = 0
+UNKNOWN_SERVER_ERROR = -1
+UNKNOWN_TOPIC_OR_PARTITION = 3
+INVALID_TOPIC_EXCEPTION = 17
+NOT_CONTROLLER = 41
+PREFERRED_LEADER_NOT_AVAILABLE = 80
+ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
+ELECTION_NOT_NEEDED = 84
+
+FIRST_CHECK_MS = 5_000
+"""``auto.leader.rebalance``: from failover to the first look."""
+
+
+class LeaderElections:
+    """Elections that somebody asked for, or that the balance of the cluster asks for."""
+
+    def __init__(self, desk: Desk, partitions: PartitionStateMachine) -> None:
+        self._desk = desk
+        self._context = desk.context
+        self._journal = desk.journal
+        self._partitions = partitions
+
+    # ------------------------------------------------------------------ on request
+
+    def run(self, event: ReplicaLeaderElection) -> Procedure[None]:
+        """ElectLeaders, or the znode; the answer holds an outcome per partition."""
+        table = self._context.table
+        asked = event.partitions
+        if event.trigger is ElectionTrigger.ZOOKEEPER:
+            path = PreferredReplicaElectionZnode.PATH
+            stat = (yield from self._desk.exists([path], watch=True))[0]
+            if isinstance(stat, ZkCode):
+                return
+        if asked is None:
+            asked = yield from self._read_znode()
+        results: dict[TopicPartition, PartitionResult] = {}
+        electing: list[int] = []
+        for partition in dict.fromkeys(asked):
+            row = table.row(*partition)
+            refusal = self._refusal(partition, row, event)
+            if refusal is None:
+                electing.append(row)
+            else:
+                results[partition] = refusal
+        deleting = [p for p in results if table.row(*p) != NO_ROW and p.topic in table.deleting]
+        if deleting:
+            self._journal.warn(
+                f"Skipping replica leader election ({event.election_type.name}) for partitions"
+                f" {scala_set(deleting)} by {event.trigger} since the respective topics are being"
+                " deleted"
+            )
+        outcome = yield from self._elect(electing, event.election_type, event.trigger)
+        not_available = (
+            PREFERRED_LEADER_NOT_AVAILABLE
+            if event.election_type is ElectionType.PREFERRED
+            else ELIGIBLE_LEADERS_NOT_AVAILABLE
+        )
+        for row in electing:
+            partition = table.topic_partition(row)
+            cause = outcome.failed.get(row)
+            if cause is None and not table.has_leadership(row):
+                # New, and none of its replicas was ever alive.
+                results[partition] = PartitionResult(partition, not_available)
+            elif cause is None:
+                results[partition] = PartitionResult(partition, NONE)
+            elif cause.startswith(STATE_CHANGE_FAILED):
+                message = cause.removeprefix(f"{STATE_CHANGE_FAILED}: ")
+                results[partition] = PartitionResult(partition, not_available, message)
+            else:
+                results[partition] = PartitionResult(partition, UNKNOWN_SERVER_ERROR, cause)
+        if event.request_id is not None:
+            self._desk.outbox.append(
+                Answer(event.request_id, PartitionResults(NONE, tuple(results.values())))
+            )
+
+    def _refusal(
+        self, partition: TopicPartition, row: int, event: ReplicaLeaderElection
+    ) -> PartitionResult | None:
+        table = self._context.table
+        if row == NO_ROW:
+            self._journal.info(
+                f"Skipping replica leader election ({event.election_type.name}) for partition"
+                f" {partition} by {event.trigger} since it doesn't exist."
+            )
+            return PartitionResult(
+                partition, UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
+            )
+        if partition.topic in table.deleting:
+            return PartitionResult(partition, INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
+        leader = table.leader[row]
+        if event.election_type is ElectionType.PREFERRED:
+            is_needed = leader != table.replicas[row][0]
+        else:
+            is_needed = leader == NO_LEADER or not self._context.is_live(leader)
+        return None if is_needed else PartitionResult(partition, ELECTION_NOT_NEEDED)
+
+    def resume(self) -> Procedure[None]:
+        """At failover: what ``/admin/preferred_replica_election`` still asks for.
+
+        Runs, and deletes the znode, also when there is nothing to do: that leaves the watch.
+        """
+        table = self._context.table
+        yield from self._desk.exists([PreferredReplicaElectionZnode.PATH], watch=True)
+        pending = yield from self._read_znode()
+        finished, deleting, going = [], [], []
+        for partition in pending:
+            row = table.row(*partition)
+            if row == NO_ROW or table.leader[row] == table.replicas[row][0]:
+                finished.append(partition)
+            elif partition.topic in table.deleting:
+                deleting.append(partition)
+            elif table.has_leadership(row):
+                going.append(row)
+        self._journal.info(f"Partitions undergoing preferred replica election: {csv(pending)}")
+        self._journal.info(f"Partitions that completed preferred replica election: {csv(finished)}")
+        self._journal.info(
+            "Skipping preferred replica election for partitions due to topic deletion:"
+            f" {csv(deleting)}"
+        )
+        self._journal.info(
+            f"Resuming preferred replica election for partitions: {csv(map(table.text, going))}"
+        )
+        yield from self._elect(going, ElectionType.PREFERRED, ElectionTrigger.ZOOKEEPER)
+
+    # ------------------------------------------------------------------ by itself
+
+    def schedule_rebalance(self, delay_ms: int) -> None:
+        """The next look at the balance, if that is wanted."""
+        if self._desk.config.auto_leader_rebalance_enable:
+            self._desk.outbox.append(Put(AutoPreferredReplicaLeaderElection(), delay_ms))
+
+    def rebalance(self) -> Procedure[None]:
+        """Give leaderships back to preferred leaders where too many are elsewhere."""
+        self._journal.info("Processing automatic preferred replica leader election")
+        try:
+            yield from self._rebalance()
+        finally:
+            self.schedule_rebalance(
+                self._desk.config.leader_imbalance_check_interval_seconds * 1000
+            )
+
+    def _rebalance(self) -> Procedure[None]:
+        context, table = self._context, self._context.table
+        self._journal.log("TRACE", "Checking need to trigger auto leader balancing")
+        totals: dict[int, int] = {}
+        imbalanced: dict[int, list[int]] = {}
+        for row in table.all_rows():
+            replicas = table.replicas[row]
+            if not replicas or table.topic_of[row] in table.deleting:
+                continue
+            preferred = replicas[0]
+            totals[preferred] = totals.get(preferred, 0) + 1
+            if table.has_leadership(row) and table.leader[row] != preferred:
+                imbalanced.setdefault(preferred, []).append(row)
+        allowed = self._desk.config.leader_imbalance_per_broker_percentage / 100
+        for broker_id, total in totals.items():
+            rows = imbalanced.get(broker_id, [])
+            self._journal.debug(
+                f"Topics not in preferred replica for broker {broker_id}"
+                f" {csv(table.text(row) for row in rows)}"
+            )
+            ratio = len(rows) / total
+            self._journal.log("TRACE", f"Leader imbalance ratio for broker {broker_id} is {ratio}")
+            if ratio > allowed:
+                able = [
+                    row
+                    for row in rows
+                    if elect_first_in_sync(
+                        table.leader_and_isr(row),
+                        (broker_id,),
+                        lambda broker, row=row: context.is_replica_online(broker, row),  # type: ignore[misc]
+                    )
+                ]
+                yield from self._elect(able, ElectionType.PREFERRED, ElectionTrigger.AUTO)
+
+    # ------------------------------------------------------------------ the work
+
+    def _elect(
+        self, rows: Sequence[int], election_type: ElectionType, trigger: ElectionTrigger
+    ) -> Procedure[ElectionOutcome]:
+        table = self._context.table
+        self._journal.info(
+            f"Starting replica leader election ({election_type.name}) for partitions"
+            f" {csv(table.text(row) for row in rows)} triggered by {trigger.value}"
+        )
+        strategy: Strategy = (
+            PreferredElection()
+            if election_type is ElectionType.PREFERRED
+            else OfflineElection(allow_unclean=trigger is ElectionTrigger.ADMIN_CLIENT)
+        )
+        try:
+            outcome = yield from self._partitions.handle_state_changes(
+                rows, PartitionState.ONLINE, strategy
+            )
+            if trigger is not ElectionTrigger.ADMIN_CLIENT:
+                for row, cause in outcome.failed.items():
+                    self._journal.error(
+                        f"Error completing replica leader election ({election_type.name}) for"
+                        f" partition {table.text(row)}\n{cause}"
+                    )
+        finally:
+            if trigger is not ElectionTrigger.ADMIN_CLIENT:
+                self._report(rows)
+        if trigger is ElectionTrigger.ZOOKEEPER:
+            yield from self._desk.write([Delete(PreferredReplicaElectionZnode.PATH)])
+            # Leaves the watch for the next order, and takes one that came meanwhile.
+            again = ReplicaLeaderElection(None, ElectionType.PREFERRED, ElectionTrigger.ZOOKEEPER)
+            self._desk.outbox.append(Put(again))
+        return outcome
+
+    def _report(self, rows: Sequence[int]) -> None:
+        table = self._context.table
+        for row in rows:
+            leader, preferred = table.leader[row], table.replicas[row][0]
+            if leader == preferred:
+                self._journal.info(
+                    f"Partition {table.text(row)} completed preferred replica leader election. New"
+                    f" leader is {preferred}"
+                )
+            else:
+                self._journal.warn(
+                    f"Partition {table.text(row)} failed to complete preferred replica leader"
+                    f" election to {preferred}. Leader is still {leader}"
+                )
+
+    def _read_znode(self) -> Procedure[tuple[TopicPartition, ...]]:
+        znode = yield from self._desk.read_one(PreferredReplicaElectionZnode.PATH)
+        if isinstance(znode, ZkCode):
+            return ()
+        try:
+            return PreferredReplicaElectionZnode.decode(znode.data).partitions
+        except ZnodeCorrupt as corrupt:
+            self._journal.error(f"{corrupt}; it names no partition")
+            return ()

@@ -1,0 +1,85 @@
+"""Blocks of producer ids, handed to brokers so that no two producers share one.
+
+Source: Kafka ``KafkaController.processAllocateProducerIds``, ``ZkProducerIdManager`` (KIP-730).
+"""
+
+from __future__ import annotations
+
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import Answer, Procedure, ProducerIdBlock
+from zkcontroller.core.events import AllocateProducerIds
+from zkcontroller.errors import ZnodeCorrupt
+from zkcontroller.zookeeper.requests import (
+    Create,
+    SetData,
+    UnfencedBatch,
+    Written,
+    ZkCode,
+)
+from zkcontroller.zookeeper.znodes import ProducerIdBlockZnode
+
+BLOCK_LENGTH = 1000
+LAST_PRODUCER_ID = 0x7FFFFFFFFFFFFFFF
+
+UNKNOWN_SERVER_ERROR = -1
+NOT_CONTROLLER = 41
+STALE_BROKER_EPOCH = 77
+BROKER_ID_NOT_REGISTERED = 102
+
+
+class ProducerIds:
+    """Answers AllocateProducerIds."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def allocate(self, event: AllocateProducerIds) -> Procedure[None]:
+        """The next block, written to ``/latest_producer_id_block`` before it is given out."""
+        known = self._desk.context.live_broker_epochs.get(event.broker_id)
+        if known is None:
+            self._answer(event, ProducerIdBlock(BROKER_ID_NOT_REGISTERED))
+        elif known != event.broker_epoch:
+            self._answer(event, ProducerIdBlock(STALE_BROKER_EPOCH))
+        else:
+            self._answer(event, (yield from self._next_block(event.broker_id)))
+
+    def _next_block(self, broker_id: int) -> Procedure[ProducerIdBlock]:
+        path = ProducerIdBlockZnode.PATH
+        while True:
+            znode = yield from self._desk.read_one(path)
+            if znode is ZkCode.NO_NODE:
+                yield UnfencedBatch([Create(path)])
+                continue
+            if isinstance(znode, ZkCode):
+                self._desk.journal.error(f"Cannot read {path}: {znode.name}")
+                return ProducerIdBlock(UNKNOWN_SERVER_ERROR)
+            start = 0
+            if znode.data:
+                try:
+                    start = ProducerIdBlockZnode.decode(znode.data).last_producer_id + 1
+                except ZnodeCorrupt as corrupt:
+                    # Guessing could hand ids out twice.
+                    self._desk.journal.error(f"{corrupt}; no producer ids until it is mended")
+                    return ProducerIdBlock(UNKNOWN_SERVER_ERROR)
+            if start + BLOCK_LENGTH - 1 > LAST_PRODUCER_ID:
+                self._desk.journal.error(
+                    "Exhausted all producerIds as the next block's end producerId has exceeded"
+                    f" long type limit (start {start})"
+                )
+                return ProducerIdBlock(UNKNOWN_SERVER_ERROR)
+            block = ProducerIdBlockZnode(broker_id, start, start + BLOCK_LENGTH - 1)
+            results = yield UnfencedBatch([SetData(path, block.encode(), znode.zk_version)])
+            result = results[0]
+            if isinstance(result, Written):
+                self._desk.journal.info(
+                    f"Acquired new producerId block ProducerIdsBlock(assignedBrokerId={broker_id},"
+                    f" firstProducerId={start}, size={BLOCK_LENGTH}) by writing to Zk with path"
+                    f" version {result.zk_version}"
+                )
+                return ProducerIdBlock(0, start, BLOCK_LENGTH)
+            if result is not ZkCode.BAD_VERSION:
+                self._desk.journal.error(f"Cannot write {path}: {result.name}")
+                return ProducerIdBlock(UNKNOWN_SERVER_ERROR)
+
+    def _answer(self, event: AllocateProducerIds, block: ProducerIdBlock) -> None:
+        self._desk.outbox.append(Answer(event.request_id, block))

@@ -1,0 +1,82 @@
+"""What brokers answer to LeaderAndIsr and UpdateMetadata.
+
+A LeaderAndIsr answer is how the controller learns of failed log directories: KAFKA_STORAGE_ERROR
+for a partition means its replica is offline there, NONE that it is online; every other code says
+nothing (a broker answers STALE_CONTROLLER_EPOCH for a leader epoch it has already).
+
+Source: Kafka ``KafkaController.processLeaderAndIsrResponseReceived``.
+"""
+
+from __future__ import annotations
+
+from zkcontroller.core.brokers import Brokers
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import Procedure
+from zkcontroller.core.events import LeaderAndIsrResponseReceived
+from zkcontroller.core.partition_table import NO_ROW
+from zkcontroller.protocol.error_codes import error_name
+from zkcontroller.state_changes.record import Kind, StateChange
+
+NONE = 0
+KAFKA_STORAGE_ERROR = 56
+
+
+class Responses:
+    """Acts on the brokers' answers."""
+
+    def __init__(self, desk: Desk, brokers: Brokers) -> None:
+        self._desk = desk
+        self._context = desk.context
+        self._brokers = brokers
+
+    def report_error(self, request: str, broker_id: int, error: int, response: str) -> None:
+        """A broker refused a whole request: one line, nothing is sent again."""
+        if error == NONE:
+            return
+        self._desk.journal.record(
+            StateChange(
+                Kind.RESPONSE_ERROR,
+                "controller",
+                self._desk.config.broker_id,
+                self._context.epoch,
+                peer=broker_id,
+                request=request,
+                error=error_name(error),
+                response=response,
+            )
+        )
+
+    def leader_and_isr(self, event: LeaderAndIsrResponseReceived) -> Procedure[None]:
+        """Replicas found offline lose their place; replicas found online trigger nothing."""
+        if event.request_error != NONE:
+            self.report_error("LeaderAndIsr", event.broker_id, event.request_error, event.response)
+            return
+        context, table = self._context, self._context.table
+        before = context.offline_dir_rows.get(event.broker_id, set())
+        if not event.probed and all(
+            error != KAFKA_STORAGE_ERROR for _, _, error in event.partition_errors
+        ):
+            return  # the usual answer: nothing was offline and nothing is
+        online = {table.row(topic, partition) for topic, partition in event.probed}
+        offline: list[int] = []
+        for topic, partition, error in event.partition_errors:
+            name = topic if isinstance(topic, str) else context.topic_names.get(topic)
+            row = NO_ROW if name is None else table.row(name, partition)
+            online.discard(row)
+            if row != NO_ROW and error == KAFKA_STORAGE_ERROR:
+                offline.append(row)
+        context.offline_dir_rows[event.broker_id] = (before - online) | set(offline)
+        fresh = [row for row in offline if row not in before]
+        if not fresh:
+            return
+        self._desk.journal.record(
+            StateChange(
+                Kind.REPLICAS_MARKED_OFFLINE,
+                "controller",
+                self._desk.config.broker_id,
+                context.epoch,
+                peer=event.broker_id,
+                partitions=tuple(table.text(row) for row in fresh),
+            )
+        )
+        yield from self._brokers.become_offline({event.broker_id: fresh})

@@ -1,0 +1,100 @@
+"""The state znodes of partitions: read as they are now, written by version, all in one round each.
+
+Every story that changes leadership goes the same way: read, decide, write what was decided on the
+version that was read.  What differs is what it makes of a znode that cannot be read and of a race
+that was lost; so these functions sort the answers and leave that to their callers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import Procedure
+from zkcontroller.core.partition_table import PartitionTable
+from zkcontroller.errors import ZnodeCorrupt
+from zkcontroller.model import LeaderAndIsr
+from zkcontroller.zookeeper.requests import SetData, Written, ZkCode
+from zkcontroller.zookeeper.znodes import PartitionStateZnode
+
+Unreadable: TypeAlias = ZkCode | ZnodeCorrupt
+
+
+class States(NamedTuple):
+    """Rows with the state in their znode, and rows without one that can be read."""
+
+    found: dict[int, LeaderAndIsr]
+    unreadable: dict[int, Unreadable]
+
+
+class Verdicts(NamedTuple):
+    """What became of written states."""
+
+    written: dict[int, LeaderAndIsr]
+    """Rows with the state as it stands in ZooKeeper now, its new zk_version in it."""
+    lost: list[int]
+    """Rows whose znode was at another version: somebody wrote it meanwhile."""
+    refused: dict[int, ZkCode]
+
+
+def state_path(table: PartitionTable, row: int) -> str:
+    """Path of the partition's state znode."""
+    return PartitionStateZnode.path(table.topic_of[row], table.partition_of[row])
+
+
+def encode_state(state: LeaderAndIsr) -> bytes:
+    """Content of the state znode."""
+    return PartitionStateZnode(
+        state.leader,
+        state.leader_epoch,
+        state.in_sync_replicas,
+        state.controller_epoch,
+        state.leader_recovery_state,
+    ).encode()
+
+
+def read_states(desk: Desk, rows: Sequence[int], *, watch: bool = False) -> Procedure[States]:
+    """The states of these partitions, in the order of the rows."""
+    table = desk.context.table
+    states = States({}, {})
+    paths = [state_path(table, row) for row in rows]
+    answers = yield from desk.read(paths, watch=watch)
+    for row, path, znode in zip(rows, paths, answers, strict=True):
+        if isinstance(znode, ZkCode):
+            states.unreadable[row] = znode
+            continue
+        try:
+            found = PartitionStateZnode.decode(path, znode.data)
+        except ZnodeCorrupt as corrupt:
+            states.unreadable[row] = corrupt
+            continue
+        states.found[row] = LeaderAndIsr(
+            found.leader,
+            found.leader_epoch,
+            found.in_sync_replicas,
+            znode.zk_version,
+            found.controller_epoch,
+            found.leader_recovery_state,
+        )
+    return states
+
+
+def write_states(desk: Desk, states: Mapping[int, LeaderAndIsr]) -> Procedure[Verdicts]:
+    """Write each state if its znode is still at the ``zk_version`` in it; fenced."""
+    table = desk.context.table
+    results = yield from desk.write(
+        [
+            SetData(state_path(table, row), encode_state(state), state.zk_version)
+            for row, state in states.items()
+        ]
+    )
+    verdicts = Verdicts({}, [], {})
+    for (row, state), result in zip(states.items(), results, strict=True):
+        if isinstance(result, Written):
+            verdicts.written[row] = state._replace(zk_version=result.zk_version)
+        elif result is ZkCode.BAD_VERSION:
+            verdicts.lost.append(row)
+        else:
+            verdicts.refused[row] = result
+    return verdicts

@@ -1,0 +1,49 @@
+"""The one topic configuration a controller reads: ``unclean.leader.election.enable``.
+
+Source: Kafka ``ZkPartitionStateMachine.collectUncleanLeaderElectionState``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import Procedure
+from zkcontroller.core.journal import PARTITION_STATE_MACHINE
+from zkcontroller.errors import ZnodeCorrupt
+from zkcontroller.zookeeper.requests import ZkCode
+from zkcontroller.zookeeper.znodes import ConfigZnode
+
+UNCLEAN_LEADER_ELECTION_ENABLE = "unclean.leader.election.enable"
+
+
+def read_unclean_election_flags(
+    desk: Desk, topics: Iterable[str], default: bool
+) -> Procedure[dict[str, bool]]:
+    """Topic to whether an unclean election is allowed: its own setting or the default.
+
+    A topic whose configuration cannot be read is not allowed one: losing records needs a clear yes.
+    """
+    names = list(topics)
+    flags = {}
+    answers = yield from desk.read([ConfigZnode.topic_path(name) for name in names])
+    for name, znode in zip(names, answers, strict=True):
+        if znode is ZkCode.NO_NODE:
+            flags[name] = default
+            continue
+        if isinstance(znode, ZkCode):
+            desk.journal.error(
+                f"Cannot read the configuration of topic {name}: {znode.name}",
+                PARTITION_STATE_MACHINE,
+            )
+            flags[name] = False
+            continue
+        try:
+            config = ConfigZnode.decode(ConfigZnode.topic_path(name), znode.data).config
+        except ZnodeCorrupt as corrupt:
+            desk.journal.error(str(corrupt), PARTITION_STATE_MACHINE)
+            flags[name] = False
+            continue
+        override = config.get(UNCLEAN_LEADER_ELECTION_ENABLE)
+        flags[name] = default if override is None else override.strip().lower() == "true"
+    return flags

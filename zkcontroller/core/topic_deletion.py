@@ -1,0 +1,221 @@
+"""Deleting topics: queue, stop the replicas everywhere, then forget.
+
+A topic is *queued* when its znode appears under ``/admin/delete_topics``.  Deletion starts once
+no replica
+of it is offline; each replica is stopped, then deleted, and when all brokers have answered the
+topic's
+znodes go.  A topic with a dead replica (or a failed deletion) is *ineligible*: it waits until
+the broker is back, and is then tried again.
+
+Source: Kafka ``TopicDeletionManager``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import Procedure
+from zkcontroller.core.events import TopicDeletionStopReplicaResponseReceived
+from zkcontroller.core.journal import TOPIC_DELETION_MANAGER, csv, scala_hash_set, scala_set
+from zkcontroller.core.partition_states import PartitionStateMachine
+from zkcontroller.core.partition_table import NO_ROW, PartitionState, ReplicaState
+from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.zookeeper.requests import Delete
+from zkcontroller.zookeeper.znodes import (
+    ConfigZnode,
+    DeleteTopicsZnode,
+    DeleteTopicZnode,
+    TopicZnode,
+)
+
+STALE_BROKER_EPOCH = 77
+
+
+class TopicDeletionManager:
+    """Drives every queued topic to its end."""
+
+    def __init__(
+        self, desk: Desk, partitions: PartitionStateMachine, replicas: ReplicaStateMachine
+    ) -> None:
+        self._desk = desk
+        self._context = desk.context
+        self._journal = desk.journal
+        self._partitions = partitions
+        self._replicas = replicas
+
+    # ------------------------------------------------------------------ events
+
+    def initialize(self, queued: Sequence[str], ineligible: Sequence[str]) -> Procedure[None]:
+        """At failover: topics under ``/admin/delete_topics``, and those not deletable now."""
+        self._info(
+            f"Initializing manager with initial deletions: {scala_set(queued)},"
+            f" initial ineligible deletions: {scala_hash_set(ineligible)}"
+        )
+        if self._desk.config.delete_topic_enable:
+            self._context.queue_for_deletion(queued)
+            held = self._context.topics_to_be_deleted
+            self._context.topics_ineligible_for_deletion.update(t for t in ineligible if t in held)
+        else:
+            self._info(f"Removing {scala_set(queued)} since delete topic is disabled")
+            yield from self._desk.write([Delete(DeleteTopicZnode.path(t)) for t in queued])
+
+    def process_requests(self) -> Procedure[None]:
+        """The children of ``/admin/delete_topics`` changed."""
+        asked = yield from self._desk.children(DeleteTopicsZnode.PATH, watch=True)
+        self._journal.debug(f"Delete topics listener fired for topics {csv(asked)} to be deleted")
+        known = self._context.table.topics
+        unknown = [topic for topic in asked if topic not in known]
+        if unknown:
+            self._journal.warn(f"Ignoring request to delete non-existing topics {csv(unknown)}")
+            yield from self._desk.write([Delete(DeleteTopicZnode.path(t)) for t in unknown])
+        topics = [topic for topic in asked if topic in known]
+        if not topics:
+            return
+        if not self._desk.config.delete_topic_enable:
+            self._journal.info(
+                f"Removing {DeleteTopicsZnode.PATH}/{csv(topics)} since delete topic is disabled"
+            )
+            yield from self._desk.write([Delete(DeleteTopicZnode.path(t)) for t in topics])
+            return
+        self._journal.info(f"Starting topic deletion for topics {csv(topics)}")
+        self._context.queue_for_deletion(topics)
+        # A topic whose replicas move is deleted where they are and where they were going.  Kafka
+        # means to let it wait, but marks it before it queues it, which has no effect.
+        yield from self.resume()
+
+    def process_response(self, event: TopicDeletionStopReplicaResponseReceived) -> Procedure[None]:
+        """A broker answered a StopReplica with delete.
+
+        A refusal for its broker epoch is no failure: that broker has started again, and its start,
+        processed before or after this answer, tries the deletion again.  Kafka counts it as one;
+        processed after the start it halts the deletion until the next start or failover.
+        """
+        if event.request_error == STALE_BROKER_EPOCH:
+            return
+        table = self._context.table
+        failed: list[int] = []
+        deleted: list[int] = []
+        for topic, partition, error in event.partition_errors:
+            row = table.row(topic, partition)
+            if row == NO_ROW or topic not in self._context.topics_with_deletion_started:
+                continue
+            (failed if event.request_error or error else deleted).append(row)
+        yield from self._fail(event.broker_id, failed)
+        if deleted:
+            yield from self._replicas.handle_state_changes(
+                {event.broker_id: deleted}, ReplicaState.DELETION_SUCCESSFUL
+            )
+            yield from self.resume()
+
+    def fail_replicas(self, replicas: Mapping[int, Sequence[int]]) -> Procedure[None]:
+        """Replicas (broker to rows) of queued topics died: they cannot be deleted now."""
+        for broker_id, rows in replicas.items():
+            yield from self._fail(broker_id, rows)
+
+    def _fail(self, broker_id: int, rows: Sequence[int]) -> Procedure[None]:
+        failed = [row for row in rows if self._context.is_queued_for_deletion(row)]
+        if not failed:
+            return
+        table = self._context.table
+        topics = list(dict.fromkeys(table.topic_of[row] for row in failed))
+        self._journal.debug(
+            f"Deletion failed for replicas {csv(table.text(row) for row in failed)} on broker"
+            f" {broker_id}. Halting deletion for topics {scala_set(topics)}",
+            TOPIC_DELETION_MANAGER,
+        )
+        yield from self._replicas.handle_state_changes(
+            {broker_id: failed}, ReplicaState.DELETION_INELIGIBLE
+        )
+        self.mark_ineligible(topics, "replica deletion failure")
+        yield from self.resume()
+
+    def resume_for(self, topics: Iterable[str]) -> Procedure[None]:
+        """What held these topics back is gone (a broker returned)."""
+        queued = [topic for topic in topics if topic in self._context.topics_to_be_deleted]
+        if queued:
+            self._context.topics_ineligible_for_deletion.difference_update(queued)
+            yield from self.resume()
+
+    def mark_ineligible(self, topics: Iterable[str], reason: str) -> None:
+        """Queued topics among these must wait."""
+        if not self._desk.config.delete_topic_enable:
+            return
+        halted = [topic for topic in topics if topic in self._context.topics_to_be_deleted]
+        self._context.topics_ineligible_for_deletion.update(halted)
+        if halted:
+            self._info(f"Halted deletion of topics {csv(halted)} due to {reason}")
+
+    # ------------------------------------------------------------------ the work
+
+    def resume(self) -> Procedure[None]:
+        """Complete, start or retry the deletion of every queued topic, whatever each one needs."""
+        table, context = self._context.table, self._context
+        queued = sorted(context.topics_to_be_deleted)
+        if queued:
+            self._info(f"Handling deletion for topics {csv(queued)}")
+        to_retry: list[str] = []
+        to_start: list[str] = []
+        for topic in queued:
+            if table.are_all_replicas_in(topic, ReplicaState.DELETION_SUCCESSFUL):
+                yield from self._complete(topic)
+                self._info(f"Deletion of topic {topic} successfully completed")
+                continue
+            is_started = table.is_any_replica_in(topic, ReplicaState.DELETION_STARTED)
+            if not is_started and table.is_any_replica_in(topic, ReplicaState.DELETION_INELIGIBLE):
+                to_retry.append(topic)
+            if not is_started and topic not in context.topics_ineligible_for_deletion:
+                self._info(f"Deletion of topic {topic} (re)started")
+                to_start.append(topic)
+        if to_retry:
+            yield from self._replicas.handle_state_changes(
+                table.replicas_in(to_retry, ReplicaState.DELETION_INELIGIBLE), ReplicaState.OFFLINE
+            )
+        if to_start:
+            yield from self._start(to_start)
+
+    def _start(self, topics: Sequence[str]) -> Procedure[None]:
+        context, table = self._context, self._context.table
+        fresh = [topic for topic in topics if topic not in context.topics_with_deletion_started]
+        rows = [row for topic in fresh for row in table.rows_of(topic)]
+        # Offline and gone *before* deletion counts as started: the gauge of offline partitions
+        # goes up and down again, and ignores the topic from then on.
+        yield from self._partitions.handle_state_changes(rows, PartitionState.OFFLINE)
+        yield from self._partitions.handle_state_changes(rows, PartitionState.NON_EXISTENT)
+        context.topics_with_deletion_started.update(fresh)
+        self._desk.send_update_metadata(
+            None, [row for topic in topics for row in table.rows_of(topic)]
+        )
+        yield from self._start_replicas(topics)
+
+    def _start_replicas(self, topics: Sequence[str]) -> Procedure[None]:
+        context, table = self._context, self._context.table
+        dead: dict[int, list[int]] = {}
+        alive: dict[int, list[int]] = {}
+        halted: dict[str, None] = {}
+        for topic in topics:
+            for row in table.rows_of(topic):
+                for broker in table.replicas[row]:
+                    if not context.is_replica_online(broker, row):
+                        dead.setdefault(broker, []).append(row)
+                        halted[topic] = None
+                    elif table.replica_state(row, broker) is not ReplicaState.DELETION_SUCCESSFUL:
+                        alive.setdefault(broker, []).append(row)
+        yield from self._replicas.handle_state_changes(dead, ReplicaState.DELETION_INELIGIBLE)
+        yield from self._replicas.handle_state_changes(alive, ReplicaState.OFFLINE)
+        yield from self._replicas.handle_state_changes(alive, ReplicaState.DELETION_STARTED)
+        if halted:
+            self.mark_ineligible(list(halted), "offline replicas")
+
+    def _complete(self, topic: str) -> Procedure[None]:
+        table = self._context.table
+        yield from self._replicas.handle_state_changes(
+            table.replicas_in([topic], ReplicaState.DELETION_SUCCESSFUL), ReplicaState.NON_EXISTENT
+        )
+        yield from self._desk.delete_recursively(TopicZnode.path(topic))
+        yield from self._desk.write([Delete(ConfigZnode.topic_path(topic))])
+        yield from self._desk.write([Delete(DeleteTopicZnode.path(topic))])
+        self._context.remove_topic(topic)
+
+    def _info(self, message: str) -> None:
+        self._journal.info(message, TOPIC_DELETION_MANAGER)

@@ -1,0 +1,271 @@
+"""Topics appear, grow and vanish: ``/brokers/topics`` and the znode of each topic.
+
+Source: Kafka ``KafkaController.processTopicChange``, ``processPartitionModifications``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import Procedure
+from zkcontroller.core.elections import OfflineElection
+from zkcontroller.core.journal import csv, scala_hash_set, scala_set
+from zkcontroller.core.partition_states import PartitionStateMachine
+from zkcontroller.core.partition_table import (
+    NO_ROW,
+    PartitionState,
+    ReplicaState,
+    TopicRows,
+)
+from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.errors import IllegalState, ZnodeCorrupt
+from zkcontroller.model import ReplicaAssignment
+from zkcontroller.zookeeper.requests import SetData, Written, ZkCode
+from zkcontroller.zookeeper.znodes import (
+    TopicPartitionsZnode,
+    TopicsZnode,
+    TopicZnode,
+    encode_topic_id,
+)
+
+
+class _Read(NamedTuple):
+    topic: str
+    znode: TopicZnode
+    zk_version: int
+
+
+class Topics:
+    """Keeps the table of partitions equal to what ZooKeeper assigns."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        partitions: PartitionStateMachine,
+        replicas: ReplicaStateMachine,
+        new_uuid: Callable[[], UUID],
+    ) -> None:
+        self._desk = desk
+        self._context = desk.context
+        self._journal = desk.journal
+        self._partitions = partitions
+        self._replicas = replicas
+        self._new_uuid = new_uuid
+
+    # ------------------------------------------------------------------ events
+
+    def reconcile(self) -> Procedure[None]:
+        """The children of ``/brokers/topics`` changed."""
+        table = self._context.table
+        names = yield from self._desk.children(TopicsZnode.PATH, watch=True)
+        present = set(names)
+        new = [topic for topic in names if topic not in table.topics]
+        deleted = [topic for topic in table.topics if topic not in present]
+        rows = yield from self.load(new)
+        for topic in deleted:
+            self._context.remove_topic(topic)
+        self._journal.info(
+            f"New topics: [{scala_set(new)}], deleted topics: [{scala_hash_set(deleted)}],"
+            f" new partition replica assignment [{scala_set(self._describe(t) for t in new)}]"
+        )
+        if rows:
+            yield from self._create_partitions(rows)
+
+    def modify(self, topic: str) -> Procedure[None]:
+        """The znode of a topic changed: it may have more partitions now."""
+        table = self._context.table
+        known = table.topics.get(topic)
+        read = (yield from self._read([topic]))[0]
+        if known is None or not isinstance(read, _Read):
+            return
+        znode = read.znode
+        if known.topic_id is None:
+            # The znode was corrupt when it was first read, or changed while its id was written.
+            if znode.topic_id is not None:
+                self._remember_id(read)
+            elif self._desk.config.is_topic_id_supported:
+                yield from self._assign_ids([read])
+        to_add = {
+            partition: assignment
+            for partition, assignment in znode.partitions.items()
+            if (row := known.row(partition)) == NO_ROW or not table.replicas[row]
+        }
+        if topic in self._context.topics_to_be_deleted:
+            if to_add:
+                self._journal.warn(
+                    "Skipping adding partitions"
+                    f" {csv(f'{topic}-{p}' for p in to_add)} for topic {topic} since it is"
+                    " currently being deleted"
+                )
+                yield from self._restore(topic)
+            else:
+                self._journal.info(
+                    "Ignoring partition change during topic deletion as no new partitions are added"
+                )
+            return
+        if to_add:
+            added = ", ".join(f"{topic}-{p} -> {assignment_text(a)}" for p, a in to_add.items())
+            self._journal.info(f"New partitions to be added HashMap({added})")
+            rows = [self._add(topic, p, assignment) for p, assignment in to_add.items()]
+            yield from self._create_partitions(rows)
+
+    def _restore(self, topic: str) -> Procedure[None]:
+        """Write the topic znode back without the partitions that came too late."""
+        table = self._context.table
+        known = table.topics[topic]
+        existing = yield from self._desk.children(TopicPartitionsZnode.path(topic))
+        partitions = {
+            int(name): table.assignment(known.row(int(name)))
+            for name in existing
+            if name.isdecimal() and known.row(int(name)) != NO_ROW
+        }
+        yield from self._desk.write(
+            [SetData(TopicZnode.path(topic), TopicZnode(known.topic_id, partitions).encode())]
+        )
+
+    # ------------------------------------------------------------------ loading
+
+    def load(self, topics: Sequence[str]) -> Procedure[list[int]]:
+        """Read topics, watch them, give ids to those without; returns the rows of their partitions.
+
+        A topic that vanished meanwhile is left out (the watch on its parent tells of it); a corrupt
+        znode is logged with its path and the topic has no partitions until it is mended.
+        """
+        rows: list[int] = []
+        nameless: list[_Read] = []
+        for topic, read in zip(topics, (yield from self._read(topics)), strict=True):
+            if read is ZkCode.NO_NODE:
+                continue
+            known = self._context.table.add_topic(topic, None)
+            if isinstance(read, _Read):
+                self._remember_id(read)
+                rows.extend(self._add_all(known, read.znode.partitions))
+                if read.znode.topic_id is None:
+                    nameless.append(read)
+        if self._desk.config.is_topic_id_supported:
+            yield from self._assign_ids(nameless)
+        return rows
+
+    def _read(self, topics: Sequence[str]) -> Procedure[list[_Read | ZkCode]]:
+        """Each topic's znode, or why it cannot be read; MARSHALLING_ERROR if it is corrupt."""
+        found: list[_Read | ZkCode] = []
+        answers = yield from self._desk.read([TopicZnode.path(t) for t in topics], watch=True)
+        for topic, znode in zip(topics, answers, strict=True):
+            if isinstance(znode, ZkCode):
+                if znode is not ZkCode.NO_NODE:
+                    self._journal.error(f"Cannot read {TopicZnode.path(topic)}: {znode.name}")
+                found.append(znode)
+                continue
+            try:
+                found.append(_Read(topic, TopicZnode.decode(topic, znode.data), znode.zk_version))
+            except ZnodeCorrupt as corrupt:
+                self._journal.error(f"{corrupt}; leaving it as it is")
+                found.append(ZkCode.MARSHALLING_ERROR)
+        return found
+
+    def _remember_id(self, read: _Read) -> None:
+        if read.znode.topic_id is None:
+            return
+        try:
+            self._context.put_topic_id(read.topic, read.znode.topic_id)
+        except IllegalState as contradiction:
+            # Two znodes were given one id by hand.  The topic is served without an id, as one that
+            # was created before topics had them.
+            self._journal.error(str(contradiction))
+
+    def _add_all(
+        self, topic: TopicRows, partitions: Mapping[int, ReplicaAssignment]
+    ) -> Sequence[int]:
+        if topic.rows:
+            return [self._add(topic.name, p, assignment) for p, assignment in partitions.items()]
+        ordered = sorted(partitions)
+        assignments = [partitions[partition] for partition in ordered]
+        table = self._context.table
+        rows = table.add_topic_rows(topic, ordered, [each.replicas for each in assignments])
+        for row, assignment in zip(rows, assignments, strict=True):
+            if assignment.is_being_reassigned:
+                table.put_assignment(row, assignment)
+        return rows
+
+    def _add(self, topic: str, partition: int, assignment: ReplicaAssignment) -> int:
+        table = self._context.table
+        rows = table.add_topic(topic, None)
+        row = rows.row(partition)
+        if row == NO_ROW:
+            row = table.add(rows, partition, assignment.replicas)
+        if assignment.is_being_reassigned or table.replicas[row] != assignment.replicas:
+            table.put_assignment(row, assignment)
+        return row
+
+    def _assign_ids(self, topics: Sequence[_Read]) -> Procedure[None]:
+        """Write a random id into the znode of each topic that has none (KIP-516).
+
+        Kafka writes whatever the version; ours only what it has read, so that a change made
+        meanwhile is not lost: its watch fires and the id is written then.
+        """
+        ids = [self._new_topic_id() for _ in topics]
+        results = yield from self._desk.write(
+            [
+                SetData(
+                    TopicZnode.path(read.topic),
+                    TopicZnode(topic_id, read.znode.partitions).encode(),
+                    read.zk_version,
+                )
+                for read, topic_id in zip(topics, ids, strict=True)
+            ]
+        )
+        for read, topic_id, result in zip(topics, ids, results, strict=True):
+            if isinstance(result, Written):
+                self._context.put_topic_id(read.topic, topic_id)
+
+    def _new_topic_id(self) -> UUID:
+        while True:
+            topic_id = self._new_uuid()
+            # Ids 0 and 1 are reserved; a text that starts with "-" trips command lines up.
+            if topic_id.int > 1 and not encode_topic_id(topic_id).startswith("-"):
+                return topic_id
+
+    # ------------------------------------------------------------------ new partitions
+
+    def _create_partitions(self, rows: Sequence[int]) -> Procedure[None]:
+        """First leader, ISR and state znode for new partitions; their replicas are told."""
+        table = self._context.table
+        self._journal.info(
+            f"New partition creation callback for {csv(table.text(row) for row in rows)}"
+        )
+        yield from self._partitions.handle_state_changes(rows, PartitionState.NEW)
+        yield from self._replicas.handle_state_changes(self._by_broker(rows), ReplicaState.NEW)
+        yield from self._partitions.handle_state_changes(
+            rows, PartitionState.ONLINE, OfflineElection()
+        )
+        yield from self._replicas.handle_state_changes(self._by_broker(rows), ReplicaState.ONLINE)
+
+    def _by_broker(self, rows: Iterable[int]) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for row in rows:
+            for broker in self._context.table.replicas[row]:
+                found.setdefault(broker, []).append(row)
+        return found
+
+    def _describe(self, topic: str) -> str:
+        table = self._context.table
+        known = table.topics.get(topic)
+        if known is None:
+            return f"TopicIdReplicaAssignment({topic},None,Map())"
+        topic_id = "None" if known.topic_id is None else f"Some({encode_topic_id(known.topic_id)})"
+        parts = ", ".join(
+            f"{table.text(row)} -> {assignment_text(table.assignment(row))}" for row in known.rows
+        )
+        return f"TopicIdReplicaAssignment({topic},{topic_id},HashMap({parts}))"
+
+
+def assignment_text(assignment: ReplicaAssignment) -> str:
+    """``ReplicaAssignment(replicas=1,2,3, addingReplicas=, removingReplicas=)``."""
+    return (
+        f"ReplicaAssignment(replicas={csv(assignment.replicas)},"
+        f" addingReplicas={csv(assignment.adding_replicas)},"
+        f" removingReplicas={csv(assignment.removing_replicas)})"
+    )

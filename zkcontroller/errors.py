@@ -1,0 +1,93 @@
+"""The one exception tree: what a caller must handle, and nothing else.
+
+Programmer errors are ``assert``; refusals that a protocol step expects (a bad version, a node that
+exists) are values in :mod:`zkcontroller.zookeeper.requests`.  The rest stands here.  Its mapping
+to Kafka's wire error codes is in one place, :mod:`zkcontroller.protocol.error_codes`.
+"""
+
+
+class ZkControllerError(Exception):
+    """Base of every error this project raises on purpose."""
+
+
+class ZnodeCorrupt(ZkControllerError):
+    """A znode holds data that its codec cannot read; the data is left as it is."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"znode {path} is corrupt: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class ControllerMoved(ZkControllerError):
+    """Another broker is the controller now: ``/controller_epoch`` is not at the version we hold."""
+
+
+class StateChangeFailed(ZkControllerError):
+    """A partition or replica cannot reach the state asked for.
+
+    Source: Kafka ``StateChangeFailedException``.
+    """
+
+
+class IllegalState(ZkControllerError):
+    """The controller's own bookkeeping contradicts itself; it resigns rather than act on it."""
+
+
+class EventQueueFull(ZkControllerError):
+    """Too many requests wait for the controller; the caller may try again later."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(f"{capacity} requests already wait for the controller")
+        self.capacity = capacity
+
+
+class ZooKeeperError(ZkControllerError):
+    """Base of what ZooKeeper itself can do to us."""
+
+
+class ZooKeeperUnavailable(ZooKeeperError):
+    """No connection within the connection timeout."""
+
+
+class SessionExpired(ZooKeeperError):
+    """The session in which the caller began its work is over."""
+
+
+class AuthenticationFailed(ZooKeeperError):
+    """ZooKeeper refused the credentials."""
+
+
+class ZooKeeperRefused(ZooKeeperError):
+    """ZooKeeper answered a code that the caller has no rule for."""
+
+    def __init__(self, path: str, code_name: str) -> None:
+        super().__init__(f"ZooKeeper answered {code_name} for {path}")
+        self.path = path
+        self.code_name = code_name
+
+
+class BrokerIdInUse(ZooKeeperError):
+    """Another live session owns ``/brokers/ids/<id>``."""
+
+
+class InvalidFrame(ZkControllerError):
+    """Bytes from a peer that are not a request or response of the Kafka protocol."""
+
+
+class UnsupportedVersion(InvalidFrame):
+    """An API key or version outside of what is advertised."""
+
+
+class ConfigInvalid(ZkControllerError):
+    """A configuration value is refused; the message names key, value and what is allowed."""
+
+    def __init__(self, key: str, value: object, allowed: str) -> None:
+        super().__init__(f"invalid value {value!r} for {key}: {allowed}")
+        self.key = key
+        self.value = value
+        self.allowed = allowed
+
+
+class InconsistentClusterId(ZkControllerError):
+    """``meta.properties`` belongs to another cluster than ``/cluster/id`` names."""

@@ -1,0 +1,136 @@
+"""The vocabulary that controller and brokers share: values, no behaviour beyond their fields.
+
+Values made once per partition are ``NamedTuple`` (half a microsecond each); the others are frozen
+dataclasses.  Sentinels carry Kafka's own names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from typing_extensions import override
+
+NO_LEADER: Final = -1
+"""Nobody may lead the partition (``LeaderAndIsr.NoLeader``)."""
+
+LEADER_DURING_DELETE: Final = -2
+"""In UpdateMetadata: the topic is being deleted (``LeaderAndIsr.LeaderDuringDelete``)."""
+
+EPOCH_DURING_DELETE: Final = -2
+"""In StopReplica: the broker skips the leader-epoch check (``LeaderAndIsr.EpochDuringDelete``)."""
+
+NO_EPOCH: Final = -1
+"""Leader epoch unknown (``LeaderAndIsr.NoEpoch``)."""
+
+INITIAL_LEADER_EPOCH: Final = 0
+UNKNOWN_BROKER_EPOCH: Final = -1
+
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+"""``leader_recovery_state`` after an unclean election (KIP-704)."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic; prints as Kafka prints it, ``orders-3``."""
+
+    topic: str
+    partition: int
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class LeaderAndIsr(NamedTuple):
+    """Who leads a partition: the content of its state znode and the znode's version.
+
+    Source: Kafka ``LeaderIsrAndControllerEpoch``.
+    """
+
+    leader: int
+    leader_epoch: int
+    in_sync_replicas: tuple[int, ...]
+    zk_version: int
+    """dataVersion of the state znode, ``partition_epoch`` on the wire."""
+    controller_epoch: int
+    """Epoch of the controller that wrote this state, may be older than today's."""
+    leader_recovery_state: int = RECOVERED
+
+
+class ReplicaAssignment(NamedTuple):
+    """Where the replicas of a partition are, in preference order.
+
+    ``replicas`` holds the adding ones too.  Source: Kafka ``ReplicaAssignment``.
+    """
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    @property
+    def origin_replicas(self) -> tuple[int, ...]:
+        """Replicas before the reassignment under way."""
+        return tuple(r for r in self.replicas if r not in self.adding_replicas)
+
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        """Replicas after the reassignment under way."""
+        return tuple(r for r in self.replicas if r not in self.removing_replicas)
+
+    def reassign_to(self, target: Sequence[int]) -> ReplicaAssignment:
+        """The assignment while the replicas move to ``target``; what was adding before is dropped.
+
+        Target replicas come first, so a reassignment that is cancelled cannot restore the old
+        order where the lists overlap.
+        """
+        origin = self.origin_replicas
+        full = tuple(dict.fromkeys((*target, *origin)))
+        return ReplicaAssignment(
+            full,
+            tuple(broker for broker in full if broker not in origin),
+            tuple(broker for broker in full if broker not in target),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One listener of a broker as clients reach it."""
+
+    host: str
+    port: int
+    listener_name: str
+    security_protocol: str
+    """``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A live broker: the content of ``/brokers/ids/<id>``.
+
+    Its epoch is the znode's czxid, kept apart.
+    """
+
+    broker_id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Supported features: name to (min_version, max_version)."""
+
+    def endpoint(self, listener_name: str) -> Endpoint | None:
+        """The endpoint of that listener, None if the broker does not have it."""
+        return next((e for e in self.endpoints if e.listener_name == listener_name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAssignment:
+    """A topic as its znode describes it."""
+
+    topic_id: UUID | None
+    partitions: Mapping[int, ReplicaAssignment]

@@ -1,0 +1,102 @@
+"""The wire's smallest pieces: variable-length numbers, strings and arrays of int32 as bytes.
+
+Two families exist: the *flexible* one of KIP-482 (compact lengths, tagged fields at the end of each
+structure) and the fixed one before it.  :func:`pieces` chooses once, outside of every loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, NamedTuple
+from uuid import UUID
+
+NO_TAGS: Final = b"\x00"
+"""An empty tagged-field section."""
+
+ZERO_UUID: Final = bytes(16)
+
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+
+INT32_ARRAY_CACHE_SIZE: Final = 50_000
+
+
+def unsigned_varint(value: int) -> bytes:
+    """Seven bits a byte, least significant first."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def compact_length(count: int) -> bytes:
+    """Length of a compact string or array: one more than it is, for 0 means null."""
+    return unsigned_varint(count + 1)
+
+
+def compact_string(text: str) -> bytes:
+    raw = text.encode()
+    return compact_length(len(raw)) + raw
+
+
+def nullable_compact_string(text: str | None) -> bytes:
+    return b"\x00" if text is None else compact_string(text)
+
+
+def fixed_string(text: str) -> bytes:
+    raw = text.encode()
+    return _INT16.pack(len(raw)) + raw
+
+
+def nullable_fixed_string(text: str | None) -> bytes:
+    return b"\xff\xff" if text is None else fixed_string(text)
+
+
+def uuid_bytes(uuid: UUID | None) -> bytes:
+    """Sixteen bytes; all zero when there is no id, as Kafka's ``Uuid.ZERO_UUID``."""
+    return ZERO_UUID if uuid is None else uuid.bytes
+
+
+class Int32Arrays(dict[tuple[int, ...], bytes]):
+    """Encoded arrays by value: a cluster of a million partitions has few distinct replica lists.
+
+    Bounded: past INT32_ARRAY_CACHE_SIZE entries it starts again from nothing.
+    """
+
+    __slots__ = ("_length",)
+
+    def __init__(self, length: Callable[[int], bytes]) -> None:
+        super().__init__()
+        self._length = length
+
+    def __missing__(self, values: tuple[int, ...]) -> bytes:
+        if len(self) >= INT32_ARRAY_CACHE_SIZE:
+            self.clear()
+        encoded = self._length(len(values)) + Struct(f">{len(values)}i").pack(*values)
+        self[values] = encoded
+        return encoded
+
+
+class Pieces(NamedTuple):
+    """How one family writes lengths, strings and int32 arrays, and what ends a structure."""
+
+    length: Callable[[int], bytes]
+    string: Callable[[str], bytes]
+    nullable_string: Callable[[str | None], bytes]
+    int32_array: Int32Arrays
+    tags: bytes
+
+
+_FLEXIBLE: Final = Pieces(
+    compact_length, compact_string, nullable_compact_string, Int32Arrays(compact_length), NO_TAGS
+)
+_FIXED: Final = Pieces(
+    _INT32.pack, fixed_string, nullable_fixed_string, Int32Arrays(_INT32.pack), b""
+)
+
+
+def pieces(*, is_flexible: bool) -> Pieces:
+    return _FLEXIBLE if is_flexible else _FIXED

@@ -1,0 +1,260 @@
+"""A client connection to a broker on the asyncio loop: one request in flight, its answer awaited.
+
+The socket is driven directly (``loop.sock_sendall``): asyncio's transports copy what the kernel
+does not take at once, and before Python 3.12 ``writelines`` joins everything first; an
+UpdateMetadata of several megabytes goes to every broker at the same time.  Chunks of a body are
+sent as they are; only small ones are joined, a piece at a time.
+
+A peer is not trusted: its announced size is checked and memory grows with what really arrives.
+After any failure, time-out or cancellation the connection is closed, because its answer may still
+come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Final, Self, cast
+
+from kio.static.protocol import RequestPayload, ResponsePayload
+
+from zkcontroller.errors import InvalidFrame
+from zkcontroller.protocol.messages import read_response, request_type, response_type, write
+from zkcontroller.protocol.wire_guard import skip_tagged_fields
+
+CONNECT_TIMEOUT_MS: Final = 10_000
+REQUEST_TIMEOUT_MS: Final = 30_000
+MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024
+
+JOINED_BYTES: Final = 64 * 1024
+"""Chunks below this size are joined into pieces of about this size before they are sent."""
+
+_RECEIVE_BYTES: Final = 64 * 1024
+_LENGTH: Final = struct.Struct(">i")
+_HEADER_START: Final = struct.Struct(">hhi")
+
+
+class Connection:
+    """An open connection.  Calls from several tasks wait for one another, in order.
+
+    Raises ConnectionError when the peer is gone, TimeoutError when it is silent, InvalidFrame when
+    it does not speak Kafka's protocol; in each case the connection is closed.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        peer: str,
+        client_id: str,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
+        correlation_ids: Iterator[int] | None = None,
+    ) -> None:
+        """Wraps a connected, non-blocking socket; :meth:`open` makes one."""
+        self.peer = peer
+        """``host:port``."""
+        self.last_correlation_id = -1
+        """Correlation id of the latest call."""
+        self._socket = sock
+        self._client_id = client_id.encode()
+        self._request_timeout_s = request_timeout_ms / 1000
+        self._max_response_bytes = max_response_bytes
+        self._correlation_ids = correlation_ids or itertools.count()
+        self._turn = asyncio.Lock()
+        self._is_closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        max_response_bytes: int = MAX_RESPONSE_BYTES,
+        correlation_ids: Iterator[int] | None = None,
+    ) -> Self:
+        """Connects; raises OSError (TimeoutError when the time is over) naming host and port.
+
+        ``correlation_ids`` lets one count go on over several connections to the same broker.
+        """
+        peer = f"{host}:{port}"
+        try:
+            async with asyncio.timeout(connect_timeout_ms / 1000):
+                sock = await _connect(host, port)
+        except TimeoutError:
+            raise TimeoutError(f"{peer} did not accept within {connect_timeout_ms} ms") from None
+        except OSError as error:
+            raise ConnectionError(f"cannot connect to {peer}: {error.strerror or error}") from error
+        return cls(
+            sock,
+            peer=peer,
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            max_response_bytes=max_response_bytes,
+            correlation_ids=correlation_ids,
+        )
+
+    async def request(self, payload: RequestPayload) -> ResponsePayload:
+        """Sends a kio request and returns kio's response of the same API and version."""
+        api_key, version = int(payload.__api_key__), int(payload.__version__)
+        body = await self.call(api_key, version, (write(payload),))
+        return read_response(api_key, version, body)
+
+    async def call(self, api_key: int, api_version: int, body: Sequence[bytes]) -> bytes:
+        """Sends an encoded request without its header; returns the response without its header."""
+        async with self._turn:
+            if self._is_closed:
+                raise ConnectionError(f"connection to {self.peer} is closed")
+            self.last_correlation_id = correlation_id = next(self._correlation_ids)
+            try:
+                async with asyncio.timeout(self._request_timeout_s):
+                    await self._send(api_key, api_version, correlation_id, body)
+                    frame = await self._receive_frame()
+                return self._without_header(api_key, api_version, correlation_id, frame)
+            except TimeoutError:
+                self._release()
+                raise TimeoutError(
+                    f"no answer from {self.peer} within {self._request_timeout_s:g} s"
+                ) from None
+            except BaseException:
+                self._release()
+                raise
+
+    def is_usable(self) -> bool:
+        """False if it is closed, or the peer has closed it while nothing was under way."""
+        if self._is_closed:
+            return False
+        if self._turn.locked():
+            return True
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        # End of stream, or bytes that nobody asked for: either way no answer can be trusted.
+        return False
+
+    async def close(self) -> None:
+        """Closes; a call under way ends with ConnectionError."""
+        if self._is_closed:
+            return
+        if not self._turn.locked():
+            self._release()
+            return
+        # The loop still watches the socket for the call: wake that, and let it clean up.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        async with self._turn:
+            self._release()
+
+    def _release(self) -> None:
+        self._is_closed = True
+        self._socket.close()
+
+    async def _send(
+        self, api_key: int, api_version: int, correlation_id: int, body: Sequence[bytes]
+    ) -> None:
+        head = _HEADER_START.pack(api_key, api_version, correlation_id)
+        if _request_header_version(api_key, api_version) >= 1:
+            head += struct.pack(">h", len(self._client_id)) + self._client_id
+        if _request_header_version(api_key, api_version) >= 2:
+            head += b"\0"  # no tagged fields
+        size = len(head) + sum(map(len, body))
+        loop = asyncio.get_running_loop()
+        for piece in _pieces(_LENGTH.pack(size) + head, body):
+            await loop.sock_sendall(self._socket, piece)
+
+    async def _receive_frame(self) -> bytes:
+        received = bytearray()
+        await self._receive(received, _LENGTH.size)
+        (size,) = _LENGTH.unpack(received)
+        if not _LENGTH.size <= size <= self._max_response_bytes:
+            raise InvalidFrame(f"{self.peer} announces a response of {size} bytes")
+        received.clear()
+        await self._receive(received, size)
+        return bytes(received)
+
+    async def _receive(self, received: bytearray, size: int) -> None:
+        loop = asyncio.get_running_loop()
+        while len(received) < size:
+            wanted = min(size - len(received), _RECEIVE_BYTES)
+            data = await loop.sock_recv(self._socket, wanted)
+            if not data:
+                raise ConnectionResetError(f"{self.peer} closed the connection")
+            received += data
+
+    def _without_header(
+        self, api_key: int, api_version: int, correlation_id: int, frame: bytes
+    ) -> bytes:
+        (answered,) = _LENGTH.unpack_from(frame)
+        if answered != correlation_id:
+            raise InvalidFrame(
+                f"{self.peer} answered correlation id {answered}, not {correlation_id}"
+            )
+        start = _LENGTH.size
+        if _response_header_version(api_key, api_version) >= 1:
+            try:
+                start = skip_tagged_fields(frame, start)
+            except IndexError:
+                raise InvalidFrame(f"{self.peer} answered a header cut short") from None
+        return frame[start:]
+
+
+@cache
+def _request_header_version(api_key: int, api_version: int) -> int:
+    return cast(int, request_type(api_key, api_version).__header_schema__.__version__)
+
+
+@cache
+def _response_header_version(api_key: int, api_version: int) -> int:
+    return cast(int, response_type(api_key, api_version).__header_schema__.__version__)
+
+
+def _pieces(head: bytes, body: Sequence[bytes]) -> Iterator[bytes]:
+    """``head`` and ``body`` in order; large chunks untouched, small ones joined."""
+    small = [head]
+    joined_bytes = len(head)
+    for chunk in body:
+        if len(chunk) >= JOINED_BYTES or joined_bytes + len(chunk) > JOINED_BYTES:
+            if small:
+                yield b"".join(small)
+            small, joined_bytes = [], 0
+        if len(chunk) >= JOINED_BYTES:
+            yield chunk
+        else:
+            small.append(chunk)
+            joined_bytes += len(chunk)
+    if small:
+        yield b"".join(small)
+
+
+async def _connect(host: str, port: int) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    failure: OSError | None = None
+    for family, kind, protocol, _, address in await loop.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM
+    ):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            await loop.sock_connect(sock, address)
+        except OSError as error:
+            sock.close()
+            failure = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise failure or OSError(f"{host} has no address")

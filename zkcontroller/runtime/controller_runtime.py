@@ -1,0 +1,384 @@
+"""One controller candidate at work: core, queue, thread, channels and session, put together.
+
+Data goes one way round: a fired watch becomes an event, the event waits in the queue, the event
+thread runs the core, the core's questions go to ZooKeeper and its deeds to the brokers, whose
+answers come back as events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, assert_never
+from uuid import UUID, uuid4
+
+from zkcontroller.core.broker_requests import REQUEST_NAMES, event_for_response
+from zkcontroller.core.controller import Controller, ControllerConfig
+from zkcontroller.core.effects import (
+    AddChannel,
+    Answer,
+    CancelPuts,
+    ControlledShutdownResult,
+    Deed,
+    LogLine,
+    MarkMeter,
+    Put,
+    RemoveAllChannels,
+    RemoveChannel,
+    Result,
+    Send,
+    StateChanges,
+)
+from zkcontroller.core.events import (
+    ControlledShutdown,
+    Event,
+    Expire,
+    Question,
+    RegisterBrokerAndReelect,
+    Startup,
+)
+from zkcontroller.core.watches import event_for_watch
+from zkcontroller.errors import ControllerMoved, EventQueueFull, SessionExpired
+from zkcontroller.runtime.broker_channel import (
+    Answered,
+    BrokerChannels,
+    ChannelDeed,
+    ChannelSettings,
+)
+from zkcontroller.runtime.driver import Driver, Session
+from zkcontroller.runtime.event_queue import EventQueue
+from zkcontroller.runtime.event_thread import KAFKA_CONTROLLER, EventThread
+from zkcontroller.runtime.log_files import StateChangeSink, log_line
+from zkcontroller.runtime.metrics import Metrics, mbean
+from zkcontroller.runtime.response_text import response_text
+from zkcontroller.runtime.session_metrics import SessionMetrics
+from zkcontroller.state_changes.record import Kind, StateChange
+from zkcontroller.zookeeper.requests import WatchFired
+from zkcontroller.zookeeper.session import SessionState
+
+ANSWER_TIMEOUT_S: Final = 30.0
+"""After this long the asking broker has given up (``controller.socket.timeout.ms``)."""
+
+CHANNELS_CLOSE_TIMEOUT_S: Final = 10.0
+
+UNKNOWN_SERVER_ERROR: Final = -1
+REQUEST_TIMED_OUT: Final = 7
+STALE_CONTROLLER_EPOCH: Final = 11
+"""What Kafka's ControllerMovedException is on the wire."""
+
+
+class ControllerRuntime:
+    """The controller of one broker.
+
+    ``put``, ``on_watch`` and ``on_session_state`` may be called from any thread and never block;
+    ``controlled_shutdown`` belongs to the loop; ``shutdown`` blocks and belongs to any other
+    thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: ControllerConfig,
+        session: Session,
+        loop: asyncio.AbstractEventLoop,
+        register_broker: Callable[[], int],
+        state_changes: StateChangeSink,
+        metrics: Metrics,
+        channel_settings: ChannelSettings | None = None,
+        new_uuid: Callable[[], UUID] | None = None,
+    ) -> None:
+        """Nothing runs before :meth:`start`, but events may be put.
+
+        ``register_broker`` registers the broker in a new ZooKeeper session and returns its epoch;
+        it is called in the event thread and may block.
+        """
+        self._config = config
+        self._loop = loop
+        self._state_changes = state_changes
+        self._metrics = metrics
+        self._session_metrics = SessionMetrics(metrics)
+        self._controller = Controller(config, new_uuid or random_topic_id)
+        self._channels = BrokerChannels(
+            channel_settings or ChannelSettings(config.broker_id, config.listener_name),
+            loop,
+            metrics,
+            self._on_response,
+        )
+        self._queue = EventQueue(monotonic_ms=_monotonic_ms, preempt=self._preempt)
+        self._driver = Driver(self._controller.outbox, session, register_broker, self._do)
+        self._thread = EventThread(
+            config.broker_id,
+            self._controller,
+            self._queue,
+            self._driver,
+            metrics,
+            refresh_gauges=self._refresh_gauges,
+            on_failure=self._answer_failed,
+            monotonic_ms=_monotonic_ms,
+        )
+        self._has_expired = False
+        self._is_shutting_down = False
+        self._request_ids = itertools.count(1)
+        self._awaiting_answer: dict[int, asyncio.Future[Result]] = {}
+        self._delayed: set[asyncio.TimerHandle] = set()
+        self._gauges = self._register_gauges()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._controller.is_active
+
+    @property
+    def active_controller_id(self) -> int:
+        """Broker id of the controller, as far as this broker knows; -1 for none."""
+        return self._controller.active_controller_id
+
+    @property
+    def controller_epoch(self) -> int:
+        """The epoch of this controller; 0 while it is not active."""
+        return self._controller.context.epoch
+
+    def start(self) -> None:
+        """Runs for controller."""
+        self._queue.put(Startup())
+        self._thread.start()
+
+    def shutdown(self) -> None:
+        """Preempts what is queued, ends the thread, resigns, and closes the channels.
+
+        ``/controller`` is not deleted: it goes with the session.
+        """
+        assert not self._is_on_loop(), "shutdown waits for the loop"
+        self._is_shutting_down = True
+        try:
+            if self._thread.close():
+                self._driver.run(self._controller.resign())
+            else:
+                log_line(
+                    KAFKA_CONTROLLER,
+                    "WARN",
+                    f"[Controller id={self._config.broker_id}] The event under way did not end; "
+                    "leaving it behind",
+                )
+        finally:
+            self._close_channels()
+            for name in self._gauges:
+                self._metrics.remove(name)
+
+    def put(self, event: Event) -> None:
+        """Queues an event."""
+        self._queue.put(event)
+
+    def on_watch(self, fired: WatchFired) -> None:
+        """A watch of the session has fired."""
+        event = event_for_watch(fired)
+        if event is not None:
+            self._queue.put(event)
+
+    def on_session_state(self, state: SessionState) -> None:
+        """The session has changed its state."""
+        self._session_metrics.entered(state)
+        if state is SessionState.EXPIRED:
+            self._has_expired = True
+            self._queue.clear_and_put(Expire())
+        elif state is SessionState.CONNECTED and self._has_expired:
+            self._has_expired = False
+            self._queue.put(RegisterBrokerAndReelect())
+
+    def on_request_latency(self, latency_ms: float) -> None:
+        """ZooKeeper has answered a request after so long."""
+        self._session_metrics.request_latency.update(latency_ms)
+
+    async def controlled_shutdown(
+        self, broker_id: int, broker_epoch: int
+    ) -> ControlledShutdownResult:
+        """The controller's answer to a broker that wants to stop.
+
+        Error 11 (STALE_CONTROLLER_EPOCH) if this broker is not the controller, or stops being it
+        meanwhile; 7 (REQUEST_TIMED_OUT) if the answer takes too long or too many are waiting; -1 if
+        the core failed.
+        """
+        result = await self.ask(
+            lambda request_id: ControlledShutdown(broker_id, broker_epoch, request_id)
+        )
+        if result is None:
+            return ControlledShutdownResult(REQUEST_TIMED_OUT)
+        assert isinstance(result, ControlledShutdownResult)
+        return result
+
+    async def ask(
+        self, make: Callable[[int], Question], timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> Result | None:
+        """Puts the request that ``make`` makes of a request id, and waits for its answer.
+
+        None if the answer takes too long or too many are waiting.  The answer of a broker that is
+        not the controller, or stops being it meanwhile, is the request's own kind of refusal.
+        """
+        request_id = next(self._request_ids)
+        event = make(request_id)
+        answer: asyncio.Future[Result] = self._loop.create_future()
+        self._awaiting_answer[request_id] = answer
+        try:
+            self._queue.put(event)
+            if self._is_shutting_down:  # perhaps nobody will take it any more
+                return self._controller.refusal(event)
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        except (EventQueueFull, TimeoutError):
+            return None
+        finally:
+            del self._awaiting_answer[request_id]
+
+    def _preempt(self, event: Event) -> None:
+        self._refuse(event, None)
+
+    def _answer_failed(self, event: Event, error: Exception) -> None:
+        is_over = isinstance(error, ControllerMoved | SessionExpired)
+        self._refuse(event, None if is_over else UNKNOWN_SERVER_ERROR)
+
+    def _refuse(self, event: Event, error_code: int | None) -> None:
+        if isinstance(event, Question):
+            result = self._controller.refusal(event, error_code)
+            if result is not None and event.request_id is not None:
+                self._answer(Answer(event.request_id, result))
+
+    def _close_channels(self) -> None:
+        if self._loop.is_running():
+            closing = asyncio.run_coroutine_threadsafe(self._channels.close(), self._loop)
+            with contextlib.suppress(TimeoutError):
+                closing.result(CHANNELS_CLOSE_TIMEOUT_S)
+
+    def _is_on_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    def _answer(self, answer: Answer) -> None:
+        # A closed loop has nobody left who waits.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._resolve, answer)
+
+    def _resolve(self, answer: Answer) -> None:
+        waiting = self._awaiting_answer.get(answer.request_id)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer.result)
+
+    def _put_later(self, put: Put) -> None:
+        def due() -> None:
+            self._delayed.discard(handle)
+            self._queue.put(put.event)
+
+        handle = self._loop.call_later(put.delay_ms / 1000, due)
+        self._delayed.add(handle)
+
+    def _cancel_puts(self) -> None:
+        for handle in self._delayed:
+            handle.cancel()
+        self._delayed.clear()
+
+    def _do(self, deeds: Sequence[Deed]) -> None:
+        for_channels: list[ChannelDeed] = []
+        for deed in deeds:
+            match deed:
+                case Send() | AddChannel() | RemoveChannel() | RemoveAllChannels():
+                    for_channels.append(deed)
+                case LogLine():
+                    # Below a first line end stands the exception, as Java prints it.
+                    message, _, cause = deed.message.partition("\n")
+                    log_line(deed.logger, deed.level, message, cause or None)
+                case StateChanges():
+                    self._state_changes.write(deed.records)
+                case Answer():
+                    self._answer(deed)
+                case Put(event=event, delay_ms=0):
+                    self._queue.put(event)
+                case Put():
+                    self._on_loop(self._put_later, deed)
+                case CancelPuts():
+                    self._on_loop(self._cancel_puts)
+                case MarkMeter():
+                    name = mbean("kafka.controller", "ControllerStats", deed.name)
+                    self._metrics.meter(name).mark(deed.count)
+                case _:
+                    assert_never(deed)
+        self._channels.submit(for_channels)
+
+    def _on_loop(self, call: Callable[..., None], *arguments: object) -> None:
+        # A closed loop has no delayed events left.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+    def _on_response(self, answered: Answered) -> None:
+        send = answered.send
+        if self._config.trace_state_changes:
+            self._state_changes.write([self._response_record(answered)])
+        event = event_for_response(send, answered.body)
+        if event is not None:
+            self._queue.put(event)
+
+    def _response_record(self, answered: Answered) -> StateChange:
+        send = answered.send
+        return StateChange(
+            Kind.RESPONSE_RECEIVED,
+            "controller",
+            self._config.broker_id,
+            controller_epoch=send.controller_epoch,
+            request=REQUEST_NAMES[send.api_key],
+            correlation_id=answered.correlation_id,
+            peer=send.broker_id,
+            peer_address=answered.address,
+            peer_rack=answered.rack,
+            response=response_text(send.api_key, send.api_version, answered.body),
+        )
+
+    def _register_gauges(self) -> tuple[str, ...]:
+        def name_of(gauge: str) -> str:
+            return mbean("kafka.controller", "KafkaController", gauge)
+
+        computed: dict[str, Callable[[], int]] = {
+            name_of("ActiveControllerCount"): lambda: int(self._controller.is_active),
+            name_of("ControllerState"): lambda: int(self._thread.state),
+            mbean("kafka.server", "MetadataLoader", "CurrentControllerId"): (
+                lambda: self._controller.active_controller_id
+            ),
+        }
+        for name, read in computed.items():
+            self._metrics.gauge(name, read)
+        # Kafka has these meters from the start, not from the first occurrence.
+        self._metrics.meter(
+            mbean("kafka.controller", "ControllerStats", "UncleanLeaderElectionsPerSec"),
+            "elections",
+        )
+        values = self._controller.gauges()
+        self._refreshed = {
+            gauge: self._metrics.gauge(name_of(gauge))
+            for gauge in values
+            if name_of(gauge) not in computed
+        }
+        self._refresh_gauges()
+        return (*computed, *map(name_of, self._refreshed))
+
+    def _refresh_gauges(self) -> None:
+        for gauge, value in self._controller.gauges().items():
+            if gauge in self._refreshed:
+                self._refreshed[gauge].set(value)
+
+
+def random_topic_id() -> UUID:
+    """A random id whose base64 text does not begin with a dash, which tools take for an option.
+
+    Source: Kafka ``Uuid.randomUuid``.
+    """
+    while True:
+        candidate = uuid4()
+        if not base64.urlsafe_b64encode(candidate.bytes).startswith(b"-"):
+            return candidate
+
+
+def _monotonic_ms() -> float:
+    return time.monotonic() * 1000

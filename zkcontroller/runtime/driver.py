@@ -1,0 +1,86 @@
+"""Drives one procedure of the core: performs its deeds, asks its questions, hands the answers in.
+
+The order is what makes it right (see :mod:`zkcontroller.core.effects`): the outbox is performed
+before each question and at the end, so no deed overtakes a write that precedes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from zkcontroller.core.effects import Deed, Outbox, Procedure, Question, RegisterBroker
+from zkcontroller.errors import SessionExpired, ZkControllerError
+from zkcontroller.zookeeper.requests import ZkRequest
+
+NO_SESSION: Final = 0
+
+
+class Session(Protocol):
+    """What is needed of a ZooKeeper session; the real one may be replaced."""
+
+    @property
+    def session_id(self) -> int:
+        """The session that stands now; 0 when there is none."""
+        ...
+
+    def perform(self, request: ZkRequest, session_id: int | None = None) -> object:
+        """The answer; raises SessionExpired if ``session_id`` is not the session any more."""
+        ...
+
+
+class Driver:
+    """Runs procedures to their end in the caller's thread."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        session: Session,
+        register_broker: Callable[[], int],
+        do: Callable[[Sequence[Deed]], None],
+    ) -> None:
+        """``register_broker`` answers RegisterBroker with a broker epoch; ``do`` performs deeds."""
+        self._outbox = outbox
+        self._session = session
+        self._register_broker = register_broker
+        self._do = do
+
+    def run(self, procedure: Procedure[None]) -> None:
+        """Runs it to its end, every question in the ZooKeeper session that stands now.
+
+        An event that began in one session must not go on in the next: what it has read is stale
+        and its watches are gone.  Raises what the procedure lets escape; its deeds are done all
+        the same.
+        """
+        session_id = self._session.session_id
+        answer: object = None
+        failure: ZkControllerError | None = None
+        while True:
+            try:
+                if failure is not None:
+                    question = procedure.throw(failure)
+                else:
+                    question = procedure.send(answer)
+            except StopIteration:
+                return
+            finally:
+                self._perform_outbox()
+            answer = failure = None
+            try:
+                answer = self._answer(question, session_id)
+            except ZkControllerError as error:
+                failure = error
+
+    def _answer(self, question: Question, session_id: int) -> object:
+        if isinstance(question, RegisterBroker):
+            return self._register_broker()
+        if session_id == NO_SESSION:
+            # The session would wait for the next one; Expire, which is queued behind, must not.
+            raise SessionExpired("there was no ZooKeeper session when the event began")
+        return self._session.perform(question, session_id)
+
+    def _perform_outbox(self) -> None:
+        if self._outbox:
+            deeds = self._outbox.copy()
+            self._outbox.clear()
+            self._do(deeds)

@@ -1,0 +1,125 @@
+"""The door between the threads: anyone puts an event here, one thread takes them out.
+
+Source: Kafka ``ControllerEventManager`` and ``QueuedEvent``.  Two deviations:
+
+* **A watch that already waits is not queued again.**  A watch event carries no data; it says "read
+  that again".  The waiting one has not been processed, so its read still lies ahead and will see
+  whatever made the second watch fire.  An event that is being processed is no longer waiting: its
+  read may be over, so the next one is queued.
+* **Requests from outside have a bound.**  Kafka's queue has none.  Watch events are bounded by
+  their deduplication and answers by what we sent, but anyone may send requests.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from zkcontroller.core.events import WATCH_EVENTS, Event, Question
+from zkcontroller.errors import EventQueueFull
+
+REQUEST_CAPACITY: Final = 1_000
+"""Requests that may wait; the next one is refused."""
+
+
+@dataclass(eq=False, slots=True)
+class QueuedEvent:
+    """An event with the moment it was put; runs at most once, preempted or processed."""
+
+    event: Event
+    enqueued_ms: float
+    """Monotonic clock."""
+    is_spent: bool = False
+    was_started: bool = False
+    settled: threading.Event = field(default_factory=threading.Event)
+
+    def await_processing(self, timeout_s: float | None = None) -> bool:
+        """Waits until processing of this event *starts*; False if preempted, or when time is up."""
+        self.settled.wait(timeout_s)
+        return self.was_started
+
+
+class EventQueue:
+    """First in, first out; ``put`` from any thread, ``take`` from the event thread alone."""
+
+    def __init__(
+        self,
+        *,
+        monotonic_ms: Callable[[], float],
+        preempt: Callable[[Event], None],
+        request_capacity: int = REQUEST_CAPACITY,
+    ) -> None:
+        """An empty queue.
+
+        ``preempt`` is told of every event that ``clear_and_put`` throws away, in that caller's
+        thread: somebody may be waiting for its answer.
+        """
+        self._monotonic_ms = monotonic_ms
+        self._preempt = preempt
+        self._request_capacity = request_capacity
+        self._changed = threading.Condition()
+        self._waiting: deque[QueuedEvent] = deque()
+        self._waiting_watches: dict[Event, QueuedEvent] = {}
+        self._requests = 0
+
+    def __len__(self) -> int:
+        """Events that wait (the gauge ``EventQueueSize``)."""
+        return len(self._waiting)
+
+    def put(self, event: Event) -> QueuedEvent:
+        """Queues the event; an equal watch event that already waits is returned instead.
+
+        Raises EventQueueFull for a request when ``request_capacity`` of them wait.
+        """
+        with self._changed:
+            already_waiting = self._waiting_watches.get(event)
+            if already_waiting is not None:
+                return already_waiting
+            if isinstance(event, Question) and self._requests >= self._request_capacity:
+                raise EventQueueFull(self._request_capacity)
+            return self._append(event)
+
+    def clear_and_put(self, event: Event) -> QueuedEvent:
+        """In one step: drains the queue, preempts what was in it, and queues the event."""
+        with self._changed:
+            drained = list(self._waiting)
+            self._waiting.clear()
+            self._waiting_watches.clear()
+            self._requests = 0
+            for queued in drained:
+                self._settle(queued, started=False)
+                self._preempt(queued.event)
+            return self._append(event)
+
+    def take(self, timeout_s: float | None = None) -> QueuedEvent | None:
+        """The next event, or None if none came in time; releases those who await its processing."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: bool(self._waiting), timeout_s):
+                return None
+            queued = self._waiting.popleft()
+            if isinstance(queued.event, WATCH_EVENTS):
+                del self._waiting_watches[queued.event]
+            elif isinstance(queued.event, Question):
+                self._requests -= 1
+            self._settle(queued, started=True)
+            return queued
+
+    def _append(self, event: Event) -> QueuedEvent:
+        queued = QueuedEvent(event, self._monotonic_ms())
+        self._waiting.append(queued)
+        if isinstance(event, WATCH_EVENTS):
+            self._waiting_watches[event] = queued
+        elif isinstance(event, Question):
+            self._requests += 1
+        self._changed.notify_all()
+        return queued
+
+    @staticmethod
+    def _settle(queued: QueuedEvent, *, started: bool) -> None:
+        assert not queued.is_spent, "an event runs at most once"
+        queued.is_spent = True
+        queued.was_started = started
+        queued.settled.set()

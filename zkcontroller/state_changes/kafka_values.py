@@ -1,0 +1,151 @@
+"""Values as Kafka prints them inside its log lines.
+
+Source: ``LeaderAndIsr.toString``, ``LeaderIsrAndControllerEpoch.toString``, ``Node.toString``,
+``Uuid.toString`` and the generated ``…Data.toString`` of the control requests, Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from zkcontroller.state_changes.record import StateChange
+
+_RECOVERY = ("RECOVERED", "RECOVERING")
+
+
+def csv(values: Iterable[object]) -> str:
+    """``1,2`` (Scala's ``mkString(",")``)."""
+    return ",".join(map(str, values))
+
+
+def java_list(values: Iterable[object] | None) -> str:
+    """``[1, 2]``; None prints as an empty list."""
+    return f"[{', '.join(map(str, values or ()))}]"
+
+
+def option(value: object | None) -> str:
+    """``Some(1)`` or ``None``."""
+    return "None" if value is None else f"Some({value})"
+
+
+def topic_id(value: UUID | None) -> str | None:
+    """URL-safe base64 without padding, as Kafka's ``Uuid`` prints; None stays None."""
+    if value is None:
+        return None
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def boolean(value: bool | None) -> str:
+    """``true`` or ``false``; None counts as false."""
+    return "true" if value else "false"
+
+
+def node(broker_id: int | None, address: str | None, rack: str | None) -> str:
+    """``127.0.0.1:9092 (id: 2 rack: null)``."""
+    return f"{address} (id: {broker_id} rack: {'null' if rack is None else rack})"
+
+
+def leader_and_isr(record: StateChange) -> str:
+    """The state written to the znode, without the controller epoch."""
+    members = ", ".join(
+        f"BrokerState(brokerId={broker}, brokerEpoch=-1)" for broker in record.isr or ()
+    )
+    return (
+        f"LeaderAndIsr(leader={record.leader}, leaderEpoch={record.leader_epoch}, "
+        f"isrWithBrokerEpoch=List({members}), "
+        f"leaderRecoveryState={_RECOVERY[record.leader_recovery_state or 0]}, "
+        f"partitionEpoch={record.zk_version})"
+    )
+
+
+def leadership(record: StateChange) -> str:
+    """The state in the controller's memory, with the epoch of the controller that wrote it."""
+    return (
+        f"(Leader:{record.leader},ISR:{csv(record.isr or ())},"
+        f"LeaderRecoveryState:{_RECOVERY[record.leader_recovery_state or 0]},"
+        f"LeaderEpoch:{record.leader_epoch},ZkVersion:{record.zk_version},"
+        f"ControllerEpoch:{record.state_controller_epoch})"
+    )
+
+
+def replica_assignment(record: StateChange) -> str:
+    """``ReplicaAssignment(replicas=3,1,2, addingReplicas=3, removingReplicas=2)``."""
+    return (
+        f"ReplicaAssignment(replicas={csv(record.replicas or ())}, "
+        f"addingReplicas={csv(record.adding_replicas or ())}, "
+        f"removingReplicas={csv(record.removing_replicas or ())})"
+    )
+
+
+def leader_and_isr_partition_state(record: StateChange) -> str:
+    """One partition of a LeaderAndIsr request."""
+    return (
+        f"LeaderAndIsrPartitionState(topicName='{record.topic}', "
+        f"partitionIndex={record.partition}, controllerEpoch={record.state_controller_epoch}, "
+        f"leader={record.leader}, leaderEpoch={record.leader_epoch}, "
+        f"isr={java_list(record.isr)}, partitionEpoch={record.zk_version}, "
+        f"replicas={java_list(record.replicas)}, "
+        f"addingReplicas={java_list(record.adding_replicas)}, "
+        f"removingReplicas={java_list(record.removing_replicas)}, "
+        f"isNew={boolean(record.is_new)}, "
+        f"leaderRecoveryState={record.leader_recovery_state or 0})"
+    )
+
+
+def update_metadata_partition_state(record: StateChange) -> str:
+    """One partition of an UpdateMetadata request."""
+    return (
+        f"UpdateMetadataPartitionState(topicName='{record.topic}', "
+        f"partitionIndex={record.partition}, controllerEpoch={record.state_controller_epoch}, "
+        f"leader={record.leader}, leaderEpoch={record.leader_epoch}, "
+        f"isr={java_list(record.isr)}, zkVersion={record.zk_version}, "
+        f"replicas={java_list(record.replicas)}, "
+        f"offlineReplicas={java_list(record.offline_replicas)})"
+    )
+
+
+def stop_replica_partition_state(record: StateChange) -> str:
+    """One partition of a StopReplica request."""
+    return (
+        f"StopReplicaPartitionState(partitionIndex={record.partition}, "
+        f"leaderEpoch={record.leader_epoch}, "
+        f"deletePartition={boolean(record.delete_partition)})"
+    )
+
+
+def stop_replica_response(error_code: int, errors: Sequence[tuple[str, int, int]]) -> str:
+    """A StopReplica response; ``errors``: topic, partition, error code."""
+    listed = java_list(
+        f"StopReplicaPartitionError(topicName='{topic}', partitionIndex={partition}, "
+        f"errorCode={code})"
+        for topic, partition, code in errors
+    )
+    return f"StopReplicaResponseData(errorCode={error_code}, partitionErrors={listed})"
+
+
+def update_metadata_response(error_code: int) -> str:
+    """An UpdateMetadata response."""
+    return f"UpdateMetadataResponseData(errorCode={error_code})"
+
+
+def leader_and_isr_response(error_code: int, errors: Sequence[tuple[UUID | str, int, int]]) -> str:
+    """A LeaderAndIsr response; ``errors``: topic id (name below version 5), partition, code."""
+    flat: list[str] = []
+    topics: dict[UUID, list[str]] = {}
+    for topic, partition, code in errors:
+        name = "" if isinstance(topic, UUID) else topic
+        text = (
+            f"LeaderAndIsrPartitionError(topicName='{name}', partitionIndex={partition}, "
+            f"errorCode={code})"
+        )
+        (topics.setdefault(topic, []) if isinstance(topic, UUID) else flat).append(text)
+    listed = java_list(
+        f"LeaderAndIsrTopicError(topicId={topic_id(topic)}, partitionErrors={java_list(texts)})"
+        for topic, texts in topics.items()
+    )
+    return (
+        f"LeaderAndIsrResponseData(errorCode={error_code}, partitionErrors={java_list(flat)}, "
+        f"topics={listed})"
+    )

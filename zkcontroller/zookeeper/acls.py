@@ -1,0 +1,56 @@
+"""Which access control list a znode is created with.
+
+Source: Kafka 3.9 ``ZkData.defaultAcls``, ``ZkData.SensitiveRootPaths``.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+READ: Final = 1
+ALL: Final = 31
+
+CONSUMERS: Final = "/consumers"
+# Data below these is for those who know the credential only: passwords and broker secrets.
+SENSITIVE: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+
+
+class Acl(NamedTuple):
+    """One entry: which permissions (bits) for whom."""
+
+    permissions: int
+    scheme: str
+    identity: str
+
+
+OPEN: Final[tuple[Acl, ...]] = (Acl(ALL, "world", "anyone"),)
+# "auth" with no name means whoever this session has authenticated as.
+CREATOR_ONLY: Final[tuple[Acl, ...]] = (Acl(ALL, "auth", ""),)
+CREATOR_AND_READERS: Final[tuple[Acl, ...]] = (*CREATOR_ONLY, Acl(READ, "world", "anyone"))
+
+
+def encode_acls(acls: tuple[Acl, ...]) -> bytes:
+    """The list in ZooKeeper's wire format."""
+    integer = Struct("!i").pack
+    parts = [integer(len(acls))]
+    for acl in acls:
+        scheme, identity = acl.scheme.encode(), acl.identity.encode()
+        parts += (integer(acl.permissions), integer(len(scheme)), scheme)
+        parts += (integer(len(identity)), identity)
+    return b"".join(parts)
+
+
+def acls_for(path: str, *, set_acl: bool) -> tuple[Acl, ...]:
+    """The list for a new znode at ``path`` (without chroot); ``set_acl`` is zookeeper.set.acl."""
+    if not set_acl or path == CONSUMERS:
+        return OPEN
+    return CREATOR_ONLY if path.startswith(SENSITIVE) else CREATOR_AND_READERS
+
+
+_ENCODED: Final = {acls: encode_acls(acls) for acls in (OPEN, CREATOR_ONLY, CREATOR_AND_READERS)}
+
+
+def encoded_acls_for(path: str, *, set_acl: bool) -> bytes:
+    """:func:`acls_for`, ready for a create request."""
+    return _ENCODED[acls_for(path, set_acl=set_acl)]

@@ -1,0 +1,129 @@
+"""Znodes under ``/config``: dynamic configuration and the notices that it has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, unquote_plus
+
+from zkcontroller.zookeeper.scala_order import properties_order
+from zkcontroller.zookeeper.znode_json import JsonFields, json_object, json_string
+
+DEFAULT_ENTITY: Final = "<default>"
+
+
+def sanitize(name: str) -> str:
+    """A user, client id or IP as a znode's name (``Sanitizer.sanitize``: URL encoding)."""
+    # quote() never touches a tilde, Java does; Java never touches a star, Kafka does.
+    return quote(name, safe="-._").replace("~", "%7E")
+
+
+def desanitize(name: str) -> str:
+    """What :func:`sanitize` was given."""
+    return unquote_plus(name)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigZnode:
+    """``/config/<type>/<entity>``, JSON version 1: dynamic configuration of one entity.
+
+    Written by admins and brokers, unless a KRaft controller rules.  Null data, which
+    ``/config/users/<user>`` has when only its clients are configured, is an empty configuration.
+    """
+
+    PATH = "/config"
+    TYPES = ("topics", "clients", "users", "brokers", "ips")
+
+    config: Mapping[str, str]
+
+    @classmethod
+    def type_path(cls, entity_type: str) -> str:
+        return f"/config/{entity_type}"
+
+    @staticmethod
+    def path(entity_path: str) -> str:
+        """From an entity path as config changes name it: ``topics/t``, ``users/a/clients/b``."""
+        return f"/config/{entity_path}"
+
+    @staticmethod
+    def topic_path(topic: str) -> str:
+        return f"/config/topics/{topic}"
+
+    @staticmethod
+    def broker_path(broker_id: int | None) -> str:
+        """None: the default of all brokers."""
+        return f"/config/brokers/{DEFAULT_ENTITY if broker_id is None else broker_id}"
+
+    @staticmethod
+    def user_path(user: str | None) -> str:
+        """None: the default of all users."""
+        return f"/config/users/{_entity(user)}"
+
+    @staticmethod
+    def client_path(client_id: str | None) -> str:
+        """None: the default of all client ids."""
+        return f"/config/clients/{_entity(client_id)}"
+
+    @staticmethod
+    def user_client_path(user: str | None, client_id: str | None) -> str:
+        return f"/config/users/{_entity(user)}/clients/{_entity(client_id)}"
+
+    @staticmethod
+    def ip_path(ip: str | None) -> str:
+        """None: the default of all addresses."""
+        return f"/config/ips/{_entity(ip)}"
+
+    def encode(self) -> bytes:
+        names = properties_order(self.config)
+        config = json_object((name, json_string(self.config[name])) for name in names)
+        return b'{"version":1,"config":%s}' % config
+
+    @classmethod
+    def decode(cls, path: str, data: bytes) -> ConfigZnode:
+        if not data:
+            return cls({})
+        named = JsonFields.parse(path, data).object("config")
+        return cls({name: named.text(name) for name in named})
+
+
+def _entity(name: str | None) -> str:
+    return DEFAULT_ENTITY if name is None else sanitize(name)
+
+
+class ConfigChangesZnode:
+    """``/config/changes``: its children say which configuration was changed."""
+
+    PATH: Final = "/config/changes"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChangeZnode:
+    """``/config/changes/config_change_<n>``, JSON version 2, sequential: ``topics/orders``.
+
+    Written by whoever changed a configuration, removed by brokers after 15 minutes.  Version 1
+    named ``entity_type`` (topics or clients) and ``entity_name``.
+    """
+
+    CREATE_PATH = "/config/changes/config_change_"
+
+    entity_path: str
+
+    @staticmethod
+    def path(name: str) -> str:
+        """The path of the child called ``name`` (``config_change_0000000001``)."""
+        return f"/config/changes/{name}"
+
+    def encode(self) -> bytes:
+        return b'{"version":2,"entity_path":%s}' % json_string(self.entity_path)
+
+    @classmethod
+    def decode(cls, path: str, data: bytes) -> ConfigChangeZnode:
+        fields = JsonFields.parse(path, data)
+        if fields.integer("version", 1, 2) == 2:
+            entity_path = fields.text("entity_path")
+        else:
+            entity_path = f"{fields.text('entity_type')}/{fields.text('entity_name')}"
+        if entity_path.partition("/")[0] not in ConfigZnode.TYPES:
+            raise fields.corrupt(f"not an entity path: {entity_path[:100]!r}")
+        return cls(entity_path)

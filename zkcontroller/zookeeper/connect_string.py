@@ -1,0 +1,87 @@
+"""Reads ``zookeeper.connect``, ``host:port,host:port/chroot``, and credentials for ZooKeeper."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from zkcontroller.errors import ConfigInvalid
+
+DEFAULT_PORT: Final = 2181
+KEY: Final = "zookeeper.connect"
+FORM: Final = "expected host:port,host:port/chroot; an IPv6 address stands in brackets"
+
+
+class ConnectString(NamedTuple):
+    """Where ZooKeeper is: one or more servers, and the path below which all of ours lives."""
+
+    servers: tuple[tuple[str, int], ...]
+    chroot: str  # "" for the server's root, else "/a/b"
+
+    @property
+    def hosts(self) -> str:
+        """The servers alone, ``host:port,[v6]:port``."""
+        return ",".join(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.servers
+        )
+
+    def absolute(self, path: str) -> str:
+        """``path`` as the server knows it."""
+        assert path.startswith("/"), path
+        if not self.chroot:
+            return path
+        return self.chroot if path == "/" else self.chroot + path
+
+    def relative(self, path: str) -> str:
+        """The server's ``path`` as we know it."""
+        return path[len(self.chroot) :] or "/"
+
+
+def parse_connect(text: str) -> ConnectString:
+    """Servers and chroot of a connect string.
+
+    Raises:
+        ConfigInvalid: no server, a port that is none, or a chroot that is no path.
+    """
+    servers, slash, chroot = text.strip().partition("/")
+    parsed = tuple(_server(text, part.strip()) for part in servers.split(","))
+    names = chroot.rstrip("/").split("/") if chroot.rstrip("/") else []
+    if slash and any(name in ("", ".", "..") for name in names):
+        raise ConfigInvalid(KEY, text, f"the chroot /{chroot} is not a path; {FORM}")
+    return ConnectString(parsed, "".join(f"/{name}" for name in names))
+
+
+def _server(text: str, part: str) -> tuple[str, int]:
+    if part.startswith("["):
+        host, bracket, rest = part[1:].partition("]")
+        if not bracket or rest[:1] not in ("", ":"):
+            raise ConfigInvalid(KEY, text, f"{part!r} is not [address]:port; {FORM}")
+        port = rest[1:]
+    else:
+        host, colon, port = part.partition(":")
+        if ":" in port:
+            raise ConfigInvalid(KEY, text, f"{part!r} has more than one port; {FORM}")
+        if colon and not port:
+            raise ConfigInvalid(KEY, text, f"{part!r} lacks its port; {FORM}")
+    if not host:
+        raise ConfigInvalid(KEY, text, f"a server without a host; {FORM}")
+    if not port:
+        return host, DEFAULT_PORT
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise ConfigInvalid(KEY, text, f"{port!r} is not a port number (1-65535); {FORM}")
+    return host, int(port)
+
+
+def parse_credentials(variable: str, text: str) -> tuple[tuple[str, str], ...]:
+    """``digest:user:password`` as a scheme and its credential; none if ``text`` is empty.
+
+    Credentials come from the environment (``variable``): an argument would be seen by everybody who
+    lists processes, a properties file is copied and shown.  Raises ConfigInvalid without repeating
+    them.
+    """
+    if not text:
+        return ()
+    scheme, _, credential = text.partition(":")
+    user, colon, _ = credential.partition(":")
+    if scheme != "digest" or not user or not colon:
+        raise ConfigInvalid(variable, "…", "expected digest:USER:PASSWORD")
+    return ((scheme, credential),)

@@ -1,0 +1,362 @@
+"""kazoo, bent to bulk work: the connection of a ZooKeeper session.  The only importer of kazoo.
+
+kazoo does what it is good at: it finds servers, opens and resumes sessions, authenticates, sends
+pings, reconnects for ever.  Three things are ours:
+
+* Requests are :class:`PendingRequest` values in kazoo's queue.  Their answers are handed over
+  undecoded, so that decoding happens in the thread that asked.
+* Watches.  kazoo forgets them with every connection; here a resumed session arms them again with
+  ``setWatches``, before any other request goes out, as ZooKeeper's own client does.
+* Whatever a peer sends that makes no sense drops the connection.  In kazoo it ends the thread.
+
+Everything here but :meth:`Connection.send` runs in kazoo's connection thread.
+
+Source: ZooKeeper 3.9 ``ClientCnxn.SendThread`` (``primeConnection``, ``readResponse``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionClosedError,
+    ConnectionDropped,
+    KazooException,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.connection import PING_XID, WATCH_XID, ConnectionHandler
+from kazoo.protocol.serialization import CloseInstance, ReplyHeader
+from kazoo.protocol.states import KeeperState
+from kazoo.retry import KazooRetry
+
+from zkcontroller.errors import AuthenticationFailed, SessionExpired
+from zkcontroller.zookeeper.jute import OpCode, Reply, code_of, decode_watch
+from zkcontroller.zookeeper.plans import Ask, ConnectionLostError
+from zkcontroller.zookeeper.read_plan import requests_to_arm_again
+from zkcontroller.zookeeper.requests import ZkCode
+from zkcontroller.zookeeper.watch_table import WatchTable, WatchType
+
+# The data of a thousand znodes of the largest size; a longer frame comes from something else.
+MAX_FRAME_BYTES: Final = 1 << 30
+RECONNECT_DELAY_S: Final = 0.1
+RECONNECT_MAX_DELAY_S: Final = 1.0
+SET_WATCHES_XID: Final = -8  # as ZooKeeper's own client; kazoo counts its xids up from 1
+REPLY_HEADER_BYTES: Final = 16
+
+# kazoo prints requests at DEBUG, credentials among them, so its logger starts at INFO.
+_log = logging.getLogger("org.apache.zookeeper.ClientCnxn")
+_log.setLevel(logging.INFO)
+
+
+class PendingRequest:
+    """A request under way; also what kazoo takes for its asynchronous result.
+
+    ``watches`` is the table of the session that the request belongs to.  ``on_done`` hears once of
+    its end, with the milliseconds it took if it was answered and None otherwise.
+    """
+
+    def __init__(
+        self,
+        ask: Ask,
+        generation: int,
+        watches: WatchTable,
+        on_done: Callable[[PendingRequest, float | None], None],
+    ) -> None:
+        self.ask = ask
+        self.generation = generation
+        self._watches = watches
+        self._on_done = on_done
+        self._began = time.monotonic()
+        self._lock = threading.Lock()
+        self._finished = threading.Event()
+        self._outcome: Reply | Exception | None = None
+
+    def wait(self) -> Reply:
+        """Blocks for the answer.
+
+        Raises ConnectionLostError, SessionExpired or AuthenticationFailed if there will be none.
+        """
+        self._finished.wait()
+        assert self._outcome is not None
+        if isinstance(self._outcome, Reply):
+            return self._outcome
+        raise self._outcome
+
+    def complete(self, reply: Reply) -> None:
+        """Hands the answer over.
+
+        The watch that the server left with it is noted first: its notification may be the very next
+        thing that arrives.
+        """
+        if self.ask.watch is not None:
+            kind, path = self.ask.watch
+            if reply.code is ZkCode.OK:
+                self._watches.arm(kind, (path,), reply.zxid)
+            elif reply.code is ZkCode.NO_NODE and self.ask.opcode is OpCode.EXISTS:
+                self._watches.arm(WatchType.EXISTS, (path,), reply.zxid)
+        self._end(reply)
+
+    def fail(self, error: Exception) -> None:
+        """There will be no answer."""
+        self._end(error)
+
+    def set_exception(self, error: Exception) -> None:
+        """The same, as kazoo says it."""
+        match error:
+            case SessionExpiredError() | ConnectionClosedError():
+                self._end(SessionExpired(f"the ZooKeeper session is over ({error!r})"))
+            case AuthFailedError():
+                self._end(AuthenticationFailed("ZooKeeper refused the credentials"))
+            case _:
+                self._end(ConnectionLostError(repr(error)))
+
+    def _end(self, outcome: Reply | Exception) -> None:
+        with self._lock:
+            if self._outcome is not None:
+                return
+            self._outcome = outcome
+        elapsed_ms = (time.monotonic() - self._began) * 1000
+        try:
+            self._on_done(self, elapsed_ms if isinstance(outcome, Reply) else None)
+        finally:
+            self._finished.set()
+
+
+class Listener(Protocol):
+    """The session above this connection."""
+
+    @property
+    def generation(self) -> int:
+        """The number of the session that stands."""
+
+    @property
+    def watches(self) -> WatchTable:
+        """Its watches."""
+
+    def connected(self, session_id: int) -> None:
+        """A session was opened or resumed."""
+
+    def suspended(self) -> None:
+        """The connection is gone."""
+
+    def expired(self) -> None:
+        """The session is over; kazoo opens the next."""
+
+    def authentication_failed(self) -> None:
+        """The credentials were refused; kazoo gives up."""
+
+    def closed(self) -> None:
+        """The session was ended by us."""
+
+    def fired(self, kind: int, path: str) -> None:
+        """A notification arrived; ``path`` as the server knows it."""
+
+
+class Connection(KazooClient):  # type: ignore[misc]  # kazoo is untyped
+    """One client of one ensemble: one session after the other, over one socket after the other.
+
+    ``hosts`` is kazoo's host list without a chroot: paths in requests are the server's.
+    """
+
+    def __init__(
+        self,
+        listener: Listener,
+        hosts: str,
+        *,
+        session_timeout_ms: int,
+        auth: tuple[tuple[str, str], ...],
+    ) -> None:
+        # Before kazoo's own constructor, which already resets the session.
+        self._listener = listener
+        super().__init__(
+            hosts=hosts,
+            timeout=session_timeout_ms / 1000,
+            auth_data=set(auth),
+            connection_retry=KazooRetry(
+                max_tries=-1, delay=RECONNECT_DELAY_S, max_delay=RECONNECT_MAX_DELAY_S
+            ),
+            logger=_log,
+        )
+        self._connection = self._socket_loop = _SocketLoop(self, self._conn_retry.copy(), listener)
+
+    @property
+    def last_error(self) -> str:
+        """Why the last attempt to connect failed; "" if none did."""
+        return self._socket_loop.last_error
+
+    def send(self, pending: PendingRequest) -> None:
+        """Queues a request; it waits there while there is no connection."""
+        self._call(pending.ask, pending)
+
+    def is_own_thread(self) -> bool:
+        """Whether the caller runs in the thread that all answers come through."""
+        return self._socket_loop.is_own_thread()
+
+    def stop_within(self, seconds: float) -> None:
+        """Closes the session; without an answer after ``seconds``, cuts the connection."""
+        if not self._stopped.is_set():
+            self._stopped.set()
+            self._queue.append((CloseInstance, None))
+            self._socket_loop.wake()
+        if not self._socket_loop.connection_stopped.wait(seconds):
+            self._socket_loop.cut()
+        self.handler.stop()
+        if self._socket_loop.stop(seconds):
+            self.close()
+
+    def _session_callback(self, state: str) -> None:
+        before = self._state
+        super()._session_callback(state)
+        if state == before:
+            return
+        match state:
+            case KeeperState.CONNECTED:
+                self._listener.connected(self._session_id)
+            case KeeperState.CONNECTING if before == KeeperState.CONNECTED:
+                self._listener.suspended()
+            case KeeperState.EXPIRED_SESSION:
+                self._listener.expired()
+            case KeeperState.AUTH_FAILED:
+                self._listener.authentication_failed()
+            case KeeperState.CLOSED:
+                self._listener.closed()
+            case _:
+                pass
+
+
+class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
+    """kazoo's loop over one socket, with our answers, watches and suspicions."""
+
+    _connection_routine: threading.Thread | None
+
+    def __init__(self, client: Connection, retry: KazooRetry, listener: Listener) -> None:
+        super().__init__(client, retry, logger=_log)
+        self._listener = listener
+        self._thread_id = 0
+        self.last_error = ""
+
+    def start(self) -> None:
+        # kazoo clears it in the new thread: a stop right after the start would not wait.
+        self.connection_stopped.clear()
+        super().start()
+
+    def zk_loop(self) -> None:
+        self._thread_id = threading.get_ident()
+        super().zk_loop()
+
+    def stop(self, timeout: float | None = None) -> bool:
+        # kazoo joins without bound; a thread that is still connecting is left to end by itself.
+        stopped = bool(self.connection_stopped.wait(timeout))
+        if stopped and self._connection_routine is not None:
+            self._connection_routine.join(timeout)
+            self._connection_routine = None
+        return stopped
+
+    def is_own_thread(self) -> bool:
+        """Whether the caller is this loop."""
+        return threading.get_ident() == self._thread_id
+
+    def wake(self) -> None:
+        """Makes the loop look at its queue."""
+        with contextlib.suppress(OSError, AttributeError):  # closed meanwhile
+            self._write_sock.send(b"\0")
+
+    def cut(self) -> None:
+        """Ends the connection as a broken cable would."""
+        with contextlib.suppress(OSError, AttributeError):  # none, or gone meanwhile
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
+        found: list[tuple[str, str, int]] = super()._expand_client_hosts()
+        if not found:
+            self.last_error = "none of the host names can be resolved"
+        return found
+
+    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        # Answers in the new session, even to authentication, must not move this.
+        seen_zxid = self.client.last_zxid
+        try:
+            with _nonsense_drops_the_connection():
+                read_timeout, connect_timeout = super()._connect(host, hostip, port)
+                self._arm_watches_again(seen_zxid, connect_timeout / 1000)
+        except (ConnectionDropped, KazooTimeoutError) as error:
+            self.last_error = f"{host}:{port}: {error}"
+            raise
+        return read_timeout, connect_timeout
+
+    def _arm_watches_again(self, seen_zxid: int, timeout_s: float) -> None:
+        """Whatever changed after ``seen_zxid`` fires now; a new session has an empty table."""
+        for ask in requests_to_arm_again(self._listener.watches, seen_zxid):
+            self._submit(ask, timeout_s, SET_WATCHES_XID)
+            while True:
+                # Notifications of what did change come before the answer.
+                header, frame, offset = self._read_header(timeout_s)
+                if header.xid == WATCH_XID:
+                    self._read_watch_event(frame, offset)
+                elif header.xid == SET_WATCHES_XID:
+                    break
+                elif header.xid != PING_XID:
+                    raise ConnectionDropped(f"xid {header.xid} instead of setWatches' answer")
+            if header.err:
+                raise ConnectionDropped(f"setWatches was answered with error {header.err}")
+
+    def _read_header(self, timeout: float) -> tuple[ReplyHeader, bytes, int]:
+        (length,) = struct.unpack("!i", self._read(4, timeout))
+        if not REPLY_HEADER_BYTES <= length <= MAX_FRAME_BYTES:
+            raise ConnectionDropped(f"a frame of {length} bytes is no answer of ZooKeeper")
+        frame = self._read(length, timeout)
+        header, offset = ReplyHeader.deserialize(frame, 0)
+        return header, frame, offset
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        with _nonsense_drops_the_connection():
+            return super()._read_socket(read_timeout)
+
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        self._listener.fired(*decode_watch(buffer, offset))
+
+    def _read_response(self, header: ReplyHeader, buffer: bytes, offset: int) -> Any:
+        pending = self.client._pending[0][1]
+        if not isinstance(pending, PendingRequest):
+            return super()._read_response(header, buffer, offset)
+        _, _, xid = self.client._pending.popleft()
+        if header.xid != xid:
+            dropped = ConnectionDropped(f"answer to xid {header.xid}, {xid} was next")
+            pending.set_exception(dropped)
+            raise dropped
+        if header.zxid > 0:
+            self.client.last_zxid = header.zxid
+        pending.complete(Reply(header.zxid, code_of(header.err), buffer, offset))
+        return None
+
+    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
+        queue = self.client._queue
+        pending = queue[0][1] if queue else None
+        if isinstance(pending, PendingRequest) and pending.generation != self._listener.generation:
+            # Begun in an earlier session: it must not be done in this one.
+            queue.popleft()
+            self._read_sock.recv(1)
+            pending.fail(SessionExpired("the session in which this request began is over"))
+            return
+        super()._send_request(read_timeout, connect_timeout)
+
+
+@contextlib.contextmanager
+def _nonsense_drops_the_connection() -> Iterator[None]:
+    """An answer that cannot be understood is a broken connection, not the end of the client."""
+    try:
+        yield
+    except (AuthFailedError, SessionExpiredError, ConnectionDropped):
+        raise
+    except (struct.error, ValueError, IndexError, KeyError, RuntimeError, KazooException) as error:
+        raise ConnectionDropped(f"an answer that makes no sense: {error!r}") from error

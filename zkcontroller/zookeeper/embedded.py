@@ -1,0 +1,371 @@
+"""Runs the ZooKeeper server whose jars pyspark carries, as a child process.
+
+Spark ships ZooKeeper for its own standalone masters, so whoever installed pyspark and has Java
+also has a ZooKeeper server.  pyspark itself is never imported: the import system only tells where
+its ``jars`` folder is.  The child serves one data folder on one loopback port, writes its own log
+file there, and dies with its parent (Linux ``PR_SET_PDEATHSIG``).
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import ctypes
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from zkcontroller.errors import ConfigInvalid, ZooKeeperUnavailable
+
+READY_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 10.0
+MINIMUM_JAVA: Final = 17
+LOG_LINES_IN_ERRORS: Final = 15
+PR_SET_PDEATHSIG: Final = 1
+
+# What the server needs out of the 250 jars that Spark brings; a short class path starts faster.
+JARS: Final = (
+    "zookeeper-[0-9]*.jar",
+    "zookeeper-jute-*.jar",
+    "netty-*.jar",
+    "slf4j-api-*.jar",
+    "log4j-api-*.jar",
+    "log4j-core-*.jar",
+    "log4j-slf4j2-impl-*.jar",
+    "metrics-core-*.jar",
+    "snappy-java-*.jar",
+    "commons-io-*.jar",
+)
+NEEDED_JARS: Final = JARS[:2]
+
+# The first JIT tier and the serial collector are what a small server needs to be up in a second.
+JVM_FLAGS: Final = (
+    "-Xms16m",
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-XX:-UsePerfData",
+    "-Djava.awt.headless=true",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Dzookeeper.admin.enableServer=false",
+    "-Dzookeeper.jmx.log4j.disable=true",
+    "-Dzookeeper.4lw.commands.whitelist=ruok,srvr",
+    # Recent transactions are kept in memory for followers, of which there are none.
+    "-Dzookeeper.commitLogCount=10",
+)
+
+LOG4J2: Final = """\
+<?xml version="1.0" encoding="UTF-8"?>
+<Configuration status="off">
+  <Appenders>
+    <File name="file" fileName="{log_file}" append="true">
+      <PatternLayout pattern="[%d] %p %m (%c{{1}})%n%throwable{{short}}"/>
+    </File>
+  </Appenders>
+  <Loggers><Root level="warn"><AppenderRef ref="file"/></Root></Loggers>
+</Configuration>
+"""
+
+
+class EmbeddedZooKeeper:
+    """One ZooKeeper server on ``127.0.0.1``, kept in ``data_dir``.
+
+    ``port`` 0 picks a free port at the first start and keeps it over restarts.  ``java`` is the
+    command to run; by default ``$JAVA_HOME/bin/java``, then ``java`` on the ``PATH``.  Session
+    timeouts may lie between 2 and 2,000 ticks of ``tick_time_ms``.  ``jvm_flags`` come last, so
+    that they win: the heap of 512 MB is enough for some 500,000 znodes, and a server that runs out
+    of memory exits.
+
+    Raises:
+        ConfigInvalid: no Java of version 17 or newer, or no pyspark (from :meth:`start`).
+        ZooKeeperUnavailable: the server did not come up; the message ends with its last log lines.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        port: int = 0,
+        java: str | None = None,
+        tick_time_ms: int = 500,
+        jvm_flags: Sequence[str] = (),
+    ) -> None:
+        self._data_dir = data_dir
+        self._port = port
+        self._java = java
+        self._tick_time_ms = tick_time_ms
+        self._jvm_flags = jvm_flags
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def connect(self) -> str:
+        """``127.0.0.1:port``; the port is known once :meth:`start` has been called."""
+        assert self._port, "the port is known after start()"
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Starts the server, on the data already there if any, and waits until it serves."""
+        assert self._process is None, "already started"
+        java = find_java(self._java)
+        class_path = os.pathsep.join(str(jar) for jar in find_jars())
+        self._data_dir.mkdir(parents=True, exist_ok=True)
+        self._port = self._port or free_port()
+        config = self._write_configuration()
+        command = [
+            java,
+            *JVM_FLAGS,
+            *self._jvm_flags,
+            f"-Dlog4j2.configurationFile={self._data_dir / 'log4j2.xml'}",
+            "-cp",
+            class_path,
+            "org.apache.zookeeper.server.ZooKeeperServerMain",
+            str(config),
+        ]
+        self._process = _spawn(command, self._data_dir, self._console)
+        try:
+            self._wait_until_ready(self._process)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """Ends the server: SIGTERM, and SIGKILL when that takes longer than ten seconds."""
+        process = self._process
+        if process is None:
+            return
+        # A stopped (SIGSTOP) process would sleep through SIGTERM.
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGCONT)
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._process = None
+
+    def kill(self) -> None:
+        """Ends the server as a crash would (SIGKILL); :meth:`start` may follow."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def suspend(self) -> None:
+        """Freezes the server (SIGSTOP): connections stand, nothing answers."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Ends :meth:`suspend`."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def __enter__(self) -> EmbeddedZooKeeper:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def _console(self) -> Path:
+        return self._data_dir / "console.log"
+
+    @property
+    def _log_file(self) -> Path:
+        return self._data_dir / "zookeeper.log"
+
+    def _write_configuration(self) -> Path:
+        data_dir = self._data_dir.resolve()
+        (data_dir / "log4j2.xml").write_text(LOG4J2.format(log_file=data_dir / "zookeeper.log"))
+        config = data_dir / "zoo.cfg"
+        config.write_text(
+            f"dataDir={data_dir / 'data'}\n"
+            f"clientPort={self._port}\n"
+            "clientPortAddress=127.0.0.1\n"
+            f"tickTime={self._tick_time_ms}\n"
+            f"minSessionTimeout={2 * self._tick_time_ms}\n"
+            f"maxSessionTimeout={2000 * self._tick_time_ms}\n"
+            "maxClientCnxns=0\n"
+            # Data of a test or a demonstration; a crash of the machine may lose it.
+            "forceSync=no\n"
+            "admin.enableServer=false\n"
+            "autopurge.snapRetainCount=3\n"
+            "autopurge.purgeInterval=1\n"
+        )
+        return config
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not is_serving("127.0.0.1", self._port):
+            if process.poll() is not None:
+                raise ZooKeeperUnavailable(
+                    f"the embedded ZooKeeper on port {self._port} exited with status "
+                    f"{process.returncode}: {self._last_log_lines()}"
+                )
+            if time.monotonic() > deadline:
+                raise ZooKeeperUnavailable(
+                    f"the embedded ZooKeeper on port {self._port} did not answer within "
+                    f"{READY_TIMEOUT_S:.0f} s: {self._last_log_lines()}"
+                )
+            time.sleep(0.02)
+
+    def _last_log_lines(self) -> str:
+        lines: list[str] = []
+        for file in (self._log_file, self._console):
+            if file.exists():
+                lines += file.read_text(errors="replace").splitlines()
+        return "\n".join(lines[-LOG_LINES_IN_ERRORS:]) or f"nothing in {self._log_file}"
+
+
+def is_serving(host: str, port: int, timeout_s: float = 0.25) -> bool:
+    """Whether a ZooKeeper server there serves requests (four-letter word ``srvr``).
+
+    ``ruok`` would answer already while the server still loads its data; and a ``srvr`` that comes
+    in that moment is never answered, hence the short timeout.
+    """
+    try:
+        with socket.create_connection((host, port), timeout_s) as connection:
+            connection.sendall(b"srvr")
+            reply = b""
+            while chunk := connection.recv(4096):
+                reply += chunk
+    except OSError:
+        return False
+    return b"Mode:" in reply
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def find_jars() -> list[Path]:
+    """The server's class path, out of the installed pyspark."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ConfigInvalid(
+            "zookeeper.connect",
+            "embedded",
+            "the embedded ZooKeeper runs from pyspark's jars, and pyspark is not installed: "
+            "pip install 'zkcontroller[spark]', or name an external ZooKeeper host:port",
+        )
+    folder = Path(spec.origin).parent / "jars"
+    for pattern in NEEDED_JARS:
+        if not any(folder.glob(pattern)):
+            raise ConfigInvalid(
+                "zookeeper.connect",
+                "embedded",
+                f"this pyspark carries no ZooKeeper server ({folder / pattern} not found): "
+                "name an external ZooKeeper host:port",
+            )
+    return [jar for pattern in JARS for jar in sorted(folder.glob(pattern))]
+
+
+def find_java(java: str | None = None) -> str:
+    """A Java of version 17 or newer: ``java``, else ``$JAVA_HOME``, else the ``PATH``."""
+    home = os.environ.get("JAVA_HOME")
+    candidate = java or (str(Path(home) / "bin" / "java") if home else "java")
+    command = shutil.which(candidate)
+    if command is None:
+        raise ConfigInvalid(
+            "java",
+            candidate,
+            f"no such program; the embedded ZooKeeper needs Java {MINIMUM_JAVA} or newer: "
+            "install one (Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME",
+        )
+    version = _java_version(command)
+    if version < MINIMUM_JAVA:
+        raise ConfigInvalid(
+            "java",
+            command,
+            f"is Java {version or 'of an unknown version'}; Java {MINIMUM_JAVA} or newer is "
+            "needed: install one or point JAVA_HOME at it",
+        )
+    return command
+
+
+def _java_version(command: str) -> int:
+    """The feature version, 0 when it cannot be told."""
+    # Every JDK and JRE has a release file beside bin/; reading it saves the 0.1 s of running java.
+    release = Path(command).resolve().parent.parent / "release"
+    text = release.read_text() if release.is_file() else ""
+    found = re.search(r'JAVA_VERSION="(\d+)(?:\.(\d+))?', text)
+    if found is None:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            shown = subprocess.run(
+                [command, "-version"], capture_output=True, text=True, timeout=20, check=False
+            )
+            found = re.search(r'version "(\d+)(?:\.(\d+))?', shown.stderr)
+    if found is None:
+        return 0
+    # Until Java 8 the first number was always 1.
+    return int(found[2] or 0) if found[1] == "1" else int(found[1])
+
+
+def _spawn(command: list[str], folder: Path, output: Path) -> subprocess.Popen[bytes]:
+    """Starts ``command`` so that it ends when this process does."""
+    spawned: concurrent.futures.Future[subprocess.Popen[bytes]] = concurrent.futures.Future()
+
+    def spawn_and_stay() -> None:
+        try:
+            with output.open("wb") as console:
+                process = subprocess.Popen(
+                    command,
+                    cwd=folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=console,
+                    stderr=subprocess.STDOUT,
+                    preexec_fn=_die_with_parent(),
+                    # Its own group: Ctrl-C in a terminal must end us first, the server after us.
+                    process_group=0,
+                )
+        except OSError as error:
+            spawned.set_exception(error)
+            return
+        spawned.set_result(process)
+        process.wait()
+
+    # The kernel counts the end of the *thread* that forked as the parent's death; this one stays.
+    threading.Thread(target=spawn_and_stay, name="embedded-zookeeper", daemon=True).start()
+    return spawned.result()
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """For ``preexec_fn``: SIGKILL for the child when the thread that started it is gone."""
+    if sys.platform != "linux":
+        return None
+    libc = ctypes.CDLL(None)
+    parent = os.getpid()
+
+    def arrange() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        # The parent may have died before the line above.
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return arrange

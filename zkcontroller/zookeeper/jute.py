@@ -1,0 +1,284 @@
+"""ZooKeeper's wire format (jute) for bulk work: values to bytes and bytes to values, nothing else.
+
+Only record bodies stand here; the four bytes of length, the xid and the opcode before each request
+and the reply header before each answer are the connection's business.  The decoders read up to a
+thousand results per call with a few ``struct`` calls per result, because a failover reads 100,000
+znodes before it can decide anything.
+
+Source: ZooKeeper 3.9 ``zookeeper.jute``, ``MultiOperationRecord``, ``MultiResponse``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+from zkcontroller.zookeeper.requests import (
+    Check,
+    Create,
+    SetData,
+    Stat,
+    Write,
+    Written,
+    ZkCode,
+    Znode,
+)
+
+
+class OpCode(IntEnum):
+    """Request types (``ZooDefs.OpCode``)."""
+
+    CREATE = 1
+    DELETE = 2
+    EXISTS = 3
+    GET_DATA = 4
+    SET_DATA = 5
+    GET_CHILDREN = 8
+    CHECK = 13
+    MULTI = 14
+    MULTI_READ = 22
+    SET_WATCHES = 101
+
+
+class Reply(NamedTuple):
+    """One answer: the zxid it was given at, the request's own code, and where its body begins."""
+
+    zxid: int
+    code: ZkCode
+    frame: bytes
+    offset: int
+
+
+class MultiFailed(NamedTuple):
+    """A multi that wrote nothing: the first operation with an error of its own, and that error."""
+
+    position: int
+    code: ZkCode
+
+
+ERROR_RESULT: Final = -1
+NO_VERSION: Final = -1
+
+_INT: Final = Struct("!i")
+_LONG: Final = Struct("!q")
+# type, done, code: before each operation of a multi and before each result.
+_MULTI_HEADER: Final = Struct("!ibi")
+# The same and the first int of what follows: a length, a count or the error result's code.
+_RESULT_HEAD: Final = Struct("!ibii")
+_STAT: Final = Struct("!qqqqiiiqiiq")
+# czxid, version and ephemeralOwner out of the 68 bytes of a stat.
+_STAT_PARTS: Final = Struct("!q24xi8xq16x")
+# event type, keeper state, length of the path.
+_WATCH: Final = Struct("!iii")
+_LAST_HEADER: Final = _MULTI_HEADER.pack(-1, True, -1)
+_NULL: Final = _INT.pack(-1)
+_READ_HEADERS: Final = {
+    opcode: _MULTI_HEADER.pack(opcode, False, -1)
+    for opcode in (OpCode.GET_DATA, OpCode.GET_CHILDREN)
+}
+_CREATE_HEADER: Final = _MULTI_HEADER.pack(OpCode.CREATE, False, -1)
+_DELETE_HEADER: Final = _MULTI_HEADER.pack(OpCode.DELETE, False, -1)
+_SET_DATA_HEADER: Final = _MULTI_HEADER.pack(OpCode.SET_DATA, False, -1)
+_CHECK_HEADER: Final = _MULTI_HEADER.pack(OpCode.CHECK, False, -1)
+_CODES: Final = {code.value: code for code in ZkCode}
+
+# Header, length of the path and watch flag; the path's bytes come on top.
+MULTI_READ_OPERATION_BYTES: Final = 14
+
+
+def code_of(value: int) -> ZkCode:
+    """The code of that number; SYSTEM_ERROR for one that no ZooKeeper we know answers."""
+    return _CODES.get(value, ZkCode.SYSTEM_ERROR)
+
+
+# Requests
+
+
+def encode_read(path: str, *, watch: bool) -> bytes:
+    """The body of getData, getChildren and exists."""
+    return _string(path) + (b"\1" if watch else b"\0")
+
+
+def encode_multi_read(opcode: OpCode, paths: Sequence[str]) -> bytes:
+    """The body of one MultiRead that asks ``opcode`` of every path; it cannot set a watch."""
+    header = _READ_HEADERS[opcode]
+    pack = _INT.pack
+    parts: list[bytes] = []
+    for path in paths:
+        raw = path.encode()
+        parts += (header, pack(len(raw)), raw, b"\0")
+    parts.append(_LAST_HEADER)
+    return b"".join(parts)
+
+
+def encode_set_watches(
+    relative_zxid: int, data: Sequence[str], exists: Sequence[str], children: Sequence[str]
+) -> bytes:
+    """The body of setWatches: watches what changed after ``relative_zxid`` fires at once."""
+    return _LONG.pack(relative_zxid) + _strings(data) + _strings(exists) + _strings(children)
+
+
+def encode_write(operation: Write | Check, path: str, acl: bytes) -> bytes:
+    """One operation of a multi, its header included.
+
+    ``path`` is the operation's path below the server's root (chroot included); ``acl`` comes from
+    :mod:`zkcontroller.zookeeper.acls` and only a create carries it.
+    """
+    match operation:
+        case Create(_, data, ephemeral, sequential):
+            flags = _INT.pack(ephemeral + 2 * sequential)
+            return b"".join((_CREATE_HEADER, _string(path), _buffer(data), acl, flags))
+        case SetData(_, data, zk_version):
+            return b"".join((_SET_DATA_HEADER, _string(path), _buffer(data), _INT.pack(zk_version)))
+        case Check(_, zk_version):
+            return b"".join((_CHECK_HEADER, _string(path), _INT.pack(zk_version)))
+        case _:
+            return b"".join((_DELETE_HEADER, _string(path), _INT.pack(operation.zk_version)))
+
+
+def encode_multi(encoded: Sequence[bytes]) -> bytes:
+    """The body of a multi of operations that :func:`encode_write` made."""
+    return b"".join((*encoded, _LAST_HEADER))
+
+
+# Answers
+
+
+def decode_znode(frame: bytes, offset: int) -> Znode:
+    """The answer of getData."""
+    (length,) = _INT.unpack_from(frame, offset)
+    end = offset + 4 + max(length, 0)
+    czxid, zk_version, owner = _STAT_PARTS.unpack_from(frame, end)
+    return Znode(frame[offset + 4 : end], zk_version, czxid, owner)
+
+
+def decode_stat(frame: bytes, offset: int) -> Stat:
+    """The answer of exists."""
+    return Stat._make(_STAT.unpack_from(frame, offset))
+
+
+def decode_children(frame: bytes, offset: int) -> list[str]:
+    """The answer of getChildren."""
+    (count,) = _INT.unpack_from(frame, offset)
+    return _read_strings(frame, offset + 4, count)[0]
+
+
+def decode_znodes(reply: Reply, count: int) -> list[Znode | ZkCode]:
+    """The answer of a MultiRead of getData: one result per path."""
+    frame, offset = reply.frame, reply.offset
+    head, stat = _RESULT_HEAD.unpack_from, _STAT_PARTS.unpack_from
+    make = Znode._make
+    results: list[Znode | ZkCode] = []
+    append = results.append
+    for _ in range(count):
+        kind, _done, _code, length = head(frame, offset)
+        offset += 13
+        if kind == ERROR_RESULT:
+            append(code_of(length))
+            continue
+        end = offset + length if length > 0 else offset
+        czxid, zk_version, owner = stat(frame, end)
+        append(make((frame[offset:end], zk_version, czxid, owner)))
+        offset = end + 68
+    return results
+
+
+def decode_stats(reply: Reply, count: int) -> list[Stat | ZkCode]:
+    """The answer of a MultiRead of getData, of which only the stats are wanted."""
+    frame, offset = reply.frame, reply.offset
+    results: list[Stat | ZkCode] = []
+    for _ in range(count):
+        kind, _done, _code, length = _RESULT_HEAD.unpack_from(frame, offset)
+        offset += 13
+        if kind == ERROR_RESULT:
+            results.append(code_of(length))
+            continue
+        offset += max(length, 0)
+        results.append(decode_stat(frame, offset))
+        offset += 68
+    return results
+
+
+def decode_child_lists(reply: Reply, count: int) -> list[list[str] | ZkCode]:
+    """The answer of a MultiRead of getChildren: one result per path."""
+    frame, offset = reply.frame, reply.offset
+    results: list[list[str] | ZkCode] = []
+    for _ in range(count):
+        kind, _done, _code, length = _RESULT_HEAD.unpack_from(frame, offset)
+        offset += 13
+        if kind == ERROR_RESULT:
+            results.append(code_of(length))
+            continue
+        names, offset = _read_strings(frame, offset, length)
+        results.append(names)
+    return results
+
+
+def decode_multi(
+    reply: Reply, operations: Sequence[Write | Check], relative: Callable[[str], str]
+) -> list[Written] | MultiFailed:
+    """The answer of a multi: one result per operation, or which operation sank it.
+
+    ``relative`` takes the chroot off the path that a create answers.  When a multi fails every
+    operation answers an error: OK those before the culprit, RUNTIME_INCONSISTENCY those after it.
+    """
+    frame, offset = reply.frame, reply.offset
+    results: list[Written] = []
+    failed: MultiFailed | None = None
+    for position, operation in enumerate(operations):
+        kind, _done, _code = _MULTI_HEADER.unpack_from(frame, offset)
+        offset += 9
+        if kind == ERROR_RESULT:
+            code = code_of(*_INT.unpack_from(frame, offset))
+            offset += 4
+            if failed is None and code not in (ZkCode.OK, ZkCode.RUNTIME_INCONSISTENCY):
+                failed = MultiFailed(position, code)
+        elif kind == OpCode.SET_DATA:
+            czxid, zk_version, _owner = _STAT_PARTS.unpack_from(frame, offset)
+            offset += 68
+            results.append(Written(operation.path, zk_version, czxid))
+        elif kind == OpCode.CREATE:
+            (length,) = _INT.unpack_from(frame, offset)
+            path = frame[offset + 4 : offset + 4 + length].decode()
+            offset += 4 + length
+            results.append(Written(relative(path), 0, -1))
+        else:
+            at = operation.zk_version if isinstance(operation, Check) else NO_VERSION
+            results.append(Written(operation.path, at, -1))
+    if failed is not None:
+        return failed
+    if len(results) < len(operations):
+        return MultiFailed(0, ZkCode.RUNTIME_INCONSISTENCY)
+    return results
+
+
+def decode_watch(frame: bytes, offset: int) -> tuple[int, str]:
+    """A notification: event type and path (chroot included)."""
+    kind, _state, length = _WATCH.unpack_from(frame, offset)
+    return kind, frame[offset + 12 : offset + 12 + length].decode()
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode()
+    return _INT.pack(len(raw)) + raw
+
+
+def _buffer(data: bytes | None) -> bytes:
+    return _NULL if data is None else _INT.pack(len(data)) + data
+
+
+def _strings(texts: Sequence[str]) -> bytes:
+    return _INT.pack(len(texts)) + b"".join(map(_string, texts))
+
+
+def _read_strings(frame: bytes, offset: int, count: int) -> tuple[list[str], int]:
+    unpack = _INT.unpack_from
+    texts: list[str] = []
+    for _ in range(count):
+        (length,) = unpack(frame, offset)
+        offset += 4
+        texts.append(frame[offset : offset + length].decode())
+        offset += length
+    return texts, offset

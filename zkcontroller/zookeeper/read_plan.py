@@ -1,0 +1,230 @@
+"""Bulk reads: MultiRead with up to a thousand paths a request, watches armed after the read.
+
+MultiRead (opcode 22, ZooKeeper 3.6 and newer) answers 100,000 znodes in a hundred replies, but the
+server drops its watch flags.  So a watching bulk read asks, for each answer, one ``setWatches``
+whose ``relativeZxid`` is the zxid of that very answer: whatever changed between the two fires at
+once, and nothing can be missed.
+
+Nobody knows how large an answer becomes, so the first request is small and those after it hold as
+many paths as should answer within ``max_answer_bytes``, judged by the largest answer per path yet.
+
+A server older than 3.6 answers UNIMPLEMENTED to the first MultiRead and closes the connection; the
+session then reads path by path, as it does for a handful of paths.  Asking is how we find out: the
+four-letter word ``srvr`` would name the version, but may be switched off.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from zkcontroller.errors import ZooKeeperRefused
+from zkcontroller.zookeeper.jute import (
+    MULTI_READ_OPERATION_BYTES,
+    OpCode,
+    Reply,
+    decode_child_lists,
+    decode_children,
+    decode_stat,
+    decode_stats,
+    decode_znode,
+    decode_znodes,
+    encode_multi_read,
+    encode_read,
+    encode_set_watches,
+)
+from zkcontroller.zookeeper.plans import MAX_OPERATIONS, Ask
+from zkcontroller.zookeeper.requests import (
+    CheckExists,
+    ListChildren,
+    ReadZnodes,
+    Stat,
+    ZkCode,
+    Znode,
+)
+from zkcontroller.zookeeper.watch_table import WatchTable, WatchType
+
+ReadResult: TypeAlias = Znode | Stat | list[str] | ZkCode
+
+FEW_PATHS: Final = 8  # up to here plain reads cost less than a MultiRead and a setWatches
+PROBE_PATHS: Final = 50
+
+_SINGLE: Final = {
+    ReadZnodes: OpCode.GET_DATA,
+    ListChildren: OpCode.GET_CHILDREN,
+    CheckExists: OpCode.EXISTS,
+}
+
+
+class ReadPlan:
+    """How one bulk read is asked; ``results`` is complete when the plan is finished.
+
+    ``absolute`` puts the chroot before a path; ``multi_read`` is what is known of the server and
+    turns False when it answers that it knows no MultiRead.
+    """
+
+    def __init__(
+        self,
+        request: ReadZnodes | ListChildren | CheckExists,
+        absolute: Callable[[str], str],
+        watches: WatchTable,
+        *,
+        multi_read: bool,
+        max_request_bytes: int,
+        max_answer_bytes: int,
+    ) -> None:
+        self._opcode = _SINGLE[type(request)]
+        self._paths = [absolute(path) for path in request.paths]
+        self._watch = request.watch
+        self._watches = watches
+        self.multi_read = multi_read
+        self._max_request_bytes = max_request_bytes
+        self._max_answer_bytes = max_answer_bytes
+        self._ready: deque[Ask] = deque()
+        self._next_position = 0
+        self._paths_per_request = PROBE_PATHS
+        self._answer_bytes_per_path = 0
+        self._probe_in_flight = False
+        self._singly: deque[int] = deque()
+        self._results: list[ReadResult | None] = [None] * len(self._paths)
+        if len(self._paths) <= FEW_PATHS or not multi_read:
+            self._read_singly(range(len(self._paths)))
+            self._next_position = len(self._paths)
+
+    @property
+    def results(self) -> list[ReadResult]:
+        """One per path, in order."""
+        assert None not in self._results
+        return [result for result in self._results if result is not None]
+
+    def next(self) -> Ask | None:
+        """What to ask now."""
+        if self._ready:
+            return self._ready.popleft()
+        if self._singly:
+            return self._single(self._singly.popleft())
+        if self._probe_in_flight or self._next_position == len(self._paths):
+            return None
+        return self._multi()
+
+    def answered(self, ask: Ask, reply: Reply) -> None:
+        """Takes an answer in."""
+        match ask.opcode:
+            case OpCode.MULTI_READ:
+                self._probe_in_flight = False
+                self._answered_many(ask, reply)
+            case OpCode.SET_WATCHES:
+                if reply.code is not ZkCode.OK:
+                    raise ZooKeeperRefused(self._paths[ask.part[0]], reply.code.name)
+            case _:
+                self._results[ask.part[0]] = (
+                    self._decode_one(reply) if reply.code is ZkCode.OK else reply.code
+                )
+
+    def lost(self, ask: Ask) -> None:
+        """Reads may simply be asked again, and so may setWatches."""
+        self._ready.append(ask)
+
+    def _read_singly(self, part: Sequence[int]) -> None:
+        self._singly.extend(part)
+
+    def _single(self, position: int) -> Ask:
+        path = self._paths[position]
+        kind = WatchType.CHILDREN if self._opcode is OpCode.GET_CHILDREN else WatchType.DATA
+        return Ask(
+            self._opcode,
+            encode_read(path, watch=self._watch),
+            (position,),
+            (kind, path) if self._watch else None,
+        )
+
+    def _multi(self) -> Ask:
+        start = end = self._next_position
+        size = 0
+        last = min(start + self._paths_per_request, len(self._paths))
+        while end < last:
+            size += MULTI_READ_OPERATION_BYTES + len(self._paths[end].encode())
+            if size > self._max_request_bytes and end > start:
+                break
+            end += 1
+        self._next_position = end
+        self._probe_in_flight = self._answer_bytes_per_path == 0
+        children = self._opcode is OpCode.GET_CHILDREN
+        opcode = OpCode.GET_CHILDREN if children else OpCode.GET_DATA
+        body = encode_multi_read(opcode, self._paths[start:end])
+        return Ask(OpCode.MULTI_READ, body, range(start, end))
+
+    def _answered_many(self, ask: Ask, reply: Reply) -> None:
+        part = ask.part
+        if reply.code is ZkCode.UNIMPLEMENTED:
+            self.multi_read = False
+            self._read_singly(part)
+            self._read_singly(range(self._next_position, len(self._paths)))
+            self._next_position = len(self._paths)
+            return
+        if reply.code is not ZkCode.OK:
+            self._results[part[0] : part[-1] + 1] = [reply.code] * len(part)
+            return
+        results = self._decode_many(reply, len(part))
+        self._results[part[0] : part[-1] + 1] = results
+        if self._opcode is OpCode.EXISTS:
+            # Many a server tells a stat to anybody; here it came with the data, which it does not.
+            self._read_singly([at for at in part if self._results[at] is ZkCode.NO_AUTH])
+        if self._watch:
+            self._arm(part, reply.zxid)
+        per_path = -(-len(reply.frame) // len(part))
+        self._answer_bytes_per_path = max(self._answer_bytes_per_path, per_path)
+        fitting = self._max_answer_bytes // self._answer_bytes_per_path
+        self._paths_per_request = max(1, min(MAX_OPERATIONS, fitting))
+
+    def _arm(self, part: Sequence[int], zxid: int) -> None:
+        there = [self._paths[at] for at in part if not isinstance(self._results[at], ZkCode)]
+        data: list[str] = []
+        exists: list[str] = []
+        children: list[str] = []
+        if self._opcode is OpCode.GET_CHILDREN:
+            children = self._watches.arm(WatchType.CHILDREN, there, zxid)
+        else:
+            data = self._watches.arm(WatchType.DATA, there, zxid)
+        if self._opcode is OpCode.EXISTS:
+            missing = [self._paths[at] for at in part if self._results[at] is ZkCode.NO_NODE]
+            exists = self._watches.arm(WatchType.EXISTS, missing, zxid)
+        if data or exists or children:
+            body = encode_set_watches(zxid, data, exists, children)
+            self._ready.append(Ask(OpCode.SET_WATCHES, body, part))
+
+    def _decode_one(self, reply: Reply) -> ReadResult:
+        match self._opcode:
+            case OpCode.GET_DATA:
+                return decode_znode(reply.frame, reply.offset)
+            case OpCode.GET_CHILDREN:
+                return decode_children(reply.frame, reply.offset)
+            case _:
+                return decode_stat(reply.frame, reply.offset)
+
+    def _decode_many(self, reply: Reply, count: int) -> Sequence[ReadResult]:
+        match self._opcode:
+            case OpCode.GET_DATA:
+                return decode_znodes(reply, count)
+            case OpCode.GET_CHILDREN:
+                return decode_child_lists(reply, count)
+            case _:
+                return decode_stats(reply, count)
+
+
+def requests_to_arm_again(table: WatchTable, seen_zxid: int) -> list[Ask]:
+    """The setWatches requests for a resumed session that has seen all up to ``seen_zxid``."""
+    asks: list[Ask] = []
+    for kind in WatchType:
+        paths = table.entries(kind)
+        for start in range(0, len(paths), MAX_OPERATIONS):
+            part = paths[start : start + MAX_OPERATIONS]
+            body = encode_set_watches(
+                seen_zxid,
+                part if kind is WatchType.DATA else (),
+                part if kind is WatchType.EXISTS else (),
+                part if kind is WatchType.CHILDREN else (),
+            )
+            asks.append(Ask(OpCode.SET_WATCHES, body))
+    return asks

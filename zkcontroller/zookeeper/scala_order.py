@@ -1,0 +1,147 @@
+"""The order in which the JVM's hash maps give back their keys.
+
+Kafka writes its znodes by walking hash maps, so the order of the keys in the JSON is an accident of
+the map's class.  To be equal byte for byte, the four classes Kafka uses are replayed here:
+
+* Scala 2.13 ``mutable.HashMap`` (partition ids in a topic znode),
+* Scala 2.13 ``immutable.Map`` (listener names, finalized features),
+* ``java.util.HashMap`` (features a broker supports),
+* ``java.util.Properties`` of JDK 9 and later (the ``config`` of a config znode).
+
+Readers never depend on the order.  Numbers as keys of an ``immutable.HashMap`` are here, too: in
+that order a controller goes through the brokers of replicas that change their state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
+
+_Key = TypeVar("_Key")
+_SCALA_LOAD_FACTOR: Final = 0.75
+_SCALA_INITIAL_CAPACITY: Final = 16
+_CHAMP_BITS: Final = 5
+_CHAMP_MASK: Final = 31
+_HASH_BITS: Final = 32
+_SMALL_MAP: Final = 4
+"""``Map1`` to ``Map4`` keep the order of insertion."""
+
+
+def java_string_hash(text: str) -> int:
+    """``String.hashCode`` as an unsigned 32-bit number, over UTF-16 code units."""
+    code = 0
+    if text.isascii():
+        for byte in text.encode():
+            code = (code * 31 + byte) & 0xFFFFFFFF
+        return code
+    units = text.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(units), 2):
+        code = (code * 31 + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    return code
+
+
+def _signed(code: int) -> int:
+    return code - 0x100000000 if code >= 0x80000000 else code
+
+
+def _spread(text: str) -> int:
+    code = java_string_hash(text)
+    return code ^ (code >> 16)
+
+
+def mutable_hash_map_order(keys: Sequence[str]) -> list[str]:
+    """The keys as a ``scala.collection.mutable.HashMap`` filled in that order gives them back.
+
+    Source: Scala 2.13 ``mutable.HashMap``: within a bucket, nodes are sorted by their signed hash.
+    """
+    capacity = _SCALA_INITIAL_CAPACITY
+    while len(keys) >= capacity * _SCALA_LOAD_FACTOR:
+        capacity *= 2
+    codes = [(_spread(key), key) for key in keys]
+    # sort() is stable, as the map is: among equal hashes the first one put stays first.
+    codes.sort(key=lambda pair: (pair[0] & (capacity - 1), _signed(pair[0])))
+    return [key for _, key in codes]
+
+
+def immutable_map_order(keys: Sequence[str]) -> list[str]:
+    """The keys as a ``scala.collection.immutable.Map`` built in that order gives them back.
+
+    Source: Scala 2.13 ``immutable.HashMap``, a CHAMP trie: a node gives its own entries first,
+    by the five hash bits of its level, and then its sub-nodes.
+    """
+    if len(keys) <= _SMALL_MAP:
+        return list(keys)
+    return _champ([(_improved(java_string_hash(key)), key) for key in keys], 0)
+
+
+def immutable_int_map_order(keys: Iterable[int]) -> list[int]:
+    """Distinct numbers from 0 as a ``scala.collection.immutable.HashMap`` gives them back.
+
+    That is what ``groupBy`` makes, however few the keys are.
+    """
+    return _champ([(_improved(key), key) for key in keys], 0)
+
+
+def _improved(code: int) -> int:
+    """Scala's ``Hashing.improve``."""
+    code = (code + ~(code << 9)) & 0xFFFFFFFF
+    code ^= code >> 14
+    code = (code + (code << 4)) & 0xFFFFFFFF
+    return code ^ (code >> 10)
+
+
+def _champ(entries: list[tuple[int, _Key]], shift: int) -> list[_Key]:
+    if shift >= _HASH_BITS:
+        return [key for _, key in entries]
+    slots: dict[int, list[tuple[int, _Key]]] = {}
+    for entry in entries:
+        slots.setdefault((entry[0] >> shift) & _CHAMP_MASK, []).append(entry)
+    own = [slots[slot][0][1] for slot in sorted(slots) if len(slots[slot]) == 1]
+    for slot in sorted(slots):
+        if len(slots[slot]) > 1:
+            own.extend(_champ(slots[slot], shift + _CHAMP_BITS))
+    return own
+
+
+def java_hash_map_order(keys: Sequence[str]) -> list[str]:
+    """The keys as a ``java.util.HashMap`` filled in that order gives them back.
+
+    Source: JDK ``HashMap``; growing keeps the order within a bin.
+    """
+    capacity = 16
+    while len(keys) > capacity * 0.75:
+        capacity *= 2
+    return sorted(keys, key=lambda key: _spread(key) & (capacity - 1))
+
+
+def properties_order(keys: Iterable[str]) -> list[str]:
+    """The keys as a ``java.util.Properties`` filled in that order gives them back.
+
+    Source: JDK 17 ``ConcurrentHashMap``.  A bin of more than eight keys would become a tree there;
+    it still gives its keys in the order of insertion.
+    """
+    table: list[list[tuple[int, str]]] = [[] for _ in range(16)]
+    for size, key in enumerate(keys, start=1):
+        code = _spread(key)
+        table[code & (len(table) - 1)].append((code, key))
+        if size >= len(table) - len(table) // 4:
+            table = _doubled(table)
+    return [key for bin_ in table for _, key in bin_]
+
+
+def _doubled(table: list[list[tuple[int, str]]]) -> list[list[tuple[int, str]]]:
+    """``ConcurrentHashMap.transfer``: a tail of one kind keeps its order, the rest is turned."""
+    bit = len(table)
+    low: list[list[tuple[int, str]]] = []
+    high: list[list[tuple[int, str]]] = []
+    for bin_ in table:
+        start = len(bin_)
+        while start > 0 and (bin_[start - 1][0] & bit) == (bin_[-1][0] & bit):
+            start -= 1
+        tail, turned = bin_[start:], bin_[:start][::-1]
+        tail_is_high = bool(tail) and bool(tail[0][0] & bit)
+        stay = [entry for entry in turned if not entry[0] & bit]
+        move = [entry for entry in turned if entry[0] & bit]
+        low.append(stay if tail_is_high else stay + tail)
+        high.append(move + tail if tail_is_high else move)
+    return low + high

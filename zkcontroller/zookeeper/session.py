@@ -1,0 +1,321 @@
+"""A ZooKeeper session: fast bulk questions, watches that miss nothing, expiry told in order.
+
+Questions become plans (:mod:`~zkcontroller.zookeeper.read_plan`,
+:mod:`~zkcontroller.zookeeper.write_plan`), which this module pulls over a
+:class:`~zkcontroller.zookeeper.connection.Connection`.
+
+Threads: any thread may call :meth:`ZooKeeperSession.perform` and blocks in it, except kazoo's own.
+kazoo's connection thread calls ``on_watch`` and ``on_state``; they must only hand over.  What that
+thread does, it does in the server's order: a watch fires before any answer that shows the change.
+
+What is begun in one session is never done in the next: see
+:mod:`~zkcontroller.zookeeper.session_life`.
+
+Source: Kafka 3.9 ``ZooKeeperClient``, ``KafkaZkClient``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, overload
+
+from zkcontroller.errors import (
+    AuthenticationFailed,
+    ZooKeeperRefused,
+    ZooKeeperUnavailable,
+)
+from zkcontroller.zookeeper.acls import encoded_acls_for
+from zkcontroller.zookeeper.connect_string import parse_connect
+from zkcontroller.zookeeper.plans import Plan, run
+from zkcontroller.zookeeper.read_plan import ReadPlan
+from zkcontroller.zookeeper.requests import (
+    ANY_VERSION,
+    Check,
+    CheckExists,
+    Committed,
+    Create,
+    FencedBatch,
+    ListChildren,
+    ReadZnodes,
+    RolledBack,
+    Stat,
+    Transaction,
+    UnfencedBatch,
+    WatchFired,
+    Write,
+    WriteResult,
+    Written,
+    ZkCode,
+    ZkRequest,
+    Znode,
+)
+from zkcontroller.zookeeper.session_life import PinnedSession, SessionLife, SessionState
+from zkcontroller.zookeeper.write_plan import Encoder, TransactionPlan, WritePlan
+from zkcontroller.zookeeper.znodes import ControllerEpochZnode
+
+__all__ = ["SessionState", "ZooKeeperConfig", "ZooKeeperSession", "ignore"]
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperConfig:
+    """How to reach ZooKeeper.
+
+    ``connect`` is ``host:port,host:port/chroot``.  ``connection_timeout_ms`` bounds
+    :meth:`ZooKeeperSession.start`; None means the session timeout.  ``auth`` are pairs of scheme
+    and credential, ``("digest", "user:password")``.  ``max_buffer_bytes``: answers of bulk reads
+    are kept about this small.  ``server_max_buffer_bytes``: no request is larger; the server drops
+    the connection of a client that sends more than its ``jute.maxbuffer`` (1,048,575 by default).
+    """
+
+    connect: str
+    session_timeout_ms: int = 18_000
+    connection_timeout_ms: int | None = None
+    max_in_flight_requests: int = 10
+    set_acl: bool = False
+    auth: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # a log may show the rest
+    max_buffer_bytes: int = 4 * 1024 * 1024
+    server_max_buffer_bytes: int = 1_000_000
+    name: str = "Kafka server"  # in log lines
+
+
+OnWatch: TypeAlias = Callable[[WatchFired], None]
+OnState: TypeAlias = Callable[[SessionState], None]
+
+
+def ignore(_: object) -> None:
+    """The callback of whoever does not want to know."""
+
+
+class ZooKeeperSession:
+    """A ZooKeeper session that outlives its connections, followed by the next when it expires.
+
+    ``on_watch`` hears every fired watch once, ``on_state`` every change of state; both are called
+    by kazoo's thread and must not block or call back.  EXPIRED is told before a new session can be
+    used by anyone, CONNECTED once it stands.  ``on_latency_ms`` hears how long each request took.
+    """
+
+    def __init__(
+        self,
+        config: ZooKeeperConfig,
+        *,
+        on_watch: OnWatch = ignore,
+        on_state: OnState = ignore,
+        on_latency_ms: Callable[[float], None] = ignore,
+    ) -> None:
+        self._config = config
+        self._where = parse_connect(config.connect)
+        self._encoder = Encoder(self._where.absolute, self._where.relative, self._acl)
+        self._multi_read = True
+        self._life = SessionLife(
+            self._where,
+            name=config.name,
+            session_timeout_ms=config.session_timeout_ms,
+            auth=config.auth,
+            max_in_flight_requests=config.max_in_flight_requests,
+            on_watch=on_watch,
+            on_state=on_state,
+            on_latency_ms=on_latency_ms,
+        )
+
+    # Life
+
+    def start(self) -> None:
+        """Connects, and creates the chroot if it is missing.
+
+        Raises:
+            ZooKeeperUnavailable: no connection within ``connection_timeout_ms``.
+            AuthenticationFailed: the server refuses the credentials.
+        """
+        config = self._config
+        timeout_ms = config.connection_timeout_ms or config.session_timeout_ms
+        self._life.info(f"Initializing a new session to {config.connect}.")
+        if not self._life.begin(timeout_ms / 1000):
+            reason = self._life.connection.last_error
+            self.close()
+            raise ZooKeeperUnavailable(
+                f"no connection to ZooKeeper at {config.connect} within {timeout_ms} ms"
+                + (f": {reason}" if reason else "")
+            )
+        try:
+            # Credentials are judged after the connection stands; an answer tells they were taken.
+            self._create_chroot()
+        except (AuthenticationFailed, ZooKeeperRefused):
+            self.close()
+            raise
+        self._life.info("Connected.")
+
+    def close(self) -> None:
+        """Ends the session, so that its ephemerals vanish; waiting calls raise SessionExpired.
+
+        If the server does not answer, its session timeout ends the session.
+        """
+        self._life.end()
+
+    @property
+    def session_id(self) -> int:
+        """The id of the session that stands now, connected or not; 0 when there is none."""
+        return self._life.session_id
+
+    @property
+    def past_session_ids(self) -> tuple[int, ...]:
+        """Ids of this object's earlier sessions, all of them expired."""
+        return self._life.past_session_ids
+
+    @property
+    def state_counts(self) -> Mapping[SessionState, int]:
+        """How often each state was entered."""
+        return self._life.state_counts
+
+    # Questions
+
+    @overload
+    def perform(
+        self, request: ReadZnodes, session_id: int | None = None
+    ) -> list[Znode | ZkCode]: ...
+    @overload
+    def perform(
+        self, request: ListChildren, session_id: int | None = None
+    ) -> list[list[str] | ZkCode]: ...
+    @overload
+    def perform(
+        self, request: CheckExists, session_id: int | None = None
+    ) -> list[Stat | ZkCode]: ...
+    @overload
+    def perform(
+        self, request: FencedBatch | UnfencedBatch, session_id: int | None = None
+    ) -> list[WriteResult]: ...
+    @overload
+    def perform(
+        self, request: Transaction, session_id: int | None = None
+    ) -> Committed | RolledBack: ...
+    @overload
+    def perform(self, request: ZkRequest, session_id: int | None = None) -> object: ...
+
+    def perform(self, request: ZkRequest, session_id: int | None = None) -> object:
+        """The answer to ``request``; blocks, without bound while the connection is away.
+
+        ``session_id``: the session that the caller's work belongs to; None takes the one that
+        stands, or waits for the next.
+
+        Raises:
+            SessionExpired: the session in which the call began (or ``session_id``) is over.
+            AuthenticationFailed: the server refused the credentials.
+            ControllerMoved: the fence of a :class:`FencedBatch` failed.
+            ZooKeeperRefused: ZooKeeper answered a code for which there is no rule.
+        """
+        pinned = self._life.pin(session_id)
+        match request:
+            case ReadZnodes() | ListChildren() | CheckExists():
+                reads = self._read_plan(request, pinned, self._encoder)
+                self._run(pinned, reads)
+                self._multi_read &= reads.multi_read
+                return reads.results
+            case FencedBatch(operations, zk_version):
+                writes = self._write_plan(operations, self._encoder, self._fence(zk_version))
+                self._run(pinned, writes)
+                return writes.results
+            case UnfencedBatch(operations):
+                writes = self._write_plan(operations, self._encoder, None)
+                self._run(pinned, writes)
+                return writes.results
+            case Transaction():
+                transaction = TransactionPlan(
+                    request,
+                    self._encoder,
+                    max_request_bytes=self._config.server_max_buffer_bytes,
+                )
+                self._run(pinned, transaction)
+                return transaction.result
+
+    def read(self, path: str, *, watch: bool = False) -> Znode | ZkCode:
+        """Data of one znode."""
+        return self.perform(ReadZnodes((path,), watch))[0]
+
+    def children(self, path: str, *, watch: bool = False) -> list[str] | ZkCode:
+        """Names of one znode's children."""
+        return self.perform(ListChildren((path,), watch))[0]
+
+    def exists(self, path: str, *, watch: bool = False) -> Stat | ZkCode:
+        """Stat of one znode."""
+        return self.perform(CheckExists((path,), watch))[0]
+
+    def write(self, operation: Write) -> Written | ZkCode:
+        """One write without a fence."""
+        return self.perform(UnfencedBatch((operation,)))[0]
+
+    def create_missing(self, paths: Iterable[str]) -> None:
+        """Creates those of ``paths``, and of their parents, that do not exist; persistent, no data.
+
+        Raises:
+            ZooKeeperRefused: one of them cannot be created.
+        """
+        self._create_missing(paths, self._encoder)
+
+    # Inside
+
+    def _create_chroot(self) -> None:
+        """Each level of the chroot.
+
+        Kafka takes a second client for it, since its client's paths are all below the chroot; here
+        the prefix is ours, so this session can do it.  Without a chroot one read remains, whose
+        answer tells that the credentials were taken.
+        """
+        self._create_missing((self._where.chroot or "/",), Encoder(_same, _same, self._acl))
+
+    def _create_missing(self, paths: Iterable[str], encoder: Encoder) -> None:
+        pinned = self._life.pin(None)
+        wanted = list(dict.fromkeys(each for path in paths for each in _lineage(path)))
+        reads = self._read_plan(CheckExists(wanted), pinned, encoder)
+        self._run(pinned, reads)
+        missing = [
+            path for path, stat in zip(wanted, reads.results, strict=True) if stat == ZkCode.NO_NODE
+        ]
+        writes = self._write_plan([Create(path) for path in missing], encoder, None)
+        self._run(pinned, writes)
+        for path, result in zip(missing, writes.results, strict=True):
+            if isinstance(result, ZkCode) and result is not ZkCode.NODE_EXISTS:
+                raise ZooKeeperRefused(path, result.name)
+
+    def _read_plan(
+        self,
+        request: ReadZnodes | ListChildren | CheckExists,
+        pinned: PinnedSession,
+        encoder: Encoder,
+    ) -> ReadPlan:
+        return ReadPlan(
+            request,
+            encoder.absolute,
+            pinned.watches,
+            multi_read=self._multi_read,
+            max_request_bytes=self._config.server_max_buffer_bytes,
+            max_answer_bytes=self._config.max_buffer_bytes,
+        )
+
+    def _write_plan(
+        self, operations: Sequence[Write], encoder: Encoder, fence: Check | None
+    ) -> WritePlan:
+        max_bytes = self._config.server_max_buffer_bytes
+        return WritePlan(operations, encoder, fence=fence, max_request_bytes=max_bytes)
+
+    def _fence(self, zk_version: int) -> Check | None:
+        assert zk_version >= ANY_VERSION, f"no such version: {zk_version}"
+        if zk_version == ANY_VERSION:
+            return None
+        return Check(ControllerEpochZnode.PATH, zk_version)
+
+    def _acl(self, path: str) -> bytes:
+        return encoded_acls_for(path, set_acl=self._config.set_acl)
+
+    def _run(self, pinned: PinnedSession, plan: Plan) -> None:
+        run(pinned, plan, self._config.max_in_flight_requests)
+
+
+def _same(path: str) -> str:
+    return path
+
+
+def _lineage(path: str) -> list[str]:
+    """``/a/b`` as ``/a`` and ``/a/b``: what must exist for it, parents first; ``/`` as itself."""
+    names = path.strip("/").split("/")
+    return ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]

@@ -1,0 +1,250 @@
+"""The life of a ZooKeeper session: what stands, what is under way, what ends with it.
+
+Each session of one client has a number, its generation, and so has each request, taken when the
+call that asks it began.  The connection drops requests of an earlier generation instead of sending
+them, so nothing begun in one session is ever done in the next; and whoever waits for an answer in a
+session that ends is told so at once.
+
+Source: Kafka 3.9 ``ZooKeeperClient`` (``connectionState``, ``StateChangeHandler``).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Final, TypeVar
+
+from zkcontroller.errors import AuthenticationFailed, SessionExpired
+from zkcontroller.zookeeper.connect_string import ConnectString
+from zkcontroller.zookeeper.connection import Connection, PendingRequest
+from zkcontroller.zookeeper.plans import Ask
+from zkcontroller.zookeeper.requests import WatchFired, WatchKind
+from zkcontroller.zookeeper.watch_table import WatchTable
+
+T = TypeVar("T")
+
+CLOSE_TIMEOUT_S: Final = 3.0
+
+_log = logging.getLogger("kafka.zookeeper.ZooKeeperClient")
+
+
+class SessionState(Enum):
+    """What became of the session; :data:`OnState` hears every change."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"  # no connection; the session may still be resumed
+    EXPIRED = "expired"  # ephemerals and watches are gone; a new session follows by itself
+    AUTH_FAILED = "auth_failed"  # for good
+    CLOSED = "closed"  # for good
+
+
+class SessionLife:
+    """One client's sessions, one after the other.
+
+    The three callbacks are called by the connection's thread, never under a lock.
+    """
+
+    def __init__(
+        self,
+        where: ConnectString,
+        *,
+        name: str,
+        session_timeout_ms: int,
+        auth: tuple[tuple[str, str], ...],
+        max_in_flight_requests: int,
+        on_watch: Callable[[WatchFired], object],
+        on_state: Callable[[SessionState], object],
+        on_latency_ms: Callable[[float], object],
+    ) -> None:
+        self._relative = where.relative
+        self._prefix = f"[ZooKeeperClient {name}] "
+        self._on_watch = on_watch
+        self._on_state = on_state
+        self._on_latency_ms = on_latency_ms
+        self._permits = threading.BoundedSemaphore(max_in_flight_requests)
+        self._changed = threading.Condition()
+        # All below belongs to self._changed.
+        self._session_id = 0
+        self._past_session_ids: tuple[int, ...] = ()
+        self._generation = 0
+        self._watches = WatchTable()
+        self._under_way: set[PendingRequest] = set()
+        self._over: SessionState | None = None
+        self._state_counts: Counter[SessionState] = Counter()
+        self.connection = Connection(
+            self, where.hosts, session_timeout_ms=session_timeout_ms, auth=auth
+        )
+
+    @property
+    def session_id(self) -> int:
+        """The session that stands, connected or not; 0 when there is none."""
+        return self._session_id
+
+    @property
+    def past_session_ids(self) -> tuple[int, ...]:
+        """The expired ones."""
+        return self._past_session_ids
+
+    @property
+    def state_counts(self) -> Mapping[SessionState, int]:
+        """How often each state was entered."""
+        with self._changed:
+            return dict(self._state_counts)
+
+    def begin(self, timeout_s: float) -> bool:
+        """Starts connecting; False if nothing is decided about it after the timeout."""
+        self.connection.start_async()
+        self.info("Waiting until connected.")
+        with self._changed:
+            decided = self._changed.wait_for(lambda: self._session_id or self._over, timeout_s)
+        return bool(decided)
+
+    def end(self) -> None:
+        """Closes the session, or leaves it to its timeout if the server does not answer."""
+        self.info("Closing.")
+        self.connection.stop_within(CLOSE_TIMEOUT_S)
+        self.closed()
+        self.info("Closed.")
+
+    def pin(self, session_id: int | None) -> PinnedSession:
+        """The session that stands, after waiting for one; SessionExpired if it is not that one."""
+        assert not self.connection.is_own_thread(), "on_watch and on_state must not ask"
+        with self._changed:
+            while True:
+                self._raise_if_over()
+                if session_id is not None and session_id != self._session_id:
+                    raise SessionExpired(f"the ZooKeeper session 0x{session_id:x} is over")
+                if self._session_id:
+                    return PinnedSession(self, self._generation, self._watches)
+                self._changed.wait()
+
+    def _raise_if_over(self) -> None:
+        if self._over is SessionState.AUTH_FAILED:
+            raise AuthenticationFailed("ZooKeeper refused the credentials")
+        if self._over is SessionState.CLOSED:
+            raise SessionExpired("the ZooKeeper session was closed")
+
+    def send(self, ask: Ask, generation: int, watches: WatchTable) -> PendingRequest:
+        """Sends for a plan, after waiting for one of ``max_in_flight_requests`` permits."""
+        self._permits.acquire()
+        pending = PendingRequest(ask, generation, watches, self._done)
+        with self._changed:
+            is_current = generation == self._generation
+            if is_current:
+                self._under_way.add(pending)
+        if is_current:
+            self.connection.send(pending)
+        else:
+            pending.fail(SessionExpired("the ZooKeeper session in which the call began is over"))
+        return pending
+
+    def _done(self, pending: PendingRequest, elapsed_ms: float | None) -> None:
+        with self._changed:
+            self._under_way.discard(pending)
+        self._permits.release()
+        if elapsed_ms is not None:
+            self._tell(self._on_latency_ms, elapsed_ms)
+
+    # Told by the connection, in its thread
+
+    @property
+    def generation(self) -> int:
+        """The number of the session that stands."""
+        return self._generation
+
+    @property
+    def watches(self) -> WatchTable:
+        """Its watches."""
+        return self._watches
+
+    def connected(self, session_id: int) -> None:
+        """A session was opened or resumed."""
+        with self._changed:
+            if self._over is not None:
+                return
+            self._session_id = session_id
+        self._enter(SessionState.CONNECTED)
+
+    def suspended(self) -> None:
+        """The connection is gone, the session may be resumed."""
+        self._enter(SessionState.SUSPENDED)
+
+    def expired(self) -> None:
+        """The session is over, the next one will follow."""
+        self.info("Session expired.")
+        with self._changed:
+            if self._session_id:
+                self._past_session_ids += (self._session_id,)
+            stranded = self._end_session()
+        self._strand(stranded, SessionExpired("the ZooKeeper session expired"))
+        self._enter(SessionState.EXPIRED)
+
+    def authentication_failed(self) -> None:
+        """The credentials were refused, for good."""
+        _log.error("%sAuth failed.", self._prefix)
+        self._finish(SessionState.AUTH_FAILED, AuthenticationFailed)
+
+    def closed(self) -> None:
+        """The session was ended, for good."""
+        self._finish(SessionState.CLOSED, SessionExpired)
+
+    def fired(self, kind: int, path: str) -> None:
+        """A notification; without an entry in the table it repeats one that was told before."""
+        watch_kind = WatchKind(kind)
+        if not self._watches.fired(watch_kind, path):
+            return
+        self._tell(self._on_watch, WatchFired(watch_kind, self._relative(path)))
+
+    def _finish(
+        self, state: SessionState, error: type[SessionExpired | AuthenticationFailed]
+    ) -> None:
+        with self._changed:
+            if self._over is not None:
+                return
+            self._over = state
+            stranded = self._end_session()
+        self._strand(stranded, error("the ZooKeeper session is over"))
+        self._enter(state)
+
+    def _end_session(self) -> list[PendingRequest]:
+        self._session_id = 0
+        self._generation += 1
+        self._watches = WatchTable()
+        return list(self._under_way)
+
+    def _strand(self, pending: Iterable[PendingRequest], error: Exception) -> None:
+        # kazoo may lose requests that are queued in the instant of the expiry.
+        for each in pending:
+            each.fail(error)
+
+    def _enter(self, state: SessionState) -> None:
+        with self._changed:
+            self._state_counts[state] += 1
+            self._changed.notify_all()
+        self._tell(self._on_state, state)
+
+    def _tell(self, callback: Callable[[T], object], value: T) -> None:
+        try:
+            callback(value)
+        except Exception:  # noqa: BLE001 - a bug in the callback must not end the connection
+            _log.exception("%sUncaught error in handler of %s", self._prefix, value)
+
+    def info(self, message: str) -> None:
+        """Logs as Kafka's client does."""
+        _log.info("%s%s", self._prefix, message)
+
+
+class PinnedSession:
+    """The session that stood when a call began; what is asked through it is done in no other."""
+
+    def __init__(self, life: SessionLife, generation: int, watches: WatchTable) -> None:
+        self._life = life
+        self._generation = generation
+        self.watches = watches
+
+    def ask(self, ask: Ask) -> PendingRequest:
+        """Sends a request."""
+        return self._life.send(ask, self._generation, self.watches)

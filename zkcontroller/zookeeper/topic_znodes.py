@@ -1,0 +1,267 @@
+"""Znodes under ``/brokers/topics`` and ``/admin/delete_topics``: topics and partition states."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import orjson
+
+from zkcontroller.errors import ZnodeCorrupt
+from zkcontroller.model import ReplicaAssignment
+from zkcontroller.zookeeper.scala_order import mutable_hash_map_order
+from zkcontroller.zookeeper.znode_json import INT32_MAX, JsonFields, broker_ids, json_integers
+
+
+class TopicsZnode:
+    """``/brokers/topics``: its children are the topics."""
+
+    PATH: Final = "/brokers/topics"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicZnode:
+    """``/brokers/topics/<topic>``, JSON version 3: a topic's id and assignment.
+
+    Written by its creator and by the controller.  Version 1 had no reassignment, version 2 no
+    topic id; both are read.
+    """
+
+    topic_id: UUID | None
+    partitions: Mapping[int, ReplicaAssignment]
+
+    @staticmethod
+    def path(topic: str) -> str:
+        return f"/brokers/topics/{topic}"
+
+    def encode(self) -> bytes:
+        all_replicas = {p: a.replicas for p, a in self.partitions.items()}
+        adding = {p: a.adding_replicas for p, a in self.partitions.items() if a.adding_replicas}
+        removing = {
+            p: a.removing_replicas for p, a in self.partitions.items() if a.removing_replicas
+        }
+        topic_id = b""
+        if self.topic_id is not None:
+            topic_id = b'"topic_id":"%s",' % encode_topic_id(self.topic_id).encode()
+        return b'{"partitions":%s,%s"adding_replicas":%s,"removing_replicas":%s,"version":3}' % (
+            _encode_replica_map(all_replicas),
+            topic_id,
+            _encode_replica_map(adding),
+            _encode_replica_map(removing),
+        )
+
+    @classmethod
+    def decode(cls, topic: str, data: bytes) -> TopicZnode:
+        path = cls.path(topic)
+        # What Kafka writes for a topic at rest is matched whole; anything else is read as JSON.
+        match = _TOPIC_AT_REST(data)
+        if match is not None:
+            listed, id_text = match.groups()
+            found = _PARTITIONS(listed)
+            at_rest = {int(key): _assignment(path, text) for key, text in found}
+            if len(at_rest) == len(found):
+                known = None if id_text is None else decode_topic_id(path, id_text.decode())
+                return cls(known, at_rest)
+        fields = JsonFields.parse(path, data)
+        topic_id = decode_topic_id(path, fields.text("topic_id")) if "topic_id" in fields else None
+        partitions = fields.object("partitions")
+        adding = _optional_object(fields, "adding_replicas")
+        removing = _optional_object(fields, "removing_replicas")
+        assignments: dict[int, ReplicaAssignment] = {}
+        for key in partitions:
+            # int() alone would take "+1", " 1" and "1_0", and two keys could name one partition.
+            if not _PARTITION.fullmatch(key) or int(key) > INT32_MAX:
+                raise ZnodeCorrupt(path, f"not a partition id: {key[:40]!r}")
+            replicas = partitions.broker_ids(key)
+            if not replicas:
+                raise ZnodeCorrupt(path, f"partition {key} has no replicas")
+            assignments[int(key)] = ReplicaAssignment(
+                replicas,
+                adding.broker_ids(key) if adding is not None and key in adding else (),
+                removing.broker_ids(key) if removing is not None and key in removing else (),
+            )
+        return cls(topic_id, assignments)
+
+
+_PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
+
+# Nine digits at most: these cannot be out of range, ten-digit numbers go the slow way.
+_SMALL: Final = rb"(?:0|[1-9][0-9]{0,8})"
+_AT_REST: Final = rb'"%b":\[%b(?:,%b)*\]' % (_SMALL, _SMALL, _SMALL)
+_TOPIC_AT_REST: Final = re.compile(
+    rb'\{"partitions":\{((?:%b(?:,%b)*)?)\},(?:"topic_id":"([A-Za-z0-9_-]{22})",)?'
+    rb'"adding_replicas":\{\},"removing_replicas":\{\},"version":3\}' % (_AT_REST, _AT_REST)
+).fullmatch
+_PARTITIONS: Final = re.compile(rb'"([0-9]+)":(\[[0-9,]+\])').findall
+
+_ASSIGNMENT_CACHE_SIZE: Final = 50_000
+_ASSIGNMENT_CACHE: Final[dict[bytes, ReplicaAssignment]] = {}
+"""Text of a replica list to its value: a cluster has few distinct ones."""
+
+
+def _assignment(path: str, text: bytes) -> ReplicaAssignment:
+    known = _ASSIGNMENT_CACHE.get(text)
+    if known is None:
+        known = ReplicaAssignment(broker_ids(path, "partitions", orjson.loads(text)))
+        if len(_ASSIGNMENT_CACHE) >= _ASSIGNMENT_CACHE_SIZE:
+            _ASSIGNMENT_CACHE.clear()
+        _ASSIGNMENT_CACHE[text] = known
+    return known
+
+
+def _optional_object(fields: JsonFields, key: str) -> JsonFields | None:
+    return fields.object(key) if key in fields else None
+
+
+def _encode_replica_map(replicas: Mapping[int, tuple[int, ...]]) -> bytes:
+    count = len(replicas)
+    if count <= _CACHED_ORDERS_TO and max(replicas, default=-1) == count - 1:
+        order = _order_of_first(count)
+    else:
+        order = tuple(mutable_hash_map_order([str(partition) for partition in replicas]))
+    lists = [b'"%s":%s' % (key.encode(), json_integers(replicas[int(key)])) for key in order]
+    return b"{%s}" % b",".join(lists)
+
+
+_CACHED_ORDERS_TO: Final = 1000
+"""Partitions of a topic up to which the order of its keys is kept."""
+
+
+@lru_cache(maxsize=128)
+def _order_of_first(count: int) -> tuple[str, ...]:
+    return tuple(mutable_hash_map_order([str(partition) for partition in range(count)]))
+
+
+def encode_topic_id(topic_id: UUID) -> str:
+    """The 22 characters by which Kafka prints an id (``Uuid.toString``)."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode()[:22]
+
+
+def decode_topic_id(path: str, text: str) -> UUID:
+    """The id that 22 characters name; ZnodeCorrupt at ``path`` if they name none."""
+    # Java's decoder takes the padding too, and does not look at the last four bits.
+    if not _TOPIC_ID.fullmatch(text):
+        raise ZnodeCorrupt(path, f"not a topic id: {text[:40]!r}")
+    return UUID(bytes=base64.urlsafe_b64decode(text[:22] + "=="))
+
+
+_TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}(?:==)?")
+
+
+class TopicPartitionsZnode:
+    """``/brokers/topics/<topic>/partitions``, null data, written by the controller."""
+
+    @staticmethod
+    def path(topic: str) -> str:
+        return f"/brokers/topics/{topic}/partitions"
+
+
+class TopicPartitionZnode:
+    """``/brokers/topics/<topic>/partitions/<partition>``, null data, written by the controller."""
+
+    @staticmethod
+    def path(topic: str, partition: int) -> str:
+        return f"/brokers/topics/{topic}/partitions/{partition}"
+
+
+class PartitionStateZnode(NamedTuple):
+    """``/brokers/topics/<topic>/partitions/<partition>/state``, JSON version 1.
+
+    Written by the controller; below inter.broker.protocol.version 2.7-IV2 by leaders too.  The
+    partition's epoch is the znode's zk_version and no field.  ``leader_recovery_state`` is written
+    only when it is not 0.
+    """
+
+    leader: int
+    leader_epoch: int
+    in_sync_replicas: tuple[int, ...]
+    controller_epoch: int
+    leader_recovery_state: int = 0
+
+    @staticmethod
+    def path(topic: str, partition: int) -> str:
+        return f"/brokers/topics/{topic}/partitions/{partition}/state"
+
+    def encode(self) -> bytes:
+        # By hand: a failover writes 100,000 of these, and a JSON library is several times slower.
+        leader, leader_epoch, in_sync_replicas, controller_epoch, recovery = self
+        isr = ",".join(map(str, in_sync_replicas))
+        state = f'"leader_recovery_state":{recovery},' if recovery else ""
+        return (
+            f'{{"controller_epoch":{controller_epoch},"leader":{leader},"version":1,'
+            f'{state}"leader_epoch":{leader_epoch},"isr":[{isr}]}}'
+        ).encode()
+
+    @classmethod
+    def decode(cls, path: str, data: bytes) -> PartitionStateZnode:
+        """The state that ``data``, read at ``path``, holds; ZnodeCorrupt if it holds none."""
+        # A failover reads 100,000 of these, 1 us each; what is wrong is only then looked into.
+        try:
+            fields = orjson.loads(data)
+            leader = fields["leader"]
+            leader_epoch = fields["leader_epoch"]
+            controller_epoch = fields["controller_epoch"]
+            isr = fields["isr"]
+        except (orjson.JSONDecodeError, LookupError, TypeError):
+            return _decode_state_json(path, data)
+        if (
+            type(leader) is int
+            and type(leader_epoch) is int
+            and type(controller_epoch) is int
+            and type(isr) is list
+            and -1 <= leader <= INT32_MAX
+            and 0 <= leader_epoch <= INT32_MAX
+            and 0 <= controller_epoch <= INT32_MAX
+            and "leader_recovery_state" not in fields
+        ):
+            for broker in isr:
+                if type(broker) is not int:  # True and 1.0 are equal to 1, and keys of it
+                    break
+            else:
+                in_sync_replicas = _VALID_ISR.get(tuple(isr))
+                if in_sync_replicas is not None:
+                    state = (leader, leader_epoch, in_sync_replicas, controller_epoch, 0)
+                    return tuple.__new__(cls, state)
+        return _decode_state_json(path, data)
+
+
+_VALID_ISR_SIZE: Final = 50_000
+_VALID_ISR: Final[dict[tuple[int, ...], tuple[int, ...]]] = {}
+"""In-sync lists found valid before: a cluster has few distinct ones."""
+
+
+def _decode_state_json(path: str, data: bytes) -> PartitionStateZnode:
+    fields = JsonFields.parse(path, data)
+    recovery = 0
+    if "leader_recovery_state" in fields:
+        recovery = fields.integer("leader_recovery_state", 0, 1)
+    in_sync_replicas = fields.broker_ids("isr")
+    if len(_VALID_ISR) >= _VALID_ISR_SIZE:
+        _VALID_ISR.clear()
+    _VALID_ISR[in_sync_replicas] = in_sync_replicas
+    return PartitionStateZnode(
+        leader=fields.integer("leader", minimum=-1),
+        leader_epoch=fields.integer("leader_epoch"),
+        in_sync_replicas=in_sync_replicas,
+        controller_epoch=fields.integer("controller_epoch"),
+        leader_recovery_state=recovery,
+    )
+
+
+class DeleteTopicsZnode:
+    """``/admin/delete_topics``: its children are the topics to delete."""
+
+    PATH: Final = "/admin/delete_topics"
+
+
+class DeleteTopicZnode:
+    """``/admin/delete_topics/<topic>``, null data; written by admins, removed by the controller."""
+
+    @staticmethod
+    def path(topic: str) -> str:
+        return f"/admin/delete_topics/{topic}"

@@ -1,0 +1,66 @@
+"""Which one-shot watches a session has armed, each with the zxid it has been watching since.
+
+An entry promises: the server holds the watch, or its notification is on the way, or a setWatches
+that arms it is.  So a second request for the same watch may be skipped if the entry is not younger
+than what the second reader saw, and a notification without an entry has been delivered before.
+After a reconnect the entries are what has to be armed again.  A table lives as long as its session.
+
+Source: ZooKeeper ``ZKWatchManager``, ``DataTree.setWatches``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final
+
+from zkcontroller.zookeeper.requests import WatchKind
+
+
+class WatchType(Enum):
+    """The server's three lists."""
+
+    DATA = "data"  # the znode exists: fires when it changes or goes
+    EXISTS = "exists"  # nothing there: fires when it is created
+    CHILDREN = "children"  # fires when a child comes or goes, or the znode itself goes
+
+
+# NODE_DELETED leaves an exists-watch alone: such a notification answers an older data watch.
+_CONSUMED_BY: Final = {
+    WatchKind.NODE_CREATED: (WatchType.DATA, WatchType.EXISTS),
+    WatchKind.NODE_DATA_CHANGED: (WatchType.DATA, WatchType.EXISTS),
+    WatchKind.NODE_DELETED: (WatchType.DATA, WatchType.CHILDREN),
+    WatchKind.NODE_CHILDREN_CHANGED: (WatchType.CHILDREN,),
+}
+
+
+class WatchTable:
+    """The armed watches of one session; paths as the server knows them.  Any thread may call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._since: dict[WatchType, dict[str, int]] = {kind: {} for kind in WatchType}
+
+    def arm(self, kind: WatchType, paths: Iterable[str], zxid: int) -> list[str]:
+        """Notes watches since ``zxid``; returns the paths that no entry covered before."""
+        since = self._since[kind]
+        needed: list[str] = []
+        with self._lock:
+            for path in paths:
+                known = since.get(path)
+                if known is None or known > zxid:
+                    since[path] = zxid
+                    needed.append(path)
+        return needed
+
+    def fired(self, kind: WatchKind, path: str) -> bool:
+        """Takes the entries that a notification uses up; False if there were none."""
+        with self._lock:
+            taken = [self._since[each].pop(path, None) for each in _CONSUMED_BY[kind]]
+        return any(zxid is not None for zxid in taken)
+
+    def entries(self, kind: WatchType) -> list[str]:
+        """The paths watched in this way."""
+        with self._lock:
+            return list(self._since[kind])
