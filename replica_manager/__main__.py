@@ -1,0 +1,171 @@
+"""Runs a broker: ``python -m replica_manager server.properties [--override key=value …]``.
+
+``--metrics-port`` serves its metrics to Prometheus.
+
+SIGTERM and SIGINT stop it by controlled shutdown; a second one ends it at once.  It is ready when
+server.log says ``[KafkaServer id=1] started`` and ``broker.json`` stands in the first log
+directory.  Exit code 0 after a stop, 1 after a failure.  The environment variable
+``ZKCONTROLLER_ZOOKEEPER_AUTH``, ``digest:USER:PASSWORD``, holds its credentials for ZooKeeper.
+
+Source: Kafka's ``kafka-server-start.sh``, ``kafka.Kafka``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Final
+
+from replica_manager.broker import ZOOKEEPER_AUTH_VARIABLE, BrokerServer, stored_broker_id
+from replica_manager.config import BrokerConfig, load_config, parse_overrides
+from replica_manager.metrics_server import LOOPBACK, MetricsServer
+from zkcontroller.errors import ZkControllerError
+from zkcontroller.runtime.log_files import LogFiles, install_log_files
+from zkcontroller.runtime.metrics import Metrics
+from zkcontroller.zookeeper.connect_string import parse_credentials
+
+FAILED: Final = 1
+# A failover makes hundreds of thousands of values and no cycles: at Python's own threshold of 700
+# the collector takes 30 % of its processor time and finds nothing.
+GARBAGE_COLLECTION_THRESHOLDS: Final = (100_000, 20, 20)
+# While the controller computes, everything on the event loop waits this long for the interpreter
+# after each system call; at Python's own 5 ms an answer of ten calls takes 50 ms.
+THREAD_SWITCH_INTERVAL_S: Final = 0.0005
+_log = logging.getLogger("kafka.Kafka$")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The process; answers its exit code."""
+    options = _parser().parse_args(arguments)
+    gc.set_threshold(*GARBAGE_COLLECTION_THRESHOLDS)
+    sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
+    try:
+        config = load_config(options.properties, parse_overrides(options.override))
+        zookeeper_auth = parse_credentials(
+            ZOOKEEPER_AUTH_VARIABLE, os.environ.get(ZOOKEEPER_AUTH_VARIABLE, "")
+        )
+        broker_id = config.broker_id
+        if broker_id < 0:
+            broker_id = stored_broker_id(config.log_dirs) or -1
+    except ZkControllerError as refused:
+        print(f"{options.properties}: {refused}", file=sys.stderr)
+        return FAILED
+    levels = {"state.change.logger": "TRACE"} if options.trace_state_changes else None
+    log_files = install_log_files(
+        _logs_dir(options.logs_dir), broker_id=broker_id, levels=levels, stdout=not options.quiet
+    )
+    try:
+        for warning in config.warnings:
+            logging.getLogger("kafka.server.KafkaConfig").warning("%s", warning)
+        metrics = Metrics()
+        with (
+            nullcontext()
+            if options.metrics_port is None
+            else MetricsServer(metrics, options.metrics_port, options.metrics_host)
+        ):
+            return asyncio.run(_run(config, log_files, metrics, zookeeper_auth))
+    except ZkControllerError as failure:
+        print(f"broker {broker_id}: {failure}", file=sys.stderr)
+        return FAILED
+    finally:
+        log_files.close()
+
+
+async def _run(
+    config: BrokerConfig,
+    log_files: LogFiles,
+    metrics: Metrics,
+    zookeeper_auth: tuple[tuple[str, str], ...],
+) -> int:
+    loop = asyncio.get_running_loop()
+    stop_wanted = asyncio.Event()
+    broker = BrokerServer(
+        config,
+        state_changes=log_files.state_changes,
+        trace_state_changes=log_files.is_tracing_state_changes,
+        metrics=metrics,
+        zookeeper_auth=zookeeper_auth,
+    )
+
+    def on_signal(number: int) -> None:
+        if stop_wanted.is_set():
+            _log.warning("Terminating at once due to a second signal %d", number)
+            log_files.flush()
+            os._exit(128 + number)
+        _log.info("Terminating process due to signal %s", signal.Signals(number).name)
+        stop_wanted.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    starting = asyncio.ensure_future(broker.start())
+    stopping = asyncio.ensure_future(stop_wanted.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait((starting,))
+        return 0
+    starting.result()
+    failing = asyncio.ensure_future(broker.has_failed.wait())
+    await asyncio.wait((stopping, failing), return_when=asyncio.FIRST_COMPLETED)
+    has_failed = failing.done()
+    failing.cancel()
+    stopping.cancel()
+    await broker.stop(is_graceful=not has_failed)
+    return FAILED if has_failed else 0
+
+
+def _logs_dir(option: Path | None) -> Path:
+    return option or Path(os.environ.get("LOG_DIR") or "logs")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m replica_manager", description="Runs a broker in ZooKeeper mode."
+    )
+    parser.add_argument("properties", type=Path, help="Kafka's server.properties")
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a property that wins over the file's; may be repeated",
+    )
+    parser.add_argument(
+        "--logs-dir",
+        type=Path,
+        help="where server.log, controller.log and state-change.log go "
+        "(default: $LOG_DIR, else ./logs)",
+    )
+    parser.add_argument(
+        "--trace-state-changes",
+        action="store_true",
+        help="log every partition's state changes, as Kafka does at TRACE",
+    )
+    parser.add_argument(
+        "--metrics-port",
+        type=int,
+        metavar="PORT",
+        help="serve metrics in Prometheus' format at http://HOST:PORT/metrics (0: a free port, "
+        "named in server.log; default: do not serve them)",
+    )
+    parser.add_argument(
+        "--metrics-host",
+        default=LOOPBACK,
+        metavar="HOST",
+        help="the address of the metrics port (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--quiet", action="store_true", help="do not repeat server.log on standard output"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

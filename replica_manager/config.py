@@ -1,0 +1,319 @@
+"""The broker's configuration: Kafka's ``server.properties``, read with Kafka's own keys and rules.
+
+``load_config`` reads the file, ``BrokerConfig.parse`` a mapping.  A wrong value is refused with its
+key and what is allowed; an unknown key costs one warning; a key whose feature does not exist here
+is refused if starting without it would surprise somebody, and warned about if it merely has no
+effect.  Warnings are collected, not logged: where the log goes depends on the same configuration.
+
+Source: Kafka ``KafkaConfig``, ``AbstractKafkaConfig``, ``DynamicBrokerConfig``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from replica_manager.broker_keys import BROKER_KEYS
+from replica_manager.config_keys import ConfigValue, text_of
+from replica_manager.dynamic_keys import CLUSTER_WIDE, SAME_SETTING, is_fixed_here
+from replica_manager.listeners import Listeners, resolve_listeners
+from replica_manager.properties import parse_properties
+from zkcontroller.errors import ConfigInvalid
+from zkcontroller.protocol.inter_broker_versions import InterBrokerVersion, version_of
+from zkcontroller.zookeeper.connect_string import parse_connect
+
+_REFUSED: Final[Mapping[str, str]] = {
+    "process.roles": "no value: this is a ZooKeeper-mode broker",
+    "controller.listener.names": "no value: it must be empty when not running in KRaft mode",
+    "zookeeper.metadata.migration.enable": "false: migration to KRaft is not supported",
+    "zookeeper.ssl.client.enable": "false: TLS to ZooKeeper is not supported yet",
+    "authorizer.class.name": "no value: authorizers are not supported yet",
+    "create.topic.policy.class.name": "no value: Java policies cannot be loaded",
+    "alter.config.policy.class.name": "no value: Java policies cannot be loaded",
+    "client.quota.callback.class": "no value: Java callbacks cannot be loaded",
+    "principal.builder.class": "no value: Java principal builders cannot be loaded",
+    "delegation.token.secret.key": "no value: delegation tokens are not supported yet",
+    "delegation.token.master.key": "no value: delegation tokens are not supported yet",
+    "remote.log.storage.system.enable": "false: tiered storage is not supported",
+}
+"""Keys that may only have their default: to ignore them would leave out what the user relies on."""
+
+_WITHOUT_EFFECT: Final = re.compile(
+    r"log\.(?!dirs?$)|message\.|fetch\.|replica\.(?!lag)|num\.replica|group\.|offsets\.|transaction"
+    r"|producer\.|compression\.|quota\.|replication\.quota|remote\.log|ssl\.|sasl\.|zookeeper\.ssl"
+    r"|num\.(io|network|recovery)|background\.|queued\.|max\.connection\.creation|metric|kafka\.metric"
+    r"|auto\.include|delegation|password\.encoder|telemetry|max\.incremental|delete\.records"
+)
+_INHERITED_BY_TOPICS: Final = re.compile(r"log\.(cleanup|retention|roll|segment)|message\.max")
+_LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]+\.(?:[a-z0-9-]+\.(?=sasl\.))?")
+_CLOSEST_MATCH: Final = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """A valid configuration: ``values`` has every key, the fields what code asks for by name."""
+
+    originals: Mapping[str, str]
+    """What the file and the overrides say, as text."""
+    values: Mapping[str, ConfigValue]
+    """Every known key, typed, defaults filled in."""
+    listeners: Listeners
+    log_dirs: tuple[Path, ...]
+    inter_broker_version: InterBrokerVersion
+    warnings: tuple[str, ...] = ()
+    dynamic_default: Mapping[str, str] = field(default_factory=dict)
+    """What ``/config/brokers/<default>`` sets, as far as it is dynamic here."""
+    dynamic_own: Mapping[str, str] = field(default_factory=dict)
+    """What ``/config/brokers/<id>`` sets; it wins."""
+
+    @staticmethod
+    def parse(properties: Mapping[str, str]) -> BrokerConfig:
+        """The configuration these properties describe; ConfigInvalid if one of them is refused."""
+        known = {key: text for key, text in properties.items() if key in BROKER_KEYS}
+        values: dict[str, ConfigValue] = {
+            key: definition.parse(known[key]) if key in known else definition.default
+            for key, definition in BROKER_KEYS.items()
+        }
+        _take_node_id_for_broker_id(values, known)
+        _refuse_what_is_not_built(values)
+        _check_values(values)
+        return BrokerConfig(
+            originals=dict(properties),
+            values=values,
+            listeners=_listeners_of(values, known),
+            log_dirs=_log_dirs_of(values),
+            inter_broker_version=version_of(str(values["inter.broker.protocol.version"])),
+            warnings=tuple(_warnings(properties)),
+        )
+
+    def with_dynamic(self, *, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
+        """This configuration under the dynamic ones of all brokers and of this one.
+
+        Keys that cannot change while this broker runs are left out; unknown ones are kept, for
+        clients that look.  Raises ConfigInvalid for a wrong value.
+        """
+        default = {key: text for key, text in default.items() if _is_dynamic(key)}
+        own = {key: text for key, text in own.items() if _is_dynamic(key)}
+        file_values = {
+            key: BROKER_KEYS[key].parse(self.originals[key])
+            if key in self.originals
+            else BROKER_KEYS[key].default
+            for key in _TOUCHED_AT_RUN_TIME
+        }
+        changes = {
+            key: BROKER_KEYS[key].parse(text)
+            for key, text in {**default, **own}.items()
+            if key in BROKER_KEYS
+        }
+        replaced = {
+            same: BROKER_KEYS[same].default for key in changes for same in SAME_SETTING.get(key, ())
+        }
+        return dataclasses.replace(
+            self,
+            values={**self.values, **file_values, **replaced, **changes},
+            dynamic_default=default,
+            dynamic_own=own,
+        )
+
+    def integer(self, key: str) -> int:
+        """The value of a short, int or long key that always has one."""
+        value = self.values[key]
+        assert isinstance(value, int), key
+        return value
+
+    def is_enabled(self, key: str) -> bool:
+        """The value of a boolean key."""
+        value = self.values[key]
+        assert isinstance(value, bool), key
+        return value
+
+    def text(self, key: str) -> str | None:
+        """The value of a string key, None if it has none."""
+        value = self.values[key]
+        assert value is None or isinstance(value, str), key
+        return value
+
+    @property
+    def broker_id(self) -> int:
+        """The configured id, -1 if it is to be generated."""
+        return self.integer("broker.id")
+
+    @property
+    def zookeeper_connect(self) -> str:
+        connect = self.text("zookeeper.connect")
+        assert connect is not None, "checked by parse"
+        return connect
+
+    @property
+    def zookeeper_connection_timeout_ms(self) -> int:
+        """Its own value, or the session timeout."""
+        own = self.values["zookeeper.connection.timeout.ms"]
+        return own if isinstance(own, int) else self.integer("zookeeper.session.timeout.ms")
+
+
+def load_config(path: Path, overrides: Mapping[str, str] | None = None) -> BrokerConfig:
+    """The configuration in the file, with ``overrides`` on top (the command's ``--override``)."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failure:
+        raise ConfigInvalid(
+            "server.properties", str(path), f"a readable file ({failure})"
+        ) from None
+    return BrokerConfig.parse({**parse_properties(text), **(overrides or {})})
+
+
+def parse_overrides(arguments: list[str]) -> dict[str, str]:
+    """``["broker.id=2"]`` as a mapping; ConfigInvalid for an argument without ``=``."""
+    overrides: dict[str, str] = {}
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if not equals or not key.strip():
+            raise ConfigInvalid("--override", argument, "key=value")
+        overrides[key.strip()] = value
+    return overrides
+
+
+_TOUCHED_AT_RUN_TIME: Final = CLUSTER_WIDE.union(
+    *(SAME_SETTING[key] for key in CLUSTER_WIDE if key in SAME_SETTING)
+)
+
+
+def _is_dynamic(key: str) -> bool:
+    return key in CLUSTER_WIDE or (key not in BROKER_KEYS and not is_fixed_here(key))
+
+
+def _take_node_id_for_broker_id(values: dict[str, ConfigValue], known: Mapping[str, str]) -> None:
+    """``node.id`` and ``broker.id`` are one value under two names; both given must agree."""
+    if "node.id" in known and "broker.id" not in known:
+        values["broker.id"] = values["node.id"]
+    elif "node.id" in known and values["node.id"] != values["broker.id"]:
+        raise ConfigInvalid("node.id", known["node.id"], "the same value as broker.id")
+    values["node.id"] = values["broker.id"]
+
+
+def _refuse_what_is_not_built(values: Mapping[str, ConfigValue]) -> None:
+    for key, allowed in _REFUSED.items():
+        value = values[key]
+        if value not in (None, False, "", ()):
+            raise ConfigInvalid(key, text_of(value), allowed)
+
+
+def _check_values(values: Mapping[str, ConfigValue]) -> None:
+    """The rules that need more than one key, in Kafka's order."""
+
+    def number(key: str) -> int:
+        value = values[key]
+        assert isinstance(value, int), key
+        return value
+
+    def require(is_met: bool, key: str, allowed: str) -> None:
+        if not is_met:
+            raise ConfigInvalid(key, values[key], allowed)
+
+    require(bool(values["zookeeper.connect"]), "zookeeper.connect", "host:port,host:port/chroot")
+    parse_connect(str(values["zookeeper.connect"]))
+    if values["broker.id.generation.enable"]:
+        highest = number("reserved.broker.max.id")
+        require(
+            -1 <= number("broker.id") <= highest,
+            "broker.id",
+            f"-1, which generates one, or at most reserved.broker.max.id ({highest})",
+        )
+    else:
+        require(
+            number("broker.id") >= 0,
+            "broker.id",
+            "at least 0, because broker.id.generation.enable is false",
+        )
+    for key, allowed in (
+        ("replica.socket.timeout.ms", "at least replica.fetch.wait.max.ms"),
+        ("replica.lag.time.max.ms", "at least replica.fetch.wait.max.ms"),
+    ):
+        require(number("replica.fetch.wait.max.ms") <= number(key), key, allowed)
+    queued_bytes = number("queued.max.request.bytes")
+    require(
+        queued_bytes <= 0 or queued_bytes >= number("socket.request.max.bytes"),
+        "queued.max.request.bytes",
+        "at least socket.request.max.bytes",
+    )
+    require(
+        number("max.connections.per.ip") > 0 or bool(values["max.connections.per.ip.overrides"]),
+        "max.connections.per.ip",
+        "zero only together with max.connections.per.ip.overrides",
+    )
+    idle_ms = number("connections.max.idle.ms")
+    require(
+        idle_ms < 0 or number("connection.failed.authentication.delay.ms") < idle_ms,
+        "connections.max.idle.ms",
+        "more than connection.failed.authentication.delay.ms",
+    )
+    parse_connection_overrides(str(values["max.connections.per.ip.overrides"]))
+
+
+def parse_connection_overrides(text: str) -> dict[str, int]:
+    """``host:count,…`` of ``max.connections.per.ip.overrides`` as a mapping."""
+    overrides: dict[str, int] = {}
+    for pair in filter(None, re.split(r"\s*,\s*", text.strip())):
+        host, _, count = pair.rpartition(":")
+        if not host or not re.fullmatch(r"[0-9]{1,9}", count.strip()):
+            raise ConfigInvalid("max.connections.per.ip.overrides", text, "host:count,host:count")
+        overrides[host.strip()] = int(count)
+    return overrides
+
+
+def _listeners_of(values: Mapping[str, ConfigValue], known: Mapping[str, str]) -> Listeners:
+    def text(key: str) -> str | None:
+        value = values[key]
+        return None if value is None else str(value)
+
+    has_security_protocol = "security.inter.broker.protocol" in known
+    return resolve_listeners(
+        listeners=str(values["listeners"]),
+        advertised_listeners=text("advertised.listeners"),
+        protocol_map=str(values["listener.security.protocol.map"]),
+        inter_broker_listener_name=text("inter.broker.listener.name"),
+        security_inter_broker_protocol=(
+            text("security.inter.broker.protocol") if has_security_protocol else None
+        ),
+        control_plane_listener_name=text("control.plane.listener.name"),
+    )
+
+
+def _log_dirs_of(values: Mapping[str, ConfigValue]) -> tuple[Path, ...]:
+    key = "log.dir" if values["log.dirs"] is None else "log.dirs"
+    text = str(values[key])
+    paths = tuple(Path(entry) for entry in re.split(r"\s*,\s*", text.strip()) if entry)
+    if not paths:
+        raise ConfigInvalid(key, text, "at least one directory")
+    if len(set(paths)) < len(paths):
+        raise ConfigInvalid(key, text, "each directory once")
+    return paths
+
+
+def _warnings(properties: Mapping[str, str]) -> list[str]:
+    warnings: list[str] = []
+    without_effect: list[str] = []
+    for key in properties:
+        prefix = _LISTENER_PREFIX.match(key)
+        plain_key = key[prefix.end() :] if prefix else key
+        if plain_key not in BROKER_KEYS:
+            warnings.append(_unknown(key))
+        elif _WITHOUT_EFFECT.match(plain_key) and not _INHERITED_BY_TOPICS.match(plain_key):
+            without_effect.append(key)
+    if without_effect:
+        warnings.append(
+            "These configurations are valid but have no effect in this version: "
+            + ", ".join(without_effect)
+        )
+    return warnings
+
+
+def _unknown(key: str) -> str:
+    closest = difflib.get_close_matches(key, BROKER_KEYS, n=1, cutoff=_CLOSEST_MATCH)
+    hint = f" (did you mean {closest[0]}?)" if closest else ""
+    return f"The configuration '{key}' was supplied but isn't a known config{hint}."

@@ -1,0 +1,60 @@
+"""Looks at ZooKeeper again whenever something may have changed, one look at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from zkcontroller.errors import SessionExpired, ZkControllerError
+
+_log = logging.getLogger("kafka.server.KafkaServer")
+
+
+class Refresher:
+    """Calls a blocking function in an executor when poked; pokes meanwhile make one more call.
+
+    ``poke`` may be called from any thread, ``start`` and ``stop`` on the loop.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        look: Callable[[], None],
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+    ) -> None:
+        self._what = what
+        self._look = look
+        self._loop = loop
+        self._executor = executor
+        self._poked = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begins with a first look."""
+        self._poked.set()
+        self._task = self._loop.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Ends; a look under way is left to itself."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def poke(self) -> None:
+        """Something may have changed."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._poked.set)
+
+    async def _run(self) -> None:
+        while True:
+            await self._poked.wait()
+            self._poked.clear()
+            try:
+                await self._loop.run_in_executor(self._executor, self._look)
+            except SessionExpired:
+                pass  # the next session pokes
+            except ZkControllerError as failure:
+                _log.error("Error while processing %s: %s", self._what, failure)

@@ -1,0 +1,249 @@
+"""Who this broker is, and how it tells ZooKeeper: cluster id, broker id, ``/brokers/ids/<id>``.
+
+The registration is ephemeral, and its czxid is the *broker epoch* that tells one incarnation of a
+broker from the next.  It is created and filled in one transaction, as Kafka does, so nobody ever
+sees it empty.
+
+A broker that is started again before ZooKeeper has noticed its predecessor's death finds the old
+registration in its way.  Kafka gives up then; here the broker says whose it is, waits for that
+session to end, and registers.  The wait is bounded (:data:`PREDECESSOR_SLACK_MS`), because a
+registration that does not go away belongs to a broker that lives.
+
+All of this blocks and is called outside of the event loop.
+
+Source: Kafka ``KafkaServer.startup``, ``KafkaZkClient.registerBroker``, ``CheckedEphemeral``.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+from replica_manager.listeners import connection_string
+from zkcontroller.errors import (
+    BrokerIdInUse,
+    ConfigInvalid,
+    ZnodeCorrupt,
+    ZooKeeperRefused,
+)
+from zkcontroller.model import Broker, Endpoint
+from zkcontroller.zookeeper.requests import (
+    Committed,
+    Create,
+    Delete,
+    ReadZnodes,
+    SetData,
+    Transaction,
+    ZkCode,
+    Znode,
+)
+from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.znodes import (
+    PERSISTENT_PATHS,
+    BrokerIdsZnode,
+    BrokerIdZnode,
+    BrokerSequenceIdZnode,
+    ClusterIdZnode,
+    ClusterZnode,
+)
+
+PREDECESSOR_SLACK_MS: Final = 6_000
+"""How much longer than a session timeout a dead session may live: the server looks at its sessions
+once a tick, and raises a timeout below two ticks."""
+
+PREDECESSOR_POLL_MS: Final = 200
+_LARGEST_COLLISION_ATTEMPTS: Final = 100
+"""Registrations that vanish between two looks, one after the other; more cannot be chance."""
+
+_log = logging.getLogger("kafka.zk.KafkaZkClient")
+_server_log = logging.getLogger("kafka.server.KafkaServer")
+
+
+def create_persistent_paths(session: ZooKeeperSession) -> None:
+    """Makes sure of the parents that everybody relies on."""
+    session.create_missing(PERSISTENT_PATHS)
+
+
+def cluster_id(session: ZooKeeperSession) -> str:
+    """The id in ``/cluster/id``; the first broker of a cluster makes one up."""
+    found = session.read(ClusterIdZnode.PATH)
+    if found is ZkCode.NO_NODE:
+        session.create_missing([ClusterZnode.PATH])
+        new_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+        created = session.write(Create(ClusterIdZnode.PATH, ClusterIdZnode(new_id).encode()))
+        if not isinstance(created, ZkCode):
+            return new_id
+        # Another broker was faster, or our first attempt's answer was lost: its id counts.
+        found = session.read(ClusterIdZnode.PATH)
+    if isinstance(found, ZkCode):
+        raise ZooKeeperRefused(ClusterIdZnode.PATH, found.name)
+    return ClusterIdZnode.decode(found.data).cluster_id
+
+
+def generate_broker_id(session: ZooKeeperSession, reserved_max_id: int) -> int:
+    """A new id above ``reserved_max_id``: ``/brokers/seqid`` counts its writes."""
+    written = session.write(SetData(BrokerSequenceIdZnode.PATH, b""))
+    if isinstance(written, ZkCode):
+        raise ZooKeeperRefused(BrokerSequenceIdZnode.PATH, written.name)
+    return written.zk_version + reserved_max_id
+
+
+def check_endpoints(
+    session: ZooKeeperSession, broker_id: int, endpoints: Sequence[Endpoint]
+) -> None:
+    """Raises ConfigInvalid if another live broker advertises one of our addresses."""
+    names = session.children(BrokerIdsZnode.PATH)
+    if isinstance(names, ZkCode):
+        raise ZooKeeperRefused(BrokerIdsZnode.PATH, names.name)
+    others = [int(name) for name in names if name.isdecimal() and int(name) != broker_id]
+    ours = {(endpoint.host, endpoint.port) for endpoint in endpoints}
+    znodes = session.perform(ReadZnodes([BrokerIdZnode.path(other) for other in others]))
+    for other, znode in zip(others, znodes, strict=True):
+        if isinstance(znode, ZkCode):
+            continue  # it has gone since the listing
+        try:
+            registered = BrokerIdZnode.decode(other, znode.data).broker
+        except ZnodeCorrupt as corrupt:
+            _server_log.warning("%s", corrupt)
+            continue
+        for endpoint in registered.endpoints:
+            if (endpoint.host, endpoint.port) in ours:
+                raise ConfigInvalid(
+                    "advertised.listeners",
+                    f"{endpoint.host}:{endpoint.port}",
+                    f"an address that is not registered already, by broker {other}",
+                )
+
+
+class _Owner(NamedTuple):
+    session_id: int
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """How this broker registers, as often as it has to."""
+
+    session: ZooKeeperSession
+    broker: Broker
+    znode_version: int
+    session_timeout_ms: int
+    is_stopping: Callable[[], bool] = lambda: False
+    """Ends a wait early."""
+    now_s: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def register(self) -> int:
+        """Registers in the current ZooKeeper session; answers the broker epoch.
+
+        Raises BrokerIdInUse if a live broker has the id.
+        """
+        deadline_s: float | None = None
+        for _ in range(_LARGEST_COLLISION_ATTEMPTS):
+            epoch = self._create()
+            if epoch is None:
+                owner = self._owner()
+                if owner is None:
+                    continue  # it went away between our two looks
+                epoch = self._epoch_if_ours(owner)
+                if epoch is None and owner.session_id in self.session.past_session_ids:
+                    # Our own session of before, which ZooKeeper has not cleared (ZOOKEEPER-2985).
+                    self._delete(owner)
+                    continue
+                if epoch is None:
+                    deadline_s = deadline_s or self.now_s() + self._longest_wait_s()
+                    self._wait_for_end_of(owner, deadline_s)
+                    continue
+            _log.info(
+                "Registered broker %d at path %s with addresses: %s, czxid (broker epoch): %d",
+                self.broker.broker_id,
+                self._path,
+                ",".join(connection_string(endpoint) for endpoint in self.broker.endpoints),
+                epoch,
+            )
+            return epoch
+        raise BrokerIdInUse(
+            f"{self._path} was created and deleted by others {_LARGEST_COLLISION_ATTEMPTS} times "
+            "while this broker tried to register"
+        )
+
+    @property
+    def _path(self) -> str:
+        return BrokerIdZnode.path(self.broker.broker_id)
+
+    def _longest_wait_s(self) -> float:
+        return (self.session_timeout_ms + PREDECESSOR_SLACK_MS) / 1000
+
+    def _create(self) -> int | None:
+        """The new registration's czxid; None if somebody's is there."""
+        data = BrokerIdZnode(
+            self.broker, time.time_ns() // 1_000_000, version=self.znode_version
+        ).encode()
+        _log.info("Creating %s (is it secure? false)", self._path)
+        result = self.session.perform(
+            Transaction([Create(self._path, None, ephemeral=True), SetData(self._path, data, 0)])
+        )
+        if isinstance(result, Committed):
+            # The create's reply has no stat, the write's has: the czxid is in it.
+            return result.results[1].czxid
+        if result.code is not ZkCode.NODE_EXISTS:
+            raise ZooKeeperRefused(self._path, result.code.name)
+        return None
+
+    def _owner(self) -> _Owner | None:
+        """Whose registration is in the way; None if it is gone."""
+        znode = self.session.read(self._path)
+        if znode is ZkCode.NO_NODE:
+            return None
+        if isinstance(znode, ZkCode):
+            raise ZooKeeperRefused(self._path, znode.name)
+        return _Owner(znode.ephemeral_owner, self._describe(znode))
+
+    def _describe(self, znode: Znode) -> str:
+        try:
+            registered = BrokerIdZnode.decode(self.broker.broker_id, znode.data)
+        except ZnodeCorrupt:
+            where = "unreadable data"
+        else:
+            where = ",".join(connection_string(each) for each in registered.broker.endpoints)
+        return f"session 0x{znode.ephemeral_owner & (2**64 - 1):x} ({where})"
+
+    def _epoch_if_ours(self, owner: _Owner) -> int | None:
+        """The registration's czxid if it is our own: the answer to our transaction was lost."""
+        if owner.session_id != self.session.session_id:
+            return None
+        stat = self.session.exists(self._path)
+        if isinstance(stat, ZkCode) or stat.ephemeral_owner != owner.session_id:
+            return None
+        return stat.czxid
+
+    def _delete(self, owner: _Owner) -> None:
+        _log.info("Deleting %s of our earlier %s", self._path, owner.description)
+        deleted = self.session.write(Delete(self._path))
+        if isinstance(deleted, ZkCode) and deleted is not ZkCode.NO_NODE:
+            raise ZooKeeperRefused(self._path, deleted.name)
+
+    def _wait_for_end_of(self, owner: _Owner, deadline_s: float) -> None:
+        _server_log.warning(
+            "Broker id %d is registered by %s, which is not this process. If that is this broker "
+            "before its last restart, the session ends by itself; waiting at most %.1f s for it.",
+            self.broker.broker_id,
+            owner.description,
+            max(deadline_s - self.now_s(), 0),
+        )
+        while self.now_s() < deadline_s and not self.is_stopping():
+            stat = self.session.exists(self._path)
+            if isinstance(stat, ZkCode) or stat.ephemeral_owner != owner.session_id:
+                return
+            self.sleep(PREDECESSOR_POLL_MS / 1000)
+        raise BrokerIdInUse(
+            f"broker id {self.broker.broker_id} is in use: {self._path} belongs to "
+            f"{owner.description} and has not gone within the "
+            f"{self._longest_wait_s():.1f} s in which a dead broker's would have. Stop that "
+            "broker, or give this one another broker.id."
+        )

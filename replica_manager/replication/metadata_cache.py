@@ -1,0 +1,222 @@
+"""What this broker knows of the whole cluster, as the controller tells it with UpdateMetadata.
+
+A :class:`MetadataSnapshot` never changes; an update replaces the snapshot (copy on write: only the
+topics it touches are copied).  Whoever answers a request takes the snapshot once and keeps it.
+
+Source: Kafka ``ZkMetadataCache`` (``updateMetadata``).  The KRaft migration's full update, which
+deletes what a request leaves out, is no part of this: a ZooKeeper controller never sends one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from zkcontroller.model import LEADER_DURING_DELETE, Broker, Endpoint, TopicPartition
+from zkcontroller.state_changes.record import Kind, StateChange
+
+_FULL_UPDATE: Final = 2
+_log = logging.getLogger("kafka.server.metadata.ZkMetadataCache")
+
+
+class PartitionMetadata(NamedTuple):
+    """One partition as UpdateMetadata describes it."""
+
+    controller_epoch: int
+    leader: int
+    """-1: nobody leads.  -2, topic being deleted, is in no snapshot."""
+    leader_epoch: int
+    in_sync_replicas: tuple[int, ...]
+    zk_version: int
+    replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+
+class TopicMetadata(NamedTuple):
+    """The partitions of one topic in an update; ``topic_id`` is None where Kafka sends zeros."""
+
+    topic: str
+    topic_id: UUID | None
+    partitions: Sequence[tuple[int, PartitionMetadata]]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataUpdate:
+    """An UpdateMetadata request, whatever its version was."""
+
+    api_version: int
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    topics: Sequence[TopicMetadata]
+    live_brokers: Sequence[Broker]
+    is_kraft_controller: bool = False
+    update_type: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSnapshot:
+    """The cluster at one moment.  Nobody may change the mappings."""
+
+    partitions: Mapping[str, Mapping[int, PartitionMetadata]] = field(default_factory=dict)
+    """Topic to partition to state."""
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    topic_names: Mapping[UUID, str] = field(default_factory=dict)
+    controller_id: int | None = None
+    """None until told, and when told that there is none."""
+    live_brokers: Mapping[int, Broker] = field(default_factory=dict)
+
+    def partition(self, topic: str, partition: int) -> PartitionMetadata | None:
+        """The state of that partition, None if the cache does not have it."""
+        return self.partitions.get(topic, {}).get(partition)
+
+    def endpoint(self, broker_id: int, listener_name: str) -> Endpoint | None:
+        """Where a live broker is reached on that listener; None if dead or without it."""
+        broker = self.live_brokers.get(broker_id)
+        return None if broker is None else broker.endpoint(listener_name)
+
+
+class MetadataCache:
+    """Holds the newest :class:`MetadataSnapshot`.  Updated on the broker's event loop only."""
+
+    def __init__(self, broker_id: int) -> None:
+        self._broker_id = broker_id
+        self.snapshot = MetadataSnapshot()
+
+    def update(
+        self, update: MetadataUpdate, correlation_id: int, *, trace: bool
+    ) -> tuple[list[TopicPartition], list[StateChange]]:
+        """Takes over ``update``; answers the deleted partitions and what to log.
+
+        Live brokers are replaced, partitions are merged.  ``trace`` adds a record per partition.
+        """
+        old = self.snapshot
+        self._complain_of_full_update(update)
+        records: list[StateChange] = []
+        topic_ids = _merged_topic_ids(old.topic_ids, update.topics)
+        live_brokers = {broker.broker_id: broker for broker in update.live_brokers}
+        self._complain_of_different_listeners(live_brokers)
+        partitions: Mapping[str, Mapping[int, PartitionMetadata]] = old.partitions
+        deleted: list[TopicPartition] = []
+        if any(topic.partitions for topic in update.topics):
+            partitions, deleted, details = self._merged_partitions(
+                topic_ids, update, correlation_id, trace=trace
+            )
+            sent = sum(len(topic.partitions) for topic in update.topics)
+            records = details
+            records.append(
+                StateChange(
+                    Kind.METADATA_CACHED,
+                    "broker",
+                    self._broker_id,
+                    update.controller_epoch,
+                    update.controller_id,
+                    count=sent - len(deleted),
+                    other_count=len(deleted),
+                    correlation_id=correlation_id,
+                )
+            )
+        self.snapshot = MetadataSnapshot(
+            partitions,
+            topic_ids,
+            {topic_id: topic for topic, topic_id in topic_ids.items()},
+            update.controller_id if update.controller_id >= 0 else None,
+            live_brokers,
+        )
+        return deleted, records
+
+    def _merged_partitions(
+        self,
+        topic_ids: dict[str, UUID],
+        update: MetadataUpdate,
+        correlation_id: int,
+        *,
+        trace: bool,
+    ) -> tuple[dict[str, Mapping[int, PartitionMetadata]], list[TopicPartition], list[StateChange]]:
+        merged = dict(self.snapshot.partitions)
+        deleted: dict[TopicPartition, None] = {}
+        records: list[StateChange] = []
+        for topic, _, states in update.topics:
+            if not states:
+                continue
+            own = dict(merged.get(topic, {}))
+            for partition, state in states:
+                if state.leader == LEADER_DURING_DELETE:
+                    own.pop(partition, None)
+                    deleted[TopicPartition(topic, partition)] = None
+                else:
+                    own[partition] = state
+                    if deleted:
+                        deleted.pop(TopicPartition(topic, partition), None)
+                if trace:
+                    records.append(
+                        self._trace_record(update, correlation_id, topic, partition, state)
+                    )
+            if own:
+                merged[topic] = own
+            else:
+                merged.pop(topic, None)
+                topic_ids.pop(topic, None)
+        return merged, list(deleted), records
+
+    def _trace_record(
+        self,
+        update: MetadataUpdate,
+        correlation_id: int,
+        topic: str,
+        partition: int,
+        state: PartitionMetadata,
+    ) -> StateChange:
+        is_deleted = state.leader == LEADER_DURING_DELETE
+        return StateChange(
+            Kind.METADATA_DELETED_PARTITION if is_deleted else Kind.METADATA_CACHED_PARTITION,
+            "broker",
+            self._broker_id,
+            update.controller_epoch,
+            update.controller_id,
+            topic=topic,
+            partition=partition,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.in_sync_replicas,
+            zk_version=state.zk_version,
+            state_controller_epoch=state.controller_epoch,
+            replicas=state.replicas,
+            offline_replicas=state.offline_replicas,
+            correlation_id=correlation_id,
+        )
+
+    def _complain_of_full_update(self, update: MetadataUpdate) -> None:
+        if update.is_kraft_controller and update.update_type == _FULL_UPDATE:
+            _log.error(
+                "[Broker id=%d] Received UpdateMetadataRequest with Type=FULL (2), but ZK "
+                "migrations are not enabled on this broker. Not treating this as a full "
+                "metadata update",
+                self._broker_id,
+            )
+
+    def _complain_of_different_listeners(self, live_brokers: Mapping[int, Broker]) -> None:
+        names = {
+            broker_id: sorted(endpoint.listener_name for endpoint in broker.endpoints)
+            for broker_id, broker in live_brokers.items()
+        }
+        own = names.get(self._broker_id)
+        if own is not None and any(others != own for others in names.values()):
+            _log.error(
+                "[MetadataCache brokerId=%d] Listeners are not identical across brokers: %s",
+                self._broker_id,
+                names,
+            )
+
+
+def _merged_topic_ids(old: Mapping[str, UUID], topics: Sequence[TopicMetadata]) -> dict[str, UUID]:
+    """Ids that are sent are added; a topic sent without one loses it."""
+    merged = dict(old)
+    for topic, topic_id, _ in topics:
+        if topic_id is None:
+            merged.pop(topic, None)
+    merged.update((topic, topic_id) for topic, topic_id, _ in topics if topic_id is not None)
+    return merged

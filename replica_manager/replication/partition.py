@@ -1,0 +1,235 @@
+"""A partition as a broker holds it: its role, its epochs, its ISR and its assignment.
+
+Pure: no socket, no clock, no log file.  ``make_leader`` and ``make_follower`` take what the
+controller decided and answer with a record of what happened; :mod:`.replica_manager` decides
+which of them is called.  There is no log behind a partition yet, so its log end offset and its
+high watermark are 0.
+
+Source: Kafka ``kafka.cluster.Partition``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from zkcontroller.model import NO_EPOCH, TopicPartition
+from zkcontroller.state_changes.record import Kind, Reason, StateChange
+
+INITIAL_PARTITION_EPOCH: Final = 0
+
+
+class PartitionState(NamedTuple):
+    """One partition of a LeaderAndIsr request."""
+
+    controller_epoch: int
+    """Epoch of the controller that made the decision."""
+    leader: int
+    leader_epoch: int
+    in_sync_replicas: tuple[int, ...]
+    partition_epoch: int
+    """zk_version of the state znode."""
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    is_new: bool
+    leader_recovery_state: int
+
+
+class Role(Enum):
+    """What this broker's replica of the partition is."""
+
+    NONE = "none"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+
+
+class Transition(NamedTuple):
+    """The outcome of ``make_leader`` or ``make_follower``."""
+
+    has_changed: bool
+    """Leader: it was not the leader before.  Follower: the leader epoch grew."""
+    record: StateChange
+
+
+class Partition:
+    """One partition on this broker.  A fresh one has no leader and leader epoch -1."""
+
+    __slots__ = (
+        "adding_replicas",
+        "broker_id",
+        "controller_epoch",
+        "in_sync_replicas",
+        "leader",
+        "leader_epoch",
+        "leader_epoch_start_offset",
+        "partition_epoch",
+        "removing_replicas",
+        "replicas",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, broker_id: int) -> None:
+        self.topic_partition = topic_partition
+        self.broker_id = broker_id
+        self.topic_id: UUID | None = None
+        self.leader: int | None = None
+        self.leader_epoch = NO_EPOCH
+        self.partition_epoch = INITIAL_PARTITION_EPOCH
+        self.controller_epoch = 0
+        self.replicas: tuple[int, ...] = ()
+        self.adding_replicas: tuple[int, ...] = ()
+        self.removing_replicas: tuple[int, ...] = ()
+        self.in_sync_replicas: tuple[int, ...] = ()
+        """Empty on a follower: only the leader knows who is in sync."""
+        self.leader_epoch_start_offset: int | None = None
+        """Offset at which this broker began to lead; None while it does not."""
+
+    @property
+    def role(self) -> Role:
+        if self.leader is None:
+            return Role.NONE
+        return Role.LEADER if self.leader == self.broker_id else Role.FOLLOWER
+
+    @property
+    def log_end_offset(self) -> int:
+        return 0
+
+    @property
+    def high_watermark(self) -> int:
+        return 0
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Led here with fewer in sync than there should be; replicas being added do not count."""
+        wanted = len(self.replicas) - len(self.adding_replicas)
+        return self.role is Role.LEADER and wanted > len(self.in_sync_replicas)
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Led here, with replicas being added or removed."""
+        return self.role is Role.LEADER and bool(self.adding_replicas or self.removing_replicas)
+
+    def create_replica(self, topic_id: UUID | None) -> None:
+        """Makes the local replica if there is none; an id it has is kept."""
+        if self.topic_id is None:
+            self.topic_id = topic_id
+
+    def make_leader(
+        self, state: PartitionState, topic_id: UUID | None, base: StateChange
+    ) -> Transition:
+        """This broker leads from now on, unless the request is older than what is known.
+
+        ``base`` has the fields every record of the request shares.  The leader epoch may be the one
+        we have already (the ISR or the assignment changed); then only these are taken over.
+        """
+        if state.partition_epoch < self.partition_epoch:
+            return Transition(False, self._skipped(base, state, topic_id, "leader"))
+        is_new_leader = self.role is not Role.LEADER
+        previous_leader, previous_epoch = self.leader, self.leader_epoch
+        is_new_epoch = state.leader_epoch > self.leader_epoch
+        self.controller_epoch = state.controller_epoch
+        self._assign(state)
+        self.in_sync_replicas = state.in_sync_replicas
+        self.create_replica(topic_id)
+        if is_new_epoch:
+            self.leader_epoch = state.leader_epoch
+            self.leader_epoch_start_offset = self.log_end_offset
+            started = self._described(base, Kind.LEADER_STARTED, state, topic_id, "leader")
+            record = started._replace(
+                offset=self.log_end_offset,
+                high_watermark=self.high_watermark,
+                previous_leader=previous_leader,
+                previous_leader_epoch=previous_epoch,
+            )
+        else:
+            record = self._already(base, state, topic_id, Reason.ALREADY_LEADER, "leader")
+        self.partition_epoch = state.partition_epoch
+        self.leader = self.broker_id
+        return Transition(is_new_leader, record)
+
+    def make_follower(
+        self, state: PartitionState, topic_id: UUID | None, base: StateChange
+    ) -> Transition:
+        """Another broker leads, or nobody; ``has_changed``: fetching must start anew."""
+        if state.partition_epoch < self.partition_epoch:
+            return Transition(False, self._skipped(base, state, topic_id, "follower"))
+        is_new_epoch = state.leader_epoch > self.leader_epoch
+        self.controller_epoch = state.controller_epoch
+        self.leader = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.leader_epoch_start_offset = None
+        self.partition_epoch = state.partition_epoch
+        self._assign(state)
+        self.in_sync_replicas = ()
+        self.create_replica(topic_id)
+        if is_new_epoch:
+            # Kafka prints the new leader and epoch as the previous ones here; so do we.
+            started = self._described(base, Kind.FOLLOWER_STARTED, state, topic_id, "follower")
+            record = started._replace(
+                offset=self.log_end_offset,
+                high_watermark=self.high_watermark,
+                previous_leader=self.leader,
+                previous_leader_epoch=self.leader_epoch,
+            )
+        else:
+            record = self._already(base, state, topic_id, Reason.ALREADY_FOLLOWER, "follower")
+        return Transition(is_new_epoch, record)
+
+    def _assign(self, state: PartitionState) -> None:
+        self.replicas = state.replicas
+        self.adding_replicas = state.adding_replicas
+        self.removing_replicas = state.removing_replicas
+
+    def _skipped(
+        self, base: StateChange, state: PartitionState, topic_id: UUID | None, role: str
+    ) -> StateChange:
+        """The record of a request that is older than the partition epoch held here."""
+        skipped = self._described(base, Kind.TRANSITION_SKIPPED, state, topic_id, role)
+        return skipped._replace(
+            reason=Reason.STALE_PARTITION_EPOCH, current_partition_epoch=self.partition_epoch
+        )
+
+    def _already(
+        self,
+        base: StateChange,
+        state: PartitionState,
+        topic_id: UUID | None,
+        reason: Reason,
+        role: str,
+    ) -> StateChange:
+        """The record of a request whose leader epoch is held here already."""
+        skipped = self._described(base, Kind.TRANSITION_SKIPPED, state, topic_id, role)
+        return skipped._replace(
+            reason=reason,
+            high_watermark=self.high_watermark,
+            current_leader_epoch=self.leader_epoch,
+        )
+
+    def _described(
+        self,
+        base: StateChange,
+        kind: Kind,
+        state: PartitionState,
+        topic_id: UUID | None,
+        role: str,
+    ) -> StateChange:
+        return base._replace(
+            kind=kind,
+            topic=self.topic_partition.topic,
+            partition=self.topic_partition.partition,
+            topic_id=topic_id,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.in_sync_replicas,
+            zk_version=state.partition_epoch,
+            leader_recovery_state=state.leader_recovery_state,
+            state_controller_epoch=state.controller_epoch,
+            replicas=state.replicas,
+            adding_replicas=state.adding_replicas,
+            removing_replicas=state.removing_replicas,
+            is_new=state.is_new,
+            role=role,
+        )

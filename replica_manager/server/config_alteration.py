@@ -1,0 +1,218 @@
+"""What becomes of a configuration that somebody wants to change, and what forbids it.
+
+Pure.  A change is a list of operations on keys; the result is checked as a whole, as if it had
+always been so.
+
+Source: Kafka ``ConfigAdminManager``, ``ZkAdminManager.incrementalAlterConfigs``,
+``DynamicBrokerConfig.validate`` (KIP-133, KIP-226, KIP-339).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.broker_keys import BROKER_KEYS
+from replica_manager.config import BrokerConfig
+from replica_manager.config_keys import ConfigKey, text_of
+from replica_manager.dynamic_keys import (
+    DYNAMIC_IN_KAFKA,
+    QUOTA_KEYS,
+    THREAD_POOLS,
+    is_fixed_here,
+    is_per_broker,
+    is_security_key,
+)
+from replica_manager.server.errors import RequestRefused
+from replica_manager.topic_keys import TopicConfigRefused, validate_topic_config
+from zkcontroller.errors import ConfigInvalid
+
+
+class Operation(IntEnum):
+    """What to do with a key (``AlterConfigOp.OpType``)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(NamedTuple):
+    """One key of a request; ``operation`` may be a number that no :class:`Operation` has."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+DYNAMIC_BROKER_KEYS: Final[Mapping[str, ConfigKey]] = {
+    **{name: key for name, key in BROKER_KEYS.items() if name in DYNAMIC_IN_KAFKA},
+    **QUOTA_KEYS,
+}
+
+
+def check_changes(changes: Sequence[Change]) -> None:
+    """Each key once, and no value missing; else RequestRefused(INVALID_REQUEST)."""
+    if any(count > 1 for count in Counter(change.name for change in changes).values()):
+        raise RequestRefused(ErrorCode.invalid_request, "Error due to duplicate config keys")
+    without_value = [
+        change.name
+        for change in changes
+        if change.value is None and change.operation != Operation.DELETE
+    ]
+    if without_value:
+        raise RequestRefused(
+            ErrorCode.invalid_request,
+            f"Null value not supported for : {', '.join(without_value)}",
+        )
+
+
+def apply(
+    changes: Iterable[Change], config: Mapping[str, str], keys: Mapping[str, ConfigKey]
+) -> dict[str, str]:
+    """``config`` after the changes, none of which has a value missing.
+
+    RequestRefused(INVALID_CONFIG) for an addition to what is no list, or to an unknown key, where
+    Kafka ends in UNKNOWN_SERVER_ERROR.
+    """
+    altered = dict(config)
+    for name, number, value in changes:
+        try:
+            operation = Operation(number)
+        except ValueError:
+            raise RequestRefused(
+                ErrorCode.invalid_request, f"Unknown operations type {number}"
+            ) from None
+        if operation is Operation.DELETE:
+            altered.pop(name, None)
+            continue
+        assert value is not None
+        if operation is Operation.SET:
+            altered[name] = value
+            continue
+        current = altered.get(name, _default_list(name, operation, keys))
+        altered[name] = ",".join(
+            _added(current, value) if operation is Operation.APPEND else _removed(current, value)
+        )
+    return altered
+
+
+def _default_list(name: str, operation: Operation, keys: Mapping[str, ConfigKey]) -> str:
+    key = keys.get(name)
+    if key is None:
+        raise RequestRefused(ErrorCode.invalid_config, f"Unknown config name: {name}")
+    if key.type_name != "list":
+        raise RequestRefused(
+            ErrorCode.invalid_config,
+            f"Config value {operation.name.lower()} is not allowed for config key: {name}",
+        )
+    return text_of(key.default) or ""
+
+
+def _added(current: str, value: str) -> list[str]:
+    elements = _elements(current)
+    return elements + [element for element in _elements(value) if element not in elements]
+
+
+def _removed(current: str, value: str) -> list[str]:
+    left = _elements(current)
+    for element in _elements(value):
+        if element in left:
+            left.remove(element)
+    return left
+
+
+def _elements(text: str) -> list[str]:
+    return [element for element in text.split(",") if element]
+
+
+def check_topic_config(topic: str, config: Mapping[str, str], broker: BrokerConfig) -> None:
+    """RequestRefused(INVALID_CONFIG) for an unknown key, a wrong value or a contradiction."""
+    try:
+        validate_topic_config(config, broker.values)
+    except TopicConfigRefused as refused:
+        message = str(refused)
+        if isinstance(refused.__cause__, ConfigInvalid):
+            message = (
+                "Invalid config value for resource "
+                f"ConfigResource(type=TOPIC, name='{topic}'): {message}"
+            )
+        raise RequestRefused(ErrorCode.invalid_config, message) from refused
+
+
+def usable_broker_config(stored: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
+    """What of a stored configuration counts: without what may not stand there, or is no value."""
+    return {
+        name: text
+        for name, text in stored.items()
+        if not _is_static(name)
+        and not is_security_key(name)
+        and (per_broker or not is_per_broker(name))
+        and _parses(name, text)
+    }
+
+
+def check_broker_config(
+    config: Mapping[str, str], broker: BrokerConfig, *, per_broker: bool
+) -> None:
+    """RequestRefused(INVALID_REQUEST) unless a running broker can take ``config`` over.
+
+    ``config`` is the whole dynamic configuration of ``broker``, or of all brokers.  Unknown keys
+    are taken, as in Kafka, where they may belong to a plugin.
+    """
+    _refuse_those(filter(_is_static, config), "Cannot update these configs dynamically")
+    _refuse_those(
+        filter(is_security_key, config),
+        "These security configs can be dynamically updated only per-listener using the listener "
+        "prefix",
+        "HashSet",
+    )
+    if not per_broker:
+        _refuse_those(
+            filter(is_per_broker, config),
+            "Cannot update these configs at default cluster level, broker id must be specified",
+        )
+    _refuse_those(
+        filter(is_fixed_here, config), "This broker cannot update these configs while it runs"
+    )
+    layers = (broker.dynamic_default, config) if per_broker else (config, broker.dynamic_own)
+    try:
+        for name, text in config.items():
+            if name in DYNAMIC_BROKER_KEYS:
+                DYNAMIC_BROKER_KEYS[name].parse(text)
+        after = BrokerConfig.parse({**broker.originals, **layers[0], **layers[1]})
+    except ConfigInvalid as invalid:
+        raise RequestRefused(ErrorCode.invalid_request, str(invalid)) from invalid
+    for name in THREAD_POOLS:
+        before, wanted = broker.integer(name), after.integer(name)
+        if not (wanted == before or before // 2 <= wanted <= before * 2):
+            raise RequestRefused(
+                ErrorCode.invalid_request,
+                f"Invalid dynamic configuration: {name} may change from {before} to at least "
+                f"{before // 2} and at most {before * 2}, not to {wanted}",
+            )
+
+
+def _refuse_those(names: Iterable[str], reason: str, collection: str = "Set") -> None:
+    """``collection`` is what Scala calls the kind of set that Kafka prints."""
+    refused = ", ".join(names)
+    if refused:
+        raise RequestRefused(ErrorCode.invalid_request, f"{reason}: {collection}({refused})")
+
+
+def _is_static(name: str) -> bool:
+    return name in BROKER_KEYS and name not in DYNAMIC_IN_KAFKA
+
+
+def _parses(name: str, text: str) -> bool:
+    key = DYNAMIC_BROKER_KEYS.get(name)
+    if key is not None:
+        try:
+            key.parse(text)
+        except ConfigInvalid:
+            return False
+    return True

@@ -1,0 +1,196 @@
+"""Changes the configuration of topics and brokers for AlterConfigs and IncrementalAlterConfigs.
+
+Any broker may be asked for a topic or for the default of all brokers; a broker's own configuration
+is changed by that broker, which alone knows whether it can take it over.
+
+Source: Kafka ``ConfigAdminManager.preprocess``, ``ZkAdminManager.alterConfigs``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.server import config_alteration
+from replica_manager.server.config_alteration import (
+    DYNAMIC_BROKER_KEYS,
+    Change,
+    Operation,
+    check_broker_config,
+    check_changes,
+    check_topic_config,
+    usable_broker_config,
+)
+from replica_manager.server.context import BrokerContext
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.log_levels import change_levels, check_levels
+from replica_manager.server.topic_creation import check_name
+from replica_manager.topic_keys import TOPIC_KEYS
+from zkcontroller.errors import ZkControllerError
+from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY
+
+_log = logging.getLogger("kafka.server.ZkAdminManager")
+
+Outcome: TypeAlias = tuple[ErrorCode, str | None]
+
+
+class ResourceType(IntEnum):
+    """What has a configuration (``ConfigResource.Type``)."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceChanges:
+    """One resource of a request."""
+
+    resource_type: int
+    name: str
+    """Empty for the default of all brokers."""
+    changes: tuple[Change, ...]
+
+
+class ConfigAlteration:
+    """One request to change configurations."""
+
+    def __init__(self, broker: BrokerContext, *, is_incremental: bool, validate_only: bool) -> None:
+        """Not ``is_incremental``: the changes are all that shall be set from now on."""
+        self._broker = broker
+        self._is_incremental = is_incremental
+        self._validate_only = validate_only
+
+    async def run(self, resources: Sequence[ResourceChanges]) -> list[Outcome]:
+        """An outcome for each, in their order."""
+        named = Counter((resource.resource_type, resource.name) for resource in resources)
+        return [
+            await self._outcome(resource)
+            if named[resource.resource_type, resource.name] == 1
+            else (ErrorCode.invalid_request, "Each resource must appear at most once.")
+            for resource in resources
+        ]
+
+    async def _outcome(self, resource: ResourceChanges) -> Outcome:
+        try:
+            check_changes(resource.changes)
+            match resource.resource_type:
+                case ResourceType.TOPIC:
+                    await self._alter_topic(resource)
+                case ResourceType.BROKER:
+                    await self._alter_broker(resource)
+                case ResourceType.BROKER_LOGGER if self._is_incremental:
+                    self._alter_loggers(resource)
+                case ResourceType.CLIENT_METRICS:
+                    raise RequestRefused(
+                        ErrorCode.invalid_request,
+                        "AlterConfigs is only supported for topics and brokers, but resource type "
+                        "is CLIENT_METRICS",
+                    )
+                case unknown:
+                    raise RequestRefused(
+                        ErrorCode.invalid_request, f"Unknown resource type {unknown}"
+                    )
+        except RequestRefused as refused:
+            return refused.error, refused.message
+        except ZkControllerError as failure:
+            self._log(
+                logging.ERROR,
+                f"Error processing alter configs request for {resource.name!r}: {failure}",
+            )
+            return error_code_for(failure), None
+        return ErrorCode.none, None
+
+    async def _alter_topic(self, resource: ResourceChanges) -> None:
+        topic = resource.name
+        if not topic:
+            raise RequestRefused(
+                ErrorCode.invalid_request, "Default topic resources are not allowed."
+            )
+        if topic not in self._broker.metadata_cache.snapshot.partitions:
+            raise RequestRefused(
+                ErrorCode.unknown_topic_or_partition, f"The topic '{topic}' does not exist."
+            )
+        check_name(topic)
+        path = f"topics/{topic}"
+        stored = await self._broker.admin.config_of(path) if self._is_incremental else {}
+        config = config_alteration.apply(resource.changes, stored, TOPIC_KEYS)
+        if not await self._broker.admin.is_topic(topic):
+            raise RequestRefused(
+                ErrorCode.unknown_topic_or_partition, f"Topic '{topic}' does not exist."
+            )
+        check_topic_config(topic, config, self._broker.config())
+        if not self._validate_only:
+            self._log(
+                logging.INFO, f"Updating topic {topic} with new configuration : {_text(config)}"
+            )
+            await self._broker.admin.change_config(path, config)
+
+    async def _alter_broker(self, resource: ResourceChanges) -> None:
+        own_id = self._own_id(resource.name)
+        path = f"brokers/{DEFAULT_ENTITY if own_id is None else own_id}"
+        stored: dict[str, str] = {}
+        if self._is_incremental:
+            stored = usable_broker_config(
+                await self._broker.admin.config_of(path), per_broker=own_id is not None
+            )
+        config = config_alteration.apply(resource.changes, stored, DYNAMIC_BROKER_KEYS)
+        check_broker_config(config, self._broker.config(), per_broker=own_id is not None)
+        if not self._validate_only:
+            who = "brokers" if own_id is None else f"broker {own_id}"
+            self._log(logging.INFO, f"Updating {who} with new configuration : {_text(config)}")
+            await self._broker.admin.change_config(path, config)
+
+    def _alter_loggers(self, resource: ResourceChanges) -> None:
+        if not resource.name:
+            raise RequestRefused(
+                ErrorCode.invalid_request, "Node id must be an integer, but it is: "
+            )
+        self._own_id(resource.name)
+        check_levels(resource.changes)
+        if not self._validate_only:
+            change_levels(resource.changes)
+            for change in resource.changes:
+                self._log(
+                    logging.WARNING,
+                    f"Updated the log level of {change.name} to {change.value}"
+                    if change.operation == Operation.SET
+                    else f"Unset the log level of {change.name}",
+                )
+
+    def _own_id(self, name: str) -> int | None:
+        """This broker's id; None for the default of all brokers; refuses any other."""
+        if not name:
+            return None
+        own_id = self._broker.broker_id
+        try:
+            named = int(name)
+        except ValueError:
+            raise RequestRefused(
+                ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}"
+            ) from None
+        if named != own_id:
+            raise RequestRefused(
+                ErrorCode.invalid_request,
+                f"Unexpected broker id, expected {own_id}, but received {name}",
+            )
+        return own_id
+
+    def _log(self, level: int, message: str) -> None:
+        _log.log(level, "[Admin Manager on Broker %d]: %s", self._broker.broker_id, message)
+
+
+def _text(config: dict[str, str]) -> str:
+    return ",".join(
+        # What has no known type may be a secret.
+        f"({name},{text if name in TOPIC_KEYS or name in DYNAMIC_BROKER_KEYS else '[hidden]'})"
+        for name, text in config.items()
+    )

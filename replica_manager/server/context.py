@@ -1,0 +1,69 @@
+"""What a handler gets beside the request: where the request came from, and the broker around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from replica_manager.config import BrokerConfig
+from replica_manager.replication.metadata_cache import MetadataCache
+from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.server.auto_creation import AutoTopicCreation
+from replica_manager.server.topic_admin import TopicAdmin
+from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
+from zkcontroller.core.effects import ControlledShutdownResult, Result
+from zkcontroller.core.events import Question
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """One request's header, and the connection it came in on."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str
+    listener_name: str
+    client_address: str
+
+
+class Controller(Protocol):
+    """The controller candidate this broker hosts, as far as handlers need it."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller."""
+
+    async def controlled_shutdown(
+        self, broker_id: int, broker_epoch: int
+    ) -> ControlledShutdownResult:
+        """Moves the leaderships of a broker that is about to stop."""
+
+    async def ask(self, make: Callable[[int], Question]) -> Result | None:
+        """The answer to the event that ``make`` makes of a request id; None if it takes too long.
+
+        Who is not the controller answers so.
+        """
+
+
+@dataclass(slots=True)
+class BrokerContext:
+    """The broker around the handlers.  Everything in it belongs to the event loop."""
+
+    broker_id: int
+    cluster_id: str
+    config: Callable[[], BrokerConfig]
+    """The configuration as it is now: dynamic changes replace it."""
+    metadata_cache: MetadataCache
+    replica_manager: ReplicaManager
+    topics: TopicAdmin
+    admin: ZooKeeperAdmin
+    auto_creation: AutoTopicCreation
+    controller: Controller
+    offered: Mapping[int, tuple[int, int]]
+    """API key to the first and last version that is answered."""
+    broker_epoch: Callable[[], int]
+    """czxid of the broker's registration in the current ZooKeeper session."""
+    finalized_features_epoch: Callable[[], int]
+    """dataVersion of ``/feature``; -1 where there is none."""

@@ -1,0 +1,73 @@
+"""What a handler asks of the controller, and what becomes of the answer on the wire.
+
+The controller answers in codes; where it has nothing to add, Kafka sends the sentence that belongs
+to the code (``ApiError(Errors)``), and so do we.
+
+Source: Kafka ``KafkaController`` (the callbacks of its events), ``ApiError``, ``Errors``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.server.context import BrokerContext
+from replica_manager.server.errors import RequestRefused
+from zkcontroller.core.effects import Result
+from zkcontroller.core.events import Question
+from zkcontroller.model import TopicPartition
+
+LONGEST_MESSAGE: Final = 1000
+"""Characters of a sentence for the client: it may quote a name of 32 KB."""
+
+_SENTENCES: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.election_not_needed: "Leader election not needed for topic partition.",
+    ErrorCode.feature_update_failed: (
+        "Unable to update finalized features due to an unexpected server error."
+    ),
+    ErrorCode.no_reassignment_in_progress: "No partition reassignment is in progress.",
+    ErrorCode.not_controller: "This is not the correct controller for this cluster.",
+    ErrorCode.request_timed_out: "The request timed out.",
+    ErrorCode.unknown_server_error: (
+        "The server experienced an unexpected error when processing the request."
+    ),
+}
+
+_R = TypeVar("_R", bound=Result)
+_V = TypeVar("_V")
+
+
+async def ask(broker: BrokerContext, make: Callable[[int], Question], kind: type[_R]) -> _R:
+    """The controller's answer to the event that ``make`` makes of a request id.
+
+    RequestRefused(REQUEST_TIMED_OUT) if it takes too long, or too many wait for the controller.
+    """
+    result = await broker.controller.ask(make)
+    if result is None:
+        raise RequestRefused(ErrorCode.request_timed_out)
+    assert isinstance(result, kind)
+    return result
+
+
+def sentence(error: ErrorCode, message: str | None = None) -> str | None:
+    """``message``, else what Kafka says of the code; None for NONE."""
+    told = message or _SENTENCES.get(error)
+    return told and told[:LONGEST_MESSAGE]
+
+
+def by_topic(
+    partitions: Sequence[tuple[TopicPartition, _V]],
+) -> dict[str, list[tuple[int, _V]]]:
+    """Partitions with what belongs to them, grouped by topic, both in their order."""
+    grouped: dict[str, list[tuple[int, _V]]] = {}
+    for tp, value in partitions:
+        grouped.setdefault(tp.topic, []).append((tp.partition, value))
+    return grouped
+
+
+def timeout_ms_of(request: Any) -> int:
+    """The time the client gives, in milliseconds."""
+    milliseconds: int = round(request.timeout.total_seconds() * 1000)
+    return milliseconds

@@ -1,0 +1,184 @@
+"""From a frame to its answer: finds the handler, guards it, and encodes what it says.
+
+What is answered is what has a handler; nothing else is offered to clients.  A frame that is no
+request, or one of an API or version that is not offered, closes the connection without an answer;
+only ApiVersions is answered in any version.  A handler that fails is answered for it, with the code
+its exception maps to.
+
+Source: Kafka ``RequestContext.parseRequest``, ``KafkaApis.handle``, ``RequestHandlerHelper``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, Final, Protocol, cast
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.handlers import (
+    allocate_producer_ids,
+    alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
+    api_versions,
+    controlled_shutdown,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    elect_leaders,
+    incremental_alter_configs,
+    leader_and_isr,
+    list_partition_reassignments,
+    metadata,
+    stop_replica,
+    update_features,
+    update_metadata,
+)
+from zkcontroller.errors import UnsupportedVersion, ZkControllerError
+from zkcontroller.protocol.api_versions import (
+    APIS,
+    ApiKey,
+    unsupported_api_versions_response,
+)
+from zkcontroller.protocol.error_codes import error_code_for, error_name
+from zkcontroller.protocol.framing import frame, parse_request_header, response_header
+from zkcontroller.protocol.messages import read_request, write
+
+_log = logging.getLogger("kafka.server.KafkaApis")
+
+
+class Handler(Protocol):
+    """A module of :mod:`replica_manager.server.handlers`."""
+
+    API_KEY: ApiKey
+    VERSIONS: tuple[int, int]
+
+    async def handle(
+        self, request: Any, context: RequestContext, broker: BrokerContext
+    ) -> ResponsePayload:
+        """The answer; RequestRefused or another error of ours is answered by ``refuse``."""
+
+    def refuse(self, request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+        """The answer to a request that failed as a whole."""
+
+
+_MODULES: Final[tuple[ModuleType, ...]] = (
+    metadata,
+    leader_and_isr,
+    stop_replica,
+    update_metadata,
+    controlled_shutdown,
+    api_versions,
+    create_topics,
+    delete_topics,
+    describe_configs,
+    alter_configs,
+    create_partitions,
+    elect_leaders,
+    incremental_alter_configs,
+    alter_partition_reassignments,
+    list_partition_reassignments,
+    alter_partition,
+    update_features,
+    describe_cluster,
+    allocate_producer_ids,
+)
+HANDLERS: Final[Mapping[int, Handler]] = {
+    int(handler.API_KEY): handler for handler in (cast(Handler, module) for module in _MODULES)
+}
+
+# Requests too big for a message per partition; all others are read by kio.
+_READERS: Final[Mapping[int, Callable[[int, bytes, int], object]]] = {
+    int(update_metadata.API_KEY): update_metadata.read,
+}
+
+READ_ASIDE_BYTES: Final = 64 * 1024
+"""From this size on a request is read in a thread of its own: others need not wait meanwhile."""
+
+OFFERED: Final[Mapping[int, tuple[int, int]]] = {
+    api_key: handler.VERSIONS for api_key, handler in HANDLERS.items()
+}
+"""API key to first and last version: what ApiVersions tells."""
+
+
+async def respond(
+    data: bytes, *, listener_name: str, client_address: str, broker: BrokerContext
+) -> bytes:
+    """The frame that answers the request in ``data``; InvalidFrame if it must not be answered."""
+    header, start = parse_request_header(data)
+    context = RequestContext(
+        header.api_key,
+        header.api_version,
+        header.correlation_id,
+        header.client_id or "",
+        listener_name,
+        client_address,
+    )
+    response = await _response(data, start, context, broker)
+    # An unknown version of ApiVersions is answered in version 0; that API's header is the same.
+    return frame(
+        (
+            response_header(header.api_key, header.api_version, header.correlation_id),
+            write(response),
+        )
+    )
+
+
+async def _response(
+    data: bytes, start: int, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload:
+    handler = HANDLERS.get(context.api_key)
+    if handler is None:
+        raise UnsupportedVersion(f"{APIS[context.api_key].name} is not answered here")
+    first, last = handler.VERSIONS
+    if not first <= context.api_version <= last:
+        if context.api_key == ApiKey.API_VERSIONS:
+            return unsupported_api_versions_response()
+        raise UnsupportedVersion(
+            f"{APIS[context.api_key].name} version {context.api_version} is not answered here"
+        )
+    if len(data) < READ_ASIDE_BYTES:
+        request = _read(context, data, start)
+    else:
+        request = await asyncio.to_thread(_read, context, data, start)
+    try:
+        return await handler.handle(request, context, broker)
+    except RequestRefused as refused:
+        return handler.refuse(request, context, refused.error)
+    except ZkControllerError as failure:
+        error = error_code_for(failure)
+        _log_failure(context, broker, error)
+        return handler.refuse(request, context, error)
+    except Exception:  # noqa: BLE001 - a defect in one handler must not end the connection loop
+        _log_failure(context, broker, ErrorCode.unknown_server_error)
+        return handler.refuse(request, context, ErrorCode.unknown_server_error)
+
+
+def _read(context: RequestContext, data: bytes, start: int) -> object:
+    read = _READERS.get(context.api_key)
+    if read is not None:
+        return read(context.api_version, data, start)
+    return read_request(context.api_key, context.api_version, data, start)
+
+
+def _log_failure(context: RequestContext, broker: BrokerContext, error: ErrorCode) -> None:
+    _log.error(
+        "[KafkaApi-%d] Error when handling request: clientId=%s, correlationId=%d, api=%s, "
+        "version=%d, listener=%s, answered with %s",
+        broker.broker_id,
+        context.client_id,
+        context.correlation_id,
+        APIS[context.api_key].name,
+        context.api_version,
+        context.listener_name,
+        error_name(error),
+        exc_info=True,
+    )

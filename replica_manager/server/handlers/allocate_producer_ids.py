@@ -1,0 +1,44 @@
+"""AllocateProducerIds (67): a broker asks the controller for a block of producer ids.
+
+Source: Kafka ``KafkaApis.handleAllocateProducerIdsRequest`` (KIP-730).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.controller_questions import ask
+from replica_manager.server.schema import response_schema
+from zkcontroller.core.effects import ProducerIdBlock
+from zkcontroller.core.events import AllocateProducerIds
+from zkcontroller.protocol.api_versions import ApiKey
+
+API_KEY: Final = ApiKey.ALLOCATE_PRODUCER_IDS
+VERSIONS: Final = (0, 0)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """The block, or a code."""
+    block = await ask(
+        broker,
+        lambda request_id: AllocateProducerIds(request.broker_id, request.broker_epoch, request_id),
+        ProducerIdBlock,
+    )
+    return _response(context, block)
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The answer that carries only a code."""
+    return _response(context, ProducerIdBlock(error.value))
+
+
+def _response(context: RequestContext, block: ProducerIdBlock) -> ResponsePayload:
+    return response_schema(API_KEY, context.api_version).response(
+        error_code=ErrorCode(block.error_code),
+        producer_id_start=block.start,
+        producer_id_len=block.length,
+    )

@@ -1,0 +1,106 @@
+"""AlterPartition (56): a leader asks the controller to change the ISRs of its partitions.
+
+Topics are named up to version 1, and told by id from version 2 on.  The epochs of the in-sync
+brokers, which version 3 adds, mean nothing to a controller in ZooKeeper mode.
+
+Source: Kafka ``KafkaApis.handleAlterPartitionRequest``, ``KafkaController.alterPartitions``
+(KIP-497, KIP-704, KIP-841, KIP-903).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.controller_questions import ask
+from replica_manager.server.schema import ResponseSchema, response_schema
+from zkcontroller.core.effects import AlterPartitionResult, IsrChangeResult
+from zkcontroller.core.events import AlterPartitionReceived, IsrChange
+from zkcontroller.model import RECOVERED
+from zkcontroller.protocol.api_versions import ApiKey
+
+API_KEY: Final = ApiKey.ALTER_PARTITION
+VERSIONS: Final = (0, 3)
+_TOPIC_IDS_SINCE: Final = 2
+_NO_ID: Final = UUID(int=0)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """One outcome per partition, or only a code."""
+    changes = tuple(_changes(request, context.api_version))
+    answer = await ask(
+        broker,
+        lambda request_id: AlterPartitionReceived(
+            request.broker_id, request.broker_epoch, context.api_version, changes, request_id
+        ),
+        AlterPartitionResult,
+    )
+    return _response(context, ErrorCode(answer.error_code), answer.results)
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The answer that carries only a code."""
+    return _response(context, error, ())
+
+
+def _changes(request: Any, version: int) -> Iterator[IsrChange]:
+    for topic in request.topics:
+        name: UUID | str
+        # kio reads an id of zeros as None.
+        name = topic.topic_id or _NO_ID if version >= _TOPIC_IDS_SINCE else topic.topic_name
+        for partition in topic.partitions:
+            yield IsrChange(
+                name,
+                partition.partition_index,
+                partition.leader_epoch,
+                _new_isr(partition),
+                getattr(partition, "leader_recovery_state", RECOVERED),
+                partition.partition_epoch,
+            )
+
+
+def _new_isr(partition: Any) -> tuple[int, ...]:
+    if hasattr(partition, "new_isr"):
+        isr: tuple[int, ...] = partition.new_isr
+        return isr
+    return tuple(state.broker_id for state in partition.new_isr_with_epochs)
+
+
+def _response(
+    context: RequestContext, error: ErrorCode, results: Sequence[IsrChangeResult]
+) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    by_topic: dict[UUID | str, list[IsrChangeResult]] = {}
+    for result in results:
+        by_topic.setdefault(result.topic, []).append(result)
+    return schema.response(
+        error_code=error,
+        topics=tuple(
+            schema.part(
+                "TopicData",
+                topic_name=topic,
+                topic_id=topic,
+                partitions=tuple(_partition(schema, result) for result in partitions),
+            )
+            for topic, partitions in by_topic.items()
+        ),
+    )
+
+
+def _partition(schema: ResponseSchema, result: IsrChangeResult) -> Any:
+    state = result.state
+    return schema.part(
+        "PartitionData",
+        partition_index=result.partition,
+        error_code=ErrorCode(result.error_code),
+        leader_id=0 if state is None else state.leader,
+        leader_epoch=0 if state is None else state.leader_epoch,
+        isr=() if state is None else state.in_sync_replicas,
+        leader_recovery_state=RECOVERED if state is None else state.leader_recovery_state,
+        partition_epoch=0 if state is None else state.zk_version,
+    )

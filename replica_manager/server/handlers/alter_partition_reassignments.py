@@ -1,0 +1,80 @@
+"""AlterPartitionReassignments (45): moves replicas to other brokers, or calls a move off.
+
+Answered when the move has begun; its end is seen by ListPartitionReassignments.
+
+Source: Kafka ``KafkaApis.handleAlterPartitionReassignmentsRequest`` (KIP-455).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.controller_questions import ask, by_topic, sentence
+from replica_manager.server.schema import response_schema
+from zkcontroller.core.effects import PartitionResult, PartitionResults
+from zkcontroller.core.events import ApiPartitionReassignment
+from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+
+API_KEY: Final = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+VERSIONS: Final = (0, 0)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """One outcome per partition; only a code if this broker is not the controller."""
+    # A partition named twice: the last one counts, as in Kafka's map.
+    targets = {
+        TopicPartition(topic.name, partition.partition_index): partition.replicas
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    answer = await ask(
+        broker,
+        lambda request_id: ApiPartitionReassignment(tuple(targets.items()), request_id),
+        PartitionResults,
+    )
+    return _response(context, ErrorCode(answer.error_code), answer.results)
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The code at the top and for every partition."""
+    return _response(
+        context,
+        error,
+        [
+            PartitionResult(TopicPartition(topic.name, partition.partition_index), error.value)
+            for topic in request.topics
+            for partition in topic.partitions
+        ],
+    )
+
+
+def _response(
+    context: RequestContext, error: ErrorCode, results: Sequence[PartitionResult]
+) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        error_code=error,
+        error_message=sentence(error) or "",  # the schema's default
+        responses=tuple(
+            schema.part(
+                "ReassignableTopicResponse",
+                name=topic,
+                partitions=tuple(
+                    schema.part(
+                        "ReassignablePartitionResponse",
+                        partition_index=partition,
+                        error_code=ErrorCode(result.error_code),
+                        error_message=sentence(ErrorCode(result.error_code), result.message),
+                    )
+                    for partition, result in partitions
+                ),
+            )
+            for topic, partitions in by_topic([(each.partition, each) for each in results]).items()
+        ),
+    )

@@ -1,0 +1,48 @@
+"""What the handlers of the controller's requests share: the gate of the broker epoch.
+
+A request meant for an earlier incarnation of this broker carries a smaller broker epoch and is
+refused before anything else is looked at.  A larger one is accepted: the controller may learn of a
+registration before the broker does.
+
+Source: Kafka ``ZkSupport.isBrokerEpochStale``, ``AbstractControlRequest`` (KIP-380).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from replica_manager.server.context import BrokerContext
+from zkcontroller.model import UNKNOWN_BROKER_EPOCH
+
+_log = logging.getLogger("kafka.server.KafkaApis")
+
+
+def is_stale(name: str, request: Any, broker: BrokerContext) -> bool:
+    """Whether the request was meant for an earlier incarnation; logs it if so."""
+    requested = broker_epoch_of(request)
+    current = broker.broker_epoch()
+    if requested == UNKNOWN_BROKER_EPOCH or requested >= current:
+        return False
+    _log.info(
+        "[KafkaApi-%d] Received %s request with broker epoch %d smaller than the current broker "
+        "epoch %d from controller %d with epoch %d.",
+        broker.broker_id,
+        name,
+        requested,
+        current,
+        request.controller_id,
+        request.controller_epoch,
+    )
+    return True
+
+
+def broker_epoch_of(request: Any) -> int:
+    """The broker epoch of the request; -1 in versions without."""
+    epoch: int = getattr(request, "broker_epoch", UNKNOWN_BROKER_EPOCH)
+    return epoch
+
+
+def is_from_kraft(request: Any) -> bool:
+    """Whether a KRaft controller sent the request; versions that cannot say so are not from one."""
+    return bool(getattr(request, "is_k_raft_controller", False))

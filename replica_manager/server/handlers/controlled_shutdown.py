@@ -1,0 +1,44 @@
+"""ControlledShutdown (7): a broker about to stop wants its leaderships moved.
+
+Answered by the active controller, out of its event thread; by anybody else with
+STALE_CONTROLLER_EPOCH, as Kafka does.
+
+Source: Kafka ``KafkaApis.handleControlledShutdownRequest``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.handlers.control_requests import broker_epoch_of
+from replica_manager.server.schema import response_schema
+from zkcontroller.protocol.api_versions import ApiKey
+
+API_KEY: Final = ApiKey.CONTROLLED_SHUTDOWN
+VERSIONS: Final = (0, 3)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """The partitions which the broker still leads."""
+    result = await broker.controller.controlled_shutdown(
+        request.broker_id, broker_epoch_of(request)
+    )
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        error_code=ErrorCode(result.error_code),
+        remaining_partitions=tuple(
+            schema.part("RemainingPartition", topic_name=tp.topic, partition_index=tp.partition)
+            for tp in result.remaining_partitions
+        ),
+    )
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The answer that carries only a code."""
+    return response_schema(API_KEY, context.api_version).response(
+        error_code=error, remaining_partitions=()
+    )

@@ -1,0 +1,133 @@
+"""CreatePartitions (37): adds partitions to topics and waits until they have leaders.
+
+Only the active controller answers it.  Partitions that are written but have no leaders in time are
+REQUEST_TIMED_OUT; they exist nevertheless.
+
+Source: Kafka ``KafkaApis.handleCreatePartitionsRequest``, ``ZkAdminManager.createPartitions``
+(KIP-195).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Any, Final, TypeAlias
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.controller_questions import LONGEST_MESSAGE, timeout_ms_of
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.partition_creation import NewPartitions
+from replica_manager.server.schema import response_schema
+from zkcontroller.errors import ZkControllerError
+from zkcontroller.model import NO_LEADER, Broker
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.error_codes import error_code_for
+
+API_KEY: Final = ApiKey.CREATE_PARTITIONS
+VERSIONS: Final = (0, 3)
+_log = logging.getLogger("kafka.server.ZkAdminManager")
+
+_Outcome: TypeAlias = tuple[ErrorCode, str | None]
+_DONE: Final[_Outcome] = (ErrorCode.none, None)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """One outcome per topic."""
+    if not broker.controller.is_active:
+        return refuse(request, context, ErrorCode.not_controller)
+    repeated = Counter(topic.name for topic in request.topics)
+    outcomes: dict[str, _Outcome] = {
+        name: (ErrorCode.invalid_request, "Duplicate topic in request.")
+        for name, count in repeated.items()
+        if count > 1
+    }
+    valid = [_wanted(topic) for topic in request.topics if topic.name not in outcomes]
+    brokers = await broker.admin.brokers()
+    _check_racks(brokers)
+    created: dict[str, tuple[int, ...]] = {}
+    for wanted in valid:
+        try:
+            created[wanted.topic] = await broker.admin.create_partitions(
+                wanted, brokers, validate_only=request.validate_only
+            )
+            outcomes[wanted.topic] = _DONE
+        except ZkControllerError as failure:
+            outcomes[wanted.topic] = _refusal(failure, wanted.topic, broker)
+    if not request.validate_only:
+        await _await_leaders(created, outcomes, timeout_ms_of(request), broker)
+    return _response(context, outcomes)
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """Every topic of the request, with that code."""
+    return _response(context, {topic.name: (error, None) for topic in request.topics})
+
+
+def _wanted(topic: Any) -> NewPartitions:
+    assignments = topic.assignments
+    return NewPartitions(
+        topic.name,
+        topic.count,
+        None if assignments is None else tuple(each.broker_ids for each in assignments),
+    )
+
+
+def _check_racks(brokers: dict[int, Broker]) -> None:
+    """Kafka refuses the whole request if only some brokers say where they stand."""
+    if len({broker.rack is None for broker in brokers.values()}) > 1:
+        raise RequestRefused(
+            ErrorCode.unknown_server_error, "Not all brokers have rack information."
+        )
+
+
+def _refusal(failure: ZkControllerError, topic: str, broker: BrokerContext) -> _Outcome:
+    if isinstance(failure, RequestRefused):
+        if failure.error is ErrorCode.unknown_server_error:
+            return failure.error, None
+        return failure.error, failure.message
+    _log.error(
+        "[Admin Manager on Broker %d]: Error processing create partitions request for topic %s: %s",
+        broker.broker_id,
+        topic,
+        failure,
+    )
+    return error_code_for(failure), None
+
+
+async def _await_leaders(
+    created: dict[str, tuple[int, ...]],
+    outcomes: dict[str, _Outcome],
+    timeout_ms: int,
+    broker: BrokerContext,
+) -> None:
+    def lacks_leader(topic: str) -> bool:
+        snapshot = broker.metadata_cache.snapshot
+        states = (snapshot.partition(topic, partition) for partition in created[topic])
+        return any(state is None or state.leader == NO_LEADER for state in states)
+
+    if created and timeout_ms > 0:
+        await broker.topics.waiters.wait(
+            list(created), lambda: not any(map(lacks_leader, created)), timeout_ms
+        )
+    for topic in created:
+        # Without a time to wait the answer is a time-out, whatever the cache shows.
+        if timeout_ms <= 0 or lacks_leader(topic):
+            outcomes[topic] = (ErrorCode.request_timed_out, None)
+
+
+def _response(context: RequestContext, outcomes: dict[str, _Outcome]) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        results=tuple(
+            schema.part(
+                "CreatePartitionsTopicResult",
+                name=topic,
+                error_code=error,
+                error_message=message and message[:LONGEST_MESSAGE],
+            )
+            for topic, (error, message) in outcomes.items()
+        )
+    )

@@ -1,0 +1,184 @@
+"""CreateTopics (19): writes topics to ZooKeeper and waits until their partitions have leaders.
+
+Only the active controller answers it.  A topic that is written but has no leaders in time is
+REQUEST_TIMED_OUT; it exists nevertheless.
+
+Source: Kafka ``KafkaApis.handleCreateTopicsRequest``, ``ZkAdminManager.createTopics``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.config_entries import topic_entries
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.schema import response_schema
+from replica_manager.server.topic_admin import CreatedTopic
+from replica_manager.server.topic_creation import CLUSTER_METADATA_TOPIC, NewTopic
+from zkcontroller.errors import ZkControllerError
+from zkcontroller.model import NO_LEADER
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.error_codes import error_code_for
+
+API_KEY: Final = ApiKey.CREATE_TOPICS
+VERSIONS: Final = (0, 7)
+_LONGEST_MESSAGE: Final = 1000
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_log = logging.getLogger("kafka.server.ZkAdminManager")
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """One result per topic, in the request's order."""
+    if not broker.controller.is_active:
+        return refuse(request, context, ErrorCode.not_controller)
+    creation = _Creation(request, context, broker)
+    await creation.run()
+    return creation.response()
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """Every topic of the request, with that code."""
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        topics=tuple(_refused(schema, topic.name, error, None) for topic in request.topics)
+    )
+
+
+class _Creation:
+    """One CreateTopics request under way."""
+
+    def __init__(self, request: Any, context: RequestContext, broker: BrokerContext) -> None:
+        self._request = request
+        self._broker = broker
+        self._schema = response_schema(API_KEY, context.api_version)
+        self._validate_only: bool = getattr(request, "validate_only", False)
+        self._timeout_ms = request.timeout // _MILLISECOND
+        self._refusals: dict[str, tuple[ErrorCode, str | None]] = {}
+        self._created: dict[str, CreatedTopic] = {}
+
+    async def run(self) -> None:
+        repeated = Counter(topic.name for topic in self._request.topics)
+        for topic in self._request.topics:
+            if topic.name == CLUSTER_METADATA_TOPIC:
+                self._refusals[topic.name] = (
+                    ErrorCode.invalid_request,
+                    f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited.",
+                )
+            elif repeated[topic.name] > 1:
+                self._refusals[topic.name] = (
+                    ErrorCode.invalid_request,
+                    "Found multiple entries for this topic.",
+                )
+            else:
+                await self._create(_new_topic(topic))
+        if self._created and not self._validate_only:
+            await self._await_leaders()
+
+    async def _create(self, topic: NewTopic) -> None:
+        snapshot = self._broker.metadata_cache.snapshot
+        try:
+            self._created[topic.name] = await self._broker.topics.create(
+                topic,
+                snapshot.live_brokers,
+                is_cached=topic.name in snapshot.partitions,
+                validate_only=self._validate_only,
+            )
+        except RequestRefused as refused:
+            self._refusals[topic.name] = (refused.error, refused.message)
+        except ZkControllerError as failure:
+            _log.error(
+                "[Admin Manager on Broker %d]: Error processing create topic request %s: %s",
+                self._broker.broker_id,
+                topic.name,
+                failure,
+            )
+            self._refusals[topic.name] = (error_code_for(failure), None)
+
+    async def _await_leaders(self) -> None:
+        if self._timeout_ms > 0:
+            await self._broker.topics.waiters.wait(
+                list(self._created),
+                lambda: not any(map(self._lacks_leader, self._created.values())),
+                self._timeout_ms,
+            )
+        for topic in self._created.values():
+            # Without a time to wait the answer is a time-out, whatever the cache shows.
+            if self._timeout_ms <= 0 or self._lacks_leader(topic):
+                self._refusals[topic.name] = (ErrorCode.request_timed_out, None)
+
+    def _lacks_leader(self, topic: CreatedTopic) -> bool:
+        snapshot = self._broker.metadata_cache.snapshot
+        states = (snapshot.partition(topic.name, partition) for partition in topic.assignment)
+        return any(state is None or state.leader == NO_LEADER for state in states)
+
+    def response(self) -> ResponsePayload:
+        """The answer.  A repeated topic is answered as often as it was named."""
+        return self._schema.response(
+            topics=tuple(
+                _refused(self._schema, topic.name, *self._refusals[topic.name])
+                if topic.name in self._refusals
+                else self._success(self._created[topic.name])
+                for topic in self._request.topics
+            )
+        )
+
+    def _success(self, topic: CreatedTopic) -> Any:
+        return self._schema.part(
+            "CreatableTopicResult",
+            name=topic.name,
+            topic_id=topic.topic_id,
+            error_code=ErrorCode.none,
+            error_message=None,
+            topic_config_error_code=ErrorCode.none,
+            num_partitions=len(topic.assignment),
+            replication_factor=len(topic.assignment[0]),
+            configs=self._configs(topic.config),
+        )
+
+    def _configs(self, config: Mapping[str, str]) -> tuple[Any, ...] | None:
+        if not self._schema.has("CreatableTopicConfigs"):
+            return None
+        return tuple(
+            self._schema.part(
+                "CreatableTopicConfigs",
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.is_read_only,
+                config_source=entry.source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in topic_entries(config, self._broker.config())
+        )
+
+
+def _new_topic(topic: Any) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        tuple((entry.partition_index, entry.broker_ids) for entry in topic.assignments),
+        {entry.name: entry.value for entry in topic.configs},
+    )
+
+
+def _refused(schema: Any, name: str, error: ErrorCode, message: str | None) -> Any:
+    return schema.part(
+        "CreatableTopicResult",
+        name=name,
+        topic_id=None,
+        error_code=error,
+        # A name may be 32 KB long, and its echo must fit a string of that length.
+        error_message=message and message[:_LONGEST_MESSAGE],
+        topic_config_error_code=ErrorCode.none,
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=(),
+    )

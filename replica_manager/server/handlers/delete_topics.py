@@ -1,0 +1,136 @@
+"""DeleteTopics (20): marks topics for deletion and waits until the metadata cache forgets them.
+
+Only the active controller answers it.  From version 6 on topics may be named by their ids.
+
+Source: Kafka ``KafkaApis.handleDeleteTopicsRequest``, ``ZkAdminManager.deleteTopics``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.schema import response_schema
+from zkcontroller.errors import ZkControllerError
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.error_codes import error_code_for
+
+API_KEY: Final = ApiKey.DELETE_TOPICS
+VERSIONS: Final = (0, 6)
+_TOPIC_IDS_SINCE: Final = 6
+_DISABLED_ERROR_SINCE: Final = 3
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_log = logging.getLogger("kafka.server.ZkAdminManager")
+
+
+class _Named(NamedTuple):
+    name: str | None
+    topic_id: UUID | None
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """One result per topic, in the request's order."""
+    if not broker.controller.is_active:
+        return refuse(request, context, ErrorCode.not_controller)
+    if not broker.config().is_enabled("delete.topic.enable"):
+        is_told = context.api_version >= _DISABLED_ERROR_SINCE
+        return refuse(
+            request,
+            context,
+            ErrorCode.topic_deletion_disabled if is_told else ErrorCode.invalid_request,
+        )
+    snapshot = broker.metadata_cache.snapshot
+    topics = [_resolved(topic, snapshot.topic_names) for topic in _named_in(request)]
+    errors: dict[str, ErrorCode] = {}
+    for name in dict.fromkeys(topic.name for topic in topics if topic.name is not None):
+        if name not in snapshot.partitions:
+            errors[name] = ErrorCode.unknown_topic_or_partition
+        else:
+            errors[name] = await _delete(name, broker)
+    await _await_deletion(errors, request.timeout // _MILLISECOND, broker)
+    return _response(
+        context,
+        [
+            (topic, ErrorCode.unknown_topic_id if topic.name is None else errors[topic.name])
+            for topic in topics
+        ],
+    )
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """Every topic of the request, with that code."""
+    return _response(context, [(topic, error) for topic in _named_in(request)])
+
+
+def _named_in(request: Any) -> list[_Named]:
+    if hasattr(request, "topic_names"):
+        return [_Named(name, None) for name in request.topic_names]
+    return [_Named(topic.name, topic.topic_id) for topic in request.topics]
+
+
+def _resolved(topic: _Named, topic_names: Any) -> _Named:
+    if topic.topic_id is None:
+        return topic
+    if topic.name is not None:
+        raise RequestRefused(
+            ErrorCode.invalid_request, "Topic name and topic ID can not both be specified."
+        )
+    return _Named(topic_names.get(topic.topic_id), topic.topic_id)
+
+
+async def _delete(name: str, broker: BrokerContext) -> ErrorCode:
+    try:
+        await broker.topics.delete(name)
+    except RequestRefused as refused:
+        return refused.error
+    except ZkControllerError as failure:
+        _log.error(
+            "[Admin Manager on Broker %d]: Error processing delete topic request for topic %s: %s",
+            broker.broker_id,
+            name,
+            failure,
+        )
+        return error_code_for(failure)
+    return ErrorCode.none
+
+
+async def _await_deletion(
+    errors: dict[str, ErrorCode], timeout_ms: int, broker: BrokerContext
+) -> None:
+    deleted = [name for name, error in errors.items() if error is ErrorCode.none]
+    if deleted and timeout_ms > 0:
+        await broker.topics.waiters.wait(
+            deleted,
+            lambda: not any(name in broker.metadata_cache.snapshot.partitions for name in deleted),
+            timeout_ms,
+        )
+    for name in deleted:
+        if timeout_ms <= 0 or name in broker.metadata_cache.snapshot.partitions:
+            errors[name] = ErrorCode.request_timed_out
+
+
+def _response(
+    context: RequestContext, results: Sequence[tuple[_Named, ErrorCode]]
+) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    has_ids = context.api_version >= _TOPIC_IDS_SINCE
+    return schema.response(
+        responses=tuple(
+            schema.part(
+                "DeletableTopicResult",
+                # Only version 6 can leave a name out.
+                name=topic.name if has_ids else topic.name or "",
+                topic_id=topic.topic_id,
+                error_code=error,
+            )
+            for topic, error in results
+        )
+    )

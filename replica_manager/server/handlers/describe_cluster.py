@@ -1,0 +1,78 @@
+"""DescribeCluster (60): brokers and controller, for admin clients.
+
+Source: Kafka ``KafkaApis.handleDescribeCluster``, ``AuthHelper.computeDescribeClusterResponse``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.schema import response_schema
+from zkcontroller.protocol.api_versions import ApiKey
+
+API_KEY: Final = ApiKey.DESCRIBE_CLUSTER
+VERSIONS: Final = (0, 1)
+_OF_BROKERS: Final = 1
+_OF_CONTROLLERS: Final = 2
+_NO_CONTROLLER: Final = -1
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """The live brokers that have the listener the client came in on."""
+    if context.api_version >= 1 and request.endpoint_type != _OF_BROKERS:
+        return _wrong_endpoint(request.endpoint_type, context)
+    schema = response_schema(API_KEY, context.api_version)
+    snapshot = broker.metadata_cache.snapshot
+    brokers = tuple(
+        schema.part(
+            "DescribeClusterBroker",
+            broker_id=live.broker_id,
+            host=endpoint.host,
+            port=endpoint.port,
+            rack=live.rack,
+        )
+        for live in snapshot.live_brokers.values()
+        if (endpoint := live.endpoint(context.listener_name)) is not None
+    )
+    # A controller that is not among the brokers shown would only confuse the client.
+    is_shown = any(shown.broker_id == snapshot.controller_id for shown in brokers)
+    return schema.response(
+        error_code=ErrorCode.none,
+        cluster_id=broker.cluster_id,
+        controller_id=snapshot.controller_id if is_shown else _NO_CONTROLLER,
+        brokers=brokers,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The answer that carries only a code."""
+    return _refusal(context, error, None)
+
+
+def _wrong_endpoint(endpoint_type: int, context: RequestContext) -> ResponsePayload:
+    if endpoint_type == _OF_CONTROLLERS:
+        return _refusal(
+            context,
+            ErrorCode.mismatched_endpoint_type,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of "
+            "type CONTROLLER",
+        )
+    return _refusal(
+        context,
+        ErrorCode.unsupported_endpoint_type,
+        f"Unsupported endpoint type {endpoint_type}",
+    )
+
+
+def _refusal(context: RequestContext, error: ErrorCode, message: str | None) -> ResponsePayload:
+    return response_schema(API_KEY, context.api_version).response(
+        error_code=error, error_message=message, cluster_id="", brokers=()
+    )

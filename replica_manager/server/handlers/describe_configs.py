@@ -1,0 +1,177 @@
+"""DescribeConfigs (32): the configuration of topics and brokers, and the levels of loggers.
+
+Source: Kafka ``ConfigHelper.describeConfigs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.config_entries import (
+    ConfigEntry,
+    ConfigSource,
+    broker_entries,
+    default_broker_entries,
+    logger_entries,
+    topic_entries,
+)
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.log_levels import log_levels
+from replica_manager.server.schema import ResponseSchema, response_schema
+from replica_manager.server.topic_creation import check_name
+from zkcontroller.errors import ZkControllerError
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.error_codes import error_code_for
+
+API_KEY: Final = ApiKey.DESCRIBE_CONFIGS
+VERSIONS: Final = (0, 4)
+_LONGEST_MESSAGE: Final = 1000
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """One result per resource."""
+    schema = response_schema(API_KEY, context.api_version)
+    has_synonyms = getattr(request, "include_synonyms", False)
+    has_documentation = getattr(request, "include_documentation", False)
+    results = []
+    for resource in request.resources:
+        # The schema's default, which Kafka leaves where it has nothing to say.
+        error, message = ErrorCode.none, ""
+        entries: Sequence[ConfigEntry] = ()
+        try:
+            entries = await _entries(resource, broker)
+        except RequestRefused as refused:
+            error, message = refused.error, refused.message or ""
+        except ZkControllerError as failure:
+            error, message = error_code_for(failure), str(failure)
+        wanted = resource.configuration_keys
+        results.append(
+            _result(
+                schema,
+                resource,
+                error,
+                message,
+                tuple(
+                    _config(
+                        schema,
+                        entry,
+                        has_synonyms=has_synonyms,
+                        has_documentation=has_documentation,
+                    )
+                    for entry in entries
+                    if not wanted or entry.name in wanted
+                ),
+            )
+        )
+    return schema.response(results=tuple(results))
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """Every resource of the request, with that code."""
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        results=tuple(_result(schema, each, error, None, ()) for each in request.resources)
+    )
+
+
+async def _entries(resource: Any, broker: BrokerContext) -> Sequence[ConfigEntry]:
+    match resource.resource_type:
+        case 2:  # TOPIC
+            return await _topic(resource.resource_name, broker)
+        case 4:  # BROKER
+            return _broker(resource.resource_name, broker)
+        case 8:  # BROKER_LOGGER
+            return _loggers(resource.resource_name, broker)
+        case other:
+            raise RequestRefused(ErrorCode.invalid_request, f"Unsupported resource type: {other}")
+
+
+async def _topic(name: str, broker: BrokerContext) -> Sequence[ConfigEntry]:
+    check_name(name)
+    if name not in broker.metadata_cache.snapshot.partitions:
+        raise RequestRefused(ErrorCode.unknown_topic_or_partition)
+    config = await broker.topics.config_of(f"topics/{name}")
+    return topic_entries(config, broker.config())
+
+
+def _loggers(name: str, broker: BrokerContext) -> Sequence[ConfigEntry]:
+    if not name:
+        raise RequestRefused(ErrorCode.invalid_request, "Broker id must not be empty")
+    if _broker_id(name) != broker.broker_id:
+        raise RequestRefused(
+            ErrorCode.invalid_request,
+            f"Unexpected broker id, expected {broker.broker_id} but received {name}",
+        )
+    return logger_entries(log_levels())
+
+
+def _broker(name: str, broker: BrokerContext) -> Sequence[ConfigEntry]:
+    config = broker.config()
+    if not name:
+        return default_broker_entries(config)
+    if _broker_id(name) != broker.broker_id:
+        raise RequestRefused(
+            ErrorCode.invalid_request,
+            f"Unexpected broker id, expected {broker.broker_id} or empty string, "
+            f"but received {name}",
+        )
+    return broker_entries(config)
+
+
+def _broker_id(name: str) -> int:
+    try:
+        return int(name)
+    except ValueError:
+        raise RequestRefused(
+            ErrorCode.invalid_request, f"Broker id must be an integer, but it is: {name}"
+        ) from None
+
+
+def _result(
+    schema: ResponseSchema,
+    resource: Any,
+    error: ErrorCode,
+    message: str | None,
+    configs: tuple[Any, ...],
+) -> Any:
+    return schema.part(
+        "DescribeConfigsResult",
+        error_code=error,
+        error_message=message and message[:_LONGEST_MESSAGE],
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=configs,
+    )
+
+
+def _config(
+    schema: ResponseSchema, entry: ConfigEntry, *, has_synonyms: bool, has_documentation: bool
+) -> Any:
+    synonyms: tuple[Any, ...] = ()
+    if has_synonyms and schema.has("DescribeConfigsSynonym"):
+        synonyms = tuple(
+            schema.part(
+                "DescribeConfigsSynonym",
+                name=synonym.name,
+                value=synonym.value,
+                source=synonym.source,
+            )
+            for synonym in entry.synonyms
+        )
+    return schema.part(
+        "DescribeConfigsResourceResult",
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        is_default=entry.source is ConfigSource.DEFAULT,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=synonyms,
+        config_type=entry.type_id,
+        documentation=entry.documentation if has_documentation else None,
+    )

@@ -1,0 +1,167 @@
+"""ElectLeaders (43): gives partitions their preferred leaders back, or any leader at all.
+
+The controller elects; the answer waits until this broker's metadata cache shows the new leaders,
+so that a client that asks for metadata next sees them.
+
+Source: Kafka ``KafkaApis.handleElectLeaders``, ``DelayedElectLeader`` (KIP-183, KIP-460).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.replication.metadata_cache import MetadataSnapshot
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.controller_questions import ask, by_topic, sentence, timeout_ms_of
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.schema import response_schema
+from zkcontroller.core.effects import PartitionResult, PartitionResults
+from zkcontroller.core.events import ElectionTrigger, ElectionType, ReplicaLeaderElection
+from zkcontroller.model import NO_EPOCH, NO_LEADER, TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+
+API_KEY: Final = ApiKey.ELECT_LEADERS
+VERSIONS: Final = (0, 2)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """One outcome per partition; of all partitions, those that needed an election."""
+    election_type = _election_type(request)
+    before = broker.metadata_cache.snapshot
+    partitions = _asked_for(request, before)
+    answer = await ask(
+        broker,
+        lambda request_id: ReplicaLeaderElection(
+            partitions, election_type, ElectionTrigger.ADMIN_CLIENT, request_id
+        ),
+        PartitionResults,
+    )
+    elected = [each.partition for each in answer.results if each.error_code == ErrorCode.none.value]
+    late = await _await_leaders(
+        elected, _Awaited(election_type, before), timeout_ms_of(request), broker
+    )
+    results = [
+        PartitionResult(each.partition, ErrorCode.request_timed_out.value)
+        if each.partition in late
+        else each
+        for each in answer.results
+    ]
+    if request.topic_partitions is None:
+        results = [r for r in results if r.error_code != ErrorCode.election_not_needed.value]
+    return _response(context, ErrorCode(answer.error_code), results)
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The code at the top (where the version has one) and for every partition."""
+    return _response(
+        context,
+        error,
+        [PartitionResult(tp, error.value) for tp in _named_in(request)],
+    )
+
+
+def _election_type(request: Any) -> ElectionType:
+    wanted = getattr(request, "election_type", ElectionType.PREFERRED)
+    try:
+        return ElectionType(wanted)
+    except ValueError:
+        raise RequestRefused(
+            ErrorCode.unknown_server_error, f"no election type has the value {wanted}"
+        ) from None
+
+
+def _asked_for(request: Any, snapshot: MetadataSnapshot) -> tuple[TopicPartition, ...]:
+    if request.topic_partitions is not None:
+        return tuple(dict.fromkeys(_named_in(request)))
+    return tuple(
+        TopicPartition(topic, partition)
+        for topic, partitions in snapshot.partitions.items()
+        for partition in partitions
+    )
+
+
+def _named_in(request: Any) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.topic, partition)
+        for topic in request.topic_partitions or ()
+        for partition in topic.partitions
+    ]
+
+
+class _Awaited:
+    """What the metadata cache shows of a partition once its election has arrived here.
+
+    A preferred leader is known by name.  Any other is known by a leader epoch beyond the one this
+    broker knew when it asked: an election always raises it.
+    """
+
+    def __init__(self, election_type: ElectionType, before: MetadataSnapshot) -> None:
+        self._is_preferred = election_type is ElectionType.PREFERRED
+        self._before = before
+
+    def is_shown(self, tp: TopicPartition, now: MetadataSnapshot) -> bool:
+        state = now.partition(*tp)
+        if state is None or state.leader == NO_LEADER:
+            return False
+        if self._is_preferred:
+            return state.leader == state.replicas[0]
+        known = self._before.partition(*tp)
+        return state.leader_epoch > (NO_EPOCH if known is None else known.leader_epoch)
+
+
+async def _await_leaders(
+    elected: Sequence[TopicPartition],
+    awaited: _Awaited,
+    timeout_ms: int,
+    broker: BrokerContext,
+) -> Mapping[TopicPartition, None]:
+    """Waits for the elected leaders; returns the partitions that are still without."""
+
+    def missing() -> dict[TopicPartition, None]:
+        now = broker.metadata_cache.snapshot
+        return {tp: None for tp in elected if not awaited.is_shown(tp, now)}
+
+    if timeout_ms > 0 and missing():
+        topics = list(dict.fromkeys(tp.topic for tp in elected))
+        await broker.topics.waiters.wait(topics, lambda: not missing(), timeout_ms)
+    return missing()
+
+
+def _response(
+    context: RequestContext, error: ErrorCode, results: Sequence[PartitionResult]
+) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        error_code=error,
+        replica_election_results=tuple(
+            schema.part(
+                "ReplicaElectionResult",
+                topic=topic,
+                partition_result=tuple(
+                    schema.part(
+                        "PartitionResult",
+                        partition_id=partition,
+                        error_code=ErrorCode(result.error_code),
+                        error_message=_message(result),
+                    )
+                    for partition, result in partitions
+                ),
+            )
+            for topic, partitions in by_topic([(each.partition, each) for each in results]).items()
+        ),
+    )
+
+
+def _message(result: PartitionResult) -> str | None:
+    match ErrorCode(result.error_code):
+        case ErrorCode.unknown_server_error:
+            return None  # it would tell the client of the inside
+        case ErrorCode.election_not_needed as error:
+            return sentence(error, result.message)
+        case _:
+            # Kafka adds no sentence of its own to NOT_CONTROLLER and REQUEST_TIMED_OUT here.
+            return result.message

@@ -1,0 +1,133 @@
+"""LeaderAndIsr (4): the controller makes replicas leaders and followers.
+
+Source: Kafka ``KafkaApis.handleLeaderAndIsrRequest``, ``LeaderAndIsrRequest``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.replication.partition import PartitionState
+from replica_manager.replication.replica_manager import LeaderAndIsrRequest
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.handlers.control_requests import (
+    broker_epoch_of,
+    is_from_kraft,
+    is_stale,
+)
+from replica_manager.server.schema import response_schema
+from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+
+API_KEY: Final = ApiKey.LEADER_AND_ISR
+VERSIONS: Final = (0, 7)
+_BY_TOPIC_SINCE: Final = 2
+_REASSIGNMENT_SINCE: Final = 3
+_TOPIC_IDS_SINCE: Final = 5
+_RECOVERY_SINCE: Final = 6
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """One code per partition that was looked at; all of them if the whole request is refused."""
+    if is_stale("LeaderAndIsr", request, broker):
+        return refuse(request, context, ErrorCode.stale_broker_epoch)
+    decoded = _decode(request, context.api_version)
+    answer = broker.replica_manager.become_leader_or_follower(decoded, context.correlation_id)
+    return _response(context, decoded, answer.error, answer.partitions)
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The code at the top and for every partition."""
+    decoded = _decode(request, context.api_version)
+    return _response(context, decoded, error, dict.fromkeys(decoded.partitions, error))
+
+
+def _decode(request: Any, version: int) -> LeaderAndIsrRequest:
+    topic_ids: dict[str, UUID] = {}
+    if version >= _TOPIC_IDS_SINCE:
+        topic_ids = {
+            topic.topic_name: topic.topic_id
+            for topic in request.topic_states
+            if topic.topic_id is not None
+        }
+    return LeaderAndIsrRequest(
+        request.controller_id,
+        request.controller_epoch,
+        broker_epoch_of(request),
+        dict(_partitions(request, version)),
+        topic_ids,
+        is_from_kraft(request),
+    )
+
+
+def _partitions(request: Any, version: int) -> Iterator[tuple[TopicPartition, PartitionState]]:
+    has_reassignment = version >= _REASSIGNMENT_SINCE
+    has_recovery = version >= _RECOVERY_SINCE
+    has_is_new = version >= 1
+    for topic, state in _states(request, version):
+        yield (
+            TopicPartition(topic, state.partition_index),
+            PartitionState(
+                state.controller_epoch,
+                state.leader,
+                state.leader_epoch,
+                state.isr,
+                state.partition_epoch,
+                state.replicas,
+                state.adding_replicas if has_reassignment else (),
+                state.removing_replicas if has_reassignment else (),
+                state.is_new if has_is_new else False,
+                state.leader_recovery_state if has_recovery else 0,
+            ),
+        )
+
+
+def _states(request: Any, version: int) -> Iterator[tuple[str, Any]]:
+    if version < _BY_TOPIC_SINCE:
+        for state in request.ungrouped_partition_states:
+            yield state.topic_name, state
+        return
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield topic.topic_name, state
+
+
+def _response(
+    context: RequestContext,
+    request: LeaderAndIsrRequest,
+    error: ErrorCode,
+    partitions: Mapping[TopicPartition, ErrorCode],
+) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    if context.api_version < _TOPIC_IDS_SINCE:
+        return schema.response(
+            error_code=error,
+            partition_errors=tuple(
+                schema.part(
+                    "LeaderAndIsrPartitionError",
+                    topic_name=tp.topic,
+                    partition_index=tp.partition,
+                    error_code=code,
+                )
+                for tp, code in partitions.items()
+            ),
+        )
+    # Topics are told apart by their ids alone from here on; without an id they share the zero one.
+    by_id: defaultdict[UUID | None, list[Any]] = defaultdict(list)
+    for tp, code in partitions.items():
+        by_id[request.topic_ids.get(tp.topic)].append(
+            schema.part("LeaderAndIsrPartitionError", partition_index=tp.partition, error_code=code)
+        )
+    return schema.response(
+        error_code=error,
+        topics=tuple(
+            schema.part("LeaderAndIsrTopicError", topic_id=topic_id, partition_errors=tuple(errors))
+            for topic_id, errors in by_id.items()
+        ),
+    )

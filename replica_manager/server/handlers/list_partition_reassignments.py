@@ -1,0 +1,74 @@
+"""ListPartitionReassignments (46): which partitions are on the move, and from where to where.
+
+Source: Kafka ``KafkaApis.handleListPartitionReassignmentsRequest`` (KIP-455).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.controller_questions import ask, by_topic, sentence
+from replica_manager.server.schema import response_schema
+from zkcontroller.core.effects import OngoingReassignments
+from zkcontroller.core.events import ListPartitionReassignments
+from zkcontroller.model import ReplicaAssignment, TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+
+API_KEY: Final = ApiKey.LIST_PARTITION_REASSIGNMENTS
+VERSIONS: Final = (0, 0)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """Those of the partitions asked for that are being moved; of all, if none are named."""
+    asked: tuple[TopicPartition, ...] | None = None
+    if request.topics is not None:
+        named = (
+            TopicPartition(topic.name, partition)
+            for topic in request.topics
+            for partition in topic.partition_indexes
+        )
+        asked = tuple(dict.fromkeys(named))
+    answer = await ask(
+        broker,
+        lambda request_id: ListPartitionReassignments(asked, request_id),
+        OngoingReassignments,
+    )
+    return _response(context, ErrorCode(answer.error_code), answer.reassignments)
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The answer that carries only a code."""
+    return _response(context, error, ())
+
+
+def _response(
+    context: RequestContext,
+    error: ErrorCode,
+    reassignments: tuple[tuple[TopicPartition, ReplicaAssignment], ...],
+) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        error_code=error,
+        error_message=sentence(error) or "",  # the schema's default
+        topics=tuple(
+            schema.part(
+                "OngoingTopicReassignment",
+                name=topic,
+                partitions=tuple(
+                    schema.part(
+                        "OngoingPartitionReassignment",
+                        partition_index=partition,
+                        replicas=assignment.replicas,
+                        adding_replicas=assignment.adding_replicas,
+                        removing_replicas=assignment.removing_replicas,
+                    )
+                    for partition, assignment in partitions
+                ),
+            )
+            for topic, partitions in by_topic(reassignments).items()
+        ),
+    )

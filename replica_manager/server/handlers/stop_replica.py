@@ -1,0 +1,87 @@
+"""StopReplica (5): the controller stops replicas, and has them deleted.
+
+Source: Kafka ``KafkaApis.handleStopReplicaRequest``, ``StopReplicaRequest``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.replication.replica_manager import StopReplicaPartition, StopReplicaRequest
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.handlers.control_requests import broker_epoch_of, is_stale
+from replica_manager.server.schema import response_schema
+from zkcontroller.model import NO_EPOCH, TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+
+API_KEY: Final = ApiKey.STOP_REPLICA
+VERSIONS: Final = (0, 4)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """One code per partition; none for a request that is refused as a whole."""
+    if is_stale("StopReplica", request, broker):
+        return _response(context, ErrorCode.stale_broker_epoch, {})
+    answer = broker.replica_manager.stop_replicas(
+        StopReplicaRequest(
+            request.controller_id,
+            request.controller_epoch,
+            broker_epoch_of(request),
+            dict(_partitions(request, context.api_version)),
+        ),
+        context.correlation_id,
+    )
+    return _response(context, answer.error, answer.partitions)
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The code at the top and for every partition."""
+    partitions = dict(_partitions(request, context.api_version))
+    return _response(context, error, dict.fromkeys(partitions, error))
+
+
+def _partitions(
+    request: Any, version: int
+) -> Iterator[tuple[TopicPartition, StopReplicaPartition]]:
+    if version == 0:
+        for state in request.ungrouped_partitions:
+            yield (
+                TopicPartition(state.topic_name, state.partition_index),
+                StopReplicaPartition(NO_EPOCH, request.delete_partitions),
+            )
+    elif version <= 2:
+        for topic in request.topics:
+            for partition in topic.partition_indexes:
+                yield (
+                    TopicPartition(topic.name, partition),
+                    StopReplicaPartition(NO_EPOCH, request.delete_partitions),
+                )
+    else:
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                yield (
+                    TopicPartition(topic.topic_name, state.partition_index),
+                    StopReplicaPartition(state.leader_epoch, state.delete_partition),
+                )
+
+
+def _response(
+    context: RequestContext, error: ErrorCode, partitions: Mapping[TopicPartition, ErrorCode]
+) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        error_code=error,
+        partition_errors=tuple(
+            schema.part(
+                "StopReplicaPartitionError",
+                topic_name=tp.topic,
+                partition_index=tp.partition,
+                error_code=code,
+            )
+            for tp, code in partitions.items()
+        ),
+    )

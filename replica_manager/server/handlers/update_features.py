@@ -1,0 +1,77 @@
+"""UpdateFeatures (57): changes the finalized features of the cluster.
+
+Source: Kafka ``KafkaApis.handleUpdateFeatures``, ``UpdateFeaturesRequest`` (KIP-584, KIP-778).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.controller_questions import ask, sentence
+from replica_manager.server.schema import response_schema
+from zkcontroller.core.effects import FeatureResults
+from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.inter_broker_versions import is_feature_versioning_supported
+
+API_KEY: Final = ApiKey.UPDATE_FEATURES
+VERSIONS: Final = (0, 1)
+_UPGRADE: Final = 1
+_SAFE_DOWNGRADE: Final = 2
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """One outcome per feature, or only a code."""
+    if not broker.controller.is_active:
+        return refuse(request, context, ErrorCode.not_controller)
+    if not is_feature_versioning_supported(broker.config().inter_broker_version):
+        return _response(
+            context,
+            FeatureResults(
+                ErrorCode.invalid_request.value, "Feature versioning system is disabled."
+            ),
+        )
+    # A feature named twice: the last one counts.
+    updates = {update.feature: _update(update) for update in request.feature_updates}
+    answer = await ask(
+        broker,
+        lambda request_id: UpdateFeatures(
+            tuple(updates.values()), getattr(request, "validate_only", False), request_id
+        ),
+        FeatureResults,
+    )
+    return _response(context, answer)
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The answer that carries only a code."""
+    return _response(context, FeatureResults(error.value))
+
+
+def _update(update: Any) -> FeatureUpdate:
+    if hasattr(update, "upgrade_type"):
+        return FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
+    upgrade_type = _SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE
+    return FeatureUpdate(update.feature, update.max_version_level, upgrade_type)
+
+
+def _response(context: RequestContext, answer: FeatureResults) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    error = ErrorCode(answer.error_code)
+    return schema.response(
+        error_code=error,
+        error_message=sentence(error, answer.message),
+        results=tuple(
+            schema.part(
+                "UpdatableFeatureResult",
+                feature=feature,
+                error_code=ErrorCode(code),
+                error_message=sentence(ErrorCode(code), message),
+            )
+            for feature, code, message in answer.results
+        ),
+    )

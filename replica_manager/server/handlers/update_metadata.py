@@ -1,0 +1,147 @@
+"""UpdateMetadata (6): the controller tells what the cluster looks like.
+
+Source: Kafka ``KafkaApis.handleUpdateMetadataRequest``, ``UpdateMetadataRequest``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.listeners import SECURITY_PROTOCOLS
+from replica_manager.replication.metadata_cache import (
+    MetadataUpdate,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.handlers.control_requests import (
+    broker_epoch_of,
+    is_from_kraft,
+    is_stale,
+)
+from replica_manager.server.schema import response_schema
+from zkcontroller.model import Broker, Endpoint
+from zkcontroller.protocol import bulk_reading
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.messages import read_request
+
+API_KEY: Final = ApiKey.UPDATE_METADATA
+VERSIONS: Final = (0, 8)
+_OFFLINE_REPLICAS_SINCE: Final = 4
+_BY_TOPIC_SINCE: Final = 5
+
+
+def read(version: int, data: bytes, offset: int) -> bulk_reading.UpdateMetadata[PartitionMetadata]:
+    """The request; its topics are read in bulk where the version allows it."""
+    if version in bulk_reading.VERSIONS:
+        return bulk_reading.read_update_metadata(version, data, offset, PartitionMetadata._make)
+    request: Any = read_request(API_KEY, version, data, offset)
+    return bulk_reading.UpdateMetadata(request, list(_topics(request, version)))
+
+
+async def handle(
+    request: bulk_reading.UpdateMetadata[PartitionMetadata],
+    context: RequestContext,
+    broker: BrokerContext,
+) -> ResponsePayload:
+    """Takes the metadata over, and wakes the requests that waited for the topics it names."""
+    if is_stale("UpdateMetadata", request.head, broker):
+        return refuse(request, context, ErrorCode.stale_broker_epoch)
+    update = _decode(request.head, request.topics, context.api_version)
+    error, _ = broker.replica_manager.update_metadata(update, context.correlation_id)
+    if error is ErrorCode.none:
+        broker.topics.waiters.changed(topic.topic for topic in update.topics)
+    return refuse(request, context, error)
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The answer is nothing but a code."""
+    return response_schema(API_KEY, context.api_version).response(error_code=error)
+
+
+def _decode(
+    request: Any, topics: list[bulk_reading.Topic[PartitionMetadata]], version: int
+) -> MetadataUpdate:
+    return MetadataUpdate(
+        api_version=version,
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+        broker_epoch=broker_epoch_of(request),
+        topics=[TopicMetadata(*topic) for topic in topics],
+        live_brokers=[_broker(broker, version) for broker in request.live_brokers],
+        is_kraft_controller=is_from_kraft(request),
+        update_type=getattr(request, "type_", 0),
+    )
+
+
+def _topics(request: Any, version: int) -> Iterator[bulk_reading.Topic[PartitionMetadata]]:
+    """The topics of a version before 6, none of which knows topic ids."""
+    if version >= _BY_TOPIC_SINCE:
+        for topic in request.topic_states:
+            yield bulk_reading.Topic(
+                topic.topic_name,
+                None,
+                [
+                    (
+                        state.partition_index,
+                        PartitionMetadata(
+                            state.controller_epoch,
+                            state.leader,
+                            state.leader_epoch,
+                            state.isr,
+                            state.zk_version,
+                            state.replicas,
+                            state.offline_replicas,
+                        ),
+                    )
+                    for state in topic.partition_states
+                ],
+            )
+        return
+    by_topic: defaultdict[str, list[tuple[int, PartitionMetadata]]] = defaultdict(list)
+    for state in request.ungrouped_partition_states:
+        by_topic[state.topic_name].append(
+            (
+                state.partition_index,
+                PartitionMetadata(
+                    state.controller_epoch,
+                    state.leader,
+                    state.leader_epoch,
+                    state.isr,
+                    state.zk_version,
+                    state.replicas,
+                    state.offline_replicas if version >= _OFFLINE_REPLICAS_SINCE else (),
+                ),
+            )
+        )
+    for topic, states in by_topic.items():
+        yield bulk_reading.Topic(topic, None, states)
+
+
+def _broker(broker: Any, version: int) -> Broker:
+    if version == 0:
+        endpoint = Endpoint(broker.v0_host, broker.v0_port, "PLAINTEXT", "PLAINTEXT")
+        return Broker(broker.id_, (endpoint,))
+    return Broker(
+        broker.id_,
+        tuple(_endpoint(endpoint) for endpoint in broker.endpoints),
+        getattr(broker, "rack", None),
+    )
+
+
+def _endpoint(endpoint: Any) -> Endpoint:
+    if not 0 <= endpoint.security_protocol < len(SECURITY_PROTOCOLS):
+        raise RequestRefused(
+            ErrorCode.unknown_server_error,
+            f"no security protocol has the id {endpoint.security_protocol}",
+        )
+    protocol = SECURITY_PROTOCOLS[endpoint.security_protocol]
+    # Before version 3 a listener had no name but its protocol's.
+    listener_name = getattr(endpoint, "listener", protocol)
+    return Endpoint(endpoint.host, endpoint.port, listener_name, protocol)

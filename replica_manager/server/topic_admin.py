@@ -1,0 +1,199 @@
+"""Creates and deletes topics in ZooKeeper, and reads their configuration.
+
+Calls to ZooKeeper block, so they run in an executor and never on the event loop.  What is decided
+there is pure and stands in :mod:`.topic_creation` and :mod:`.assignment`.
+
+Source: Kafka ``ZkAdminManager``, ``AdminZkClient``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.config import BrokerConfig
+from replica_manager.server import topic_creation
+from replica_manager.server.assignment import assign_replicas
+from replica_manager.server.entity_configs import read_entity_config, write_entity_config
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.topic_creation import FROM_BROKER_DEFAULT, NewTopic
+from replica_manager.server.topic_waiters import TopicWaiters
+from zkcontroller.errors import ZooKeeperRefused
+from zkcontroller.model import Broker, ReplicaAssignment
+from zkcontroller.protocol.inter_broker_versions import is_topic_id_supported
+from zkcontroller.runtime.controller_runtime import random_topic_id
+from zkcontroller.zookeeper.requests import (
+    Create,
+    ZkCode,
+)
+from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.znodes import (
+    DeleteTopicZnode,
+    TopicsZnode,
+    TopicZnode,
+)
+
+_log = logging.getLogger("kafka.zk.AdminZkClient")
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic as it was written, or as it would be."""
+
+    name: str
+    topic_id: UUID | None
+    assignment: Mapping[int, tuple[int, ...]]
+    config: Mapping[str, str]
+
+
+class TopicAdmin:
+    """Topics as znodes.  The coroutines belong to the event loop."""
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        executor: Executor,
+        config: Callable[[], BrokerConfig],
+        random: Random,
+    ) -> None:
+        self._session = session
+        self._executor = executor
+        self._config = config
+        self._random = random
+        self.waiters = TopicWaiters()
+
+    async def create(
+        self,
+        topic: NewTopic,
+        live_brokers: Mapping[int, Broker],
+        *,
+        is_cached: bool,
+        validate_only: bool,
+    ) -> CreatedTopic:
+        """Checks the topic and writes it, unless ``validate_only``; else RequestRefused.
+
+        ``live_brokers`` may get replicas; ``is_cached``: the metadata cache knows the topic.
+        """
+        config = topic_creation.check_request(topic, is_cached=is_cached)
+        return await self._blocking(
+            lambda: self._create(
+                topic.name,
+                self._assignment(topic, live_brokers),
+                config,
+                validate_only=validate_only,
+            )
+        )
+
+    async def delete(self, topic: str) -> None:
+        """Marks the topic for deletion, again if need be; RequestRefused if it is not there."""
+        await self._blocking(lambda: self._delete(topic))
+
+    async def config_of(self, entity_path: str) -> Mapping[str, str]:
+        """The dynamic configuration of ``topics/orders`` or ``brokers/1``, maybe empty."""
+        return await self._blocking(lambda: read_entity_config(self._session, entity_path))
+
+    async def _blocking(self, call: Callable[[], _R]) -> _R:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+    def _assignment(
+        self, topic: NewTopic, live_brokers: Mapping[int, Broker]
+    ) -> dict[int, tuple[int, ...]]:
+        if topic.assignment:
+            # A partition named twice: the last one counts, as in Kafka's map.
+            return dict(topic.assignment)
+        config = self._config()
+        count, factor = topic.partition_count, topic.replication_factor
+        if count == FROM_BROKER_DEFAULT:
+            count = config.integer("num.partitions")
+        if factor == FROM_BROKER_DEFAULT:
+            factor = config.integer("default.replication.factor")
+        racks = {broker_id: broker.rack for broker_id, broker in live_brokers.items()}
+        positions = max(len(racks), 1)
+        return assign_replicas(
+            racks,
+            count,
+            factor,
+            start=self._random.randrange(positions),
+            shift=self._random.randrange(positions),
+        )
+
+    def _create(
+        self,
+        name: str,
+        assignment: Mapping[int, tuple[int, ...]],
+        config: Mapping[str, str],
+        *,
+        validate_only: bool,
+    ) -> CreatedTopic:
+        topic_creation.check_name(name)
+        topic_creation.check_against_existing(
+            name,
+            is_marked_for_deletion=self._exists(DeleteTopicZnode.path(name)),
+            exists=self._exists(TopicZnode.path(name)),
+            all_topics=(
+                self._all_topics() if topic_creation.has_collision_characters(name) else ()
+            ),
+        )
+        topic_creation.check_assignment(assignment)
+        broker_config = self._config()
+        topic_creation.check_config(config, broker_config.values)
+        topic_id = None
+        if is_topic_id_supported(broker_config.inter_broker_version):
+            topic_id = random_topic_id()
+        if not validate_only:
+            _log.info(
+                "Creating topic %s with configuration %s and initial partition assignment %s",
+                name,
+                config,
+                assignment,
+            )
+            write_entity_config(self._session, f"topics/{name}", config)
+            self._write_topic(name, topic_id, assignment)
+        return CreatedTopic(name, None if validate_only else topic_id, assignment, config)
+
+    def _write_topic(
+        self, topic: str, topic_id: UUID | None, assignment: Mapping[int, tuple[int, ...]]
+    ) -> None:
+        znode = TopicZnode(
+            topic_id,
+            {partition: ReplicaAssignment(replicas) for partition, replicas in assignment.items()},
+        )
+        path = TopicZnode.path(topic)
+        created = self._session.write(Create(path, znode.encode()))
+        if created is ZkCode.NODE_EXISTS:
+            raise RequestRefused(ErrorCode.topic_already_exists, f"Topic '{topic}' already exists.")
+        if isinstance(created, ZkCode):
+            raise ZooKeeperRefused(path, created.name)
+
+    def _delete(self, topic: str) -> None:
+        if not self._exists(TopicZnode.path(topic)):
+            raise RequestRefused(
+                ErrorCode.unknown_topic_or_partition, f"Topic `{topic}` to delete does not exist"
+            )
+        path = DeleteTopicZnode.path(topic)
+        created = self._session.write(Create(path))
+        if isinstance(created, ZkCode) and created is not ZkCode.NODE_EXISTS:
+            raise ZooKeeperRefused(path, created.name)
+
+    def _exists(self, path: str) -> bool:
+        stat = self._session.exists(path)
+        if stat is ZkCode.NO_NODE:
+            return False
+        if isinstance(stat, ZkCode):
+            raise ZooKeeperRefused(path, stat.name)
+        return True
+
+    def _all_topics(self) -> list[str]:
+        topics = self._session.children(TopicsZnode.PATH)
+        if isinstance(topics, ZkCode):
+            raise ZooKeeperRefused(TopicsZnode.PATH, topics.name)
+        return topics

@@ -1,0 +1,146 @@
+"""Administration that stands in ZooKeeper: more partitions for a topic, dynamic configuration.
+
+Calls to ZooKeeper block, so they run in an executor and never on the event loop.  What is decided
+there is pure and stands in :mod:`.partition_creation` and :mod:`.config_alteration`.
+
+Source: Kafka ``ZkAdminManager``, ``AdminZkClient``, ``KafkaZkClient``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.server import partition_creation
+from replica_manager.server.entity_configs import read_entity_config, write_entity_config
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.partition_creation import NewPartitions
+from replica_manager.server.topic_creation import invalid_name_reason
+from zkcontroller.errors import ZooKeeperRefused
+from zkcontroller.model import Broker
+from zkcontroller.zookeeper.requests import Create, ReadZnodes, SetData, ZkCode
+from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.znodes import (
+    BrokerIdsZnode,
+    BrokerIdZnode,
+    ConfigChangeZnode,
+    DeleteTopicZnode,
+    TopicZnode,
+)
+
+_log = logging.getLogger("kafka.zk.AdminZkClient")
+_R = TypeVar("_R")
+
+
+class ZooKeeperAdmin:
+    """Reads and writes what administrators ask for.  The coroutines belong to the event loop."""
+
+    def __init__(self, session: ZooKeeperSession, executor: Executor) -> None:
+        self._session = session
+        self._executor = executor
+
+    async def brokers(self) -> dict[int, Broker]:
+        """The registered brokers, by id ascending."""
+        return await self._blocking(self._brokers)
+
+    async def create_partitions(
+        self, wanted: NewPartitions, brokers: Mapping[int, Broker], *, validate_only: bool
+    ) -> tuple[int, ...]:
+        """Adds partitions to a topic; answers all its partitions, or RequestRefused.
+
+        ``brokers`` may get replicas.  ``validate_only`` writes nothing.
+        """
+        return await self._blocking(
+            lambda: self._create_partitions(wanted, brokers, validate_only=validate_only)
+        )
+
+    async def is_topic(self, topic: str) -> bool:
+        """Whether ZooKeeper has that topic."""
+        return await self._blocking(lambda: self._exists(TopicZnode.path(topic)))
+
+    async def config_of(self, entity_path: str) -> dict[str, str]:
+        """The dynamic configuration of ``topics/orders`` or ``brokers/1``, maybe empty."""
+        return await self._blocking(lambda: read_entity_config(self._session, entity_path))
+
+    async def change_config(self, entity_path: str, config: Mapping[str, str]) -> None:
+        """Replaces that configuration, and leaves the note by which every broker hears of it.
+
+        RequestRefused(STALE_CONTROLLER_EPOCH) while no controller stands in ZooKeeper.
+        """
+        await self._blocking(lambda: self._change_config(entity_path, config))
+
+    async def _blocking(self, call: Callable[[], _R]) -> _R:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+    def _brokers(self) -> dict[int, Broker]:
+        names = self._session.children(BrokerIdsZnode.PATH)
+        if isinstance(names, ZkCode):
+            raise ZooKeeperRefused(BrokerIdsZnode.PATH, names.name)
+        broker_ids = sorted(int(name) for name in names if name.isdecimal())
+        znodes = self._session.perform(ReadZnodes([BrokerIdZnode.path(id_) for id_ in broker_ids]))
+        return {
+            broker_id: BrokerIdZnode.decode(broker_id, znode.data).broker
+            for broker_id, znode in zip(broker_ids, znodes, strict=True)
+            if not isinstance(znode, ZkCode)  # gone between the two reads
+        }
+
+    def _create_partitions(
+        self, wanted: NewPartitions, brokers: Mapping[int, Broker], *, validate_only: bool
+    ) -> tuple[int, ...]:
+        unknown = RequestRefused(
+            ErrorCode.unknown_topic_or_partition, f"The topic '{wanted.topic}' does not exist."
+        )
+        if invalid_name_reason(wanted.topic) is not None:
+            raise unknown
+        if self._exists(DeleteTopicZnode.path(wanted.topic)):
+            raise RequestRefused(
+                ErrorCode.invalid_topic_exception, "The topic is queued for deletion."
+            )
+        path = TopicZnode.path(wanted.topic)
+        while True:
+            znode = self._session.read(path)
+            if znode is ZkCode.NO_NODE:
+                raise unknown
+            if isinstance(znode, ZkCode):
+                raise ZooKeeperRefused(path, znode.name)
+            topic = TopicZnode.decode(wanted.topic, znode.data)
+            added = partition_creation.assign(wanted, topic.partitions, brokers)
+            partitions = {**topic.partitions, **added}
+            if validate_only:
+                return tuple(partitions)
+            _log.info(
+                "Creating %d partitions for '%s' with the following replica assignment: %s.",
+                len(added),
+                wanted.topic,
+                {partition: assignment.replicas for partition, assignment in added.items()},
+            )
+            data = TopicZnode(topic.topic_id, partitions).encode()
+            # By version, so that a reassignment begun meanwhile is not overwritten.
+            written = self._session.write(SetData(path, data, znode.zk_version))
+            if written is ZkCode.BAD_VERSION:
+                continue
+            if isinstance(written, ZkCode):
+                raise ZooKeeperRefused(path, written.name)
+            return tuple(partitions)
+
+    def _change_config(self, entity_path: str, config: Mapping[str, str]) -> None:
+        write_entity_config(self._session, entity_path, config)
+        notice = Create(
+            ConfigChangeZnode.CREATE_PATH, ConfigChangeZnode(entity_path).encode(), sequential=True
+        )
+        created = self._session.write(notice)
+        if isinstance(created, ZkCode):
+            raise ZooKeeperRefused(notice.path, created.name)
+
+    def _exists(self, path: str) -> bool:
+        stat = self._session.exists(path)
+        if stat is ZkCode.NO_NODE:
+            return False
+        if isinstance(stat, ZkCode):
+            raise ZooKeeperRefused(path, stat.name)
+        return True
