@@ -1,0 +1,7 @@
+"""``python -m zkcontroller_cli`` is ``zkctl``, for where no script is installed."""
+
+import sys
+
+from .main import main
+
+sys.exit(main())

@@ -1,0 +1,72 @@
+"""How a verb ends when it does not end well: one clear sentence and one stable exit code.
+
+The codes are part of the interface (docs/zkctl.md): scripts branch on them, so none ever changes
+its meaning.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from zkcontroller import errors
+
+
+class ExitCode(IntEnum):
+    """What ``zkctl`` answers its caller."""
+
+    OK = 0
+    FINDING = 1
+    """Asked to check (``--check``) or to compare, and something was found."""
+    USAGE = 2
+    CANNOT_CONNECT = 3
+    TIMED_OUT = 4
+    REFUSED = 5
+    """A precondition does not hold: no such topic, directory in use, ``--yes`` missing."""
+    INTERNAL = 70
+    """A defect of zkctl itself (EX_SOFTWARE of sysexits.h); ``--debug`` shows where."""
+    INTERRUPTED = 130
+
+
+class CommandFailed(errors.ZkControllerError):
+    """A verb cannot go on; the message is the one sentence its user reads."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class Refused(CommandFailed):
+    """A precondition does not hold; nothing was done."""
+
+
+class BadUsage(CommandFailed):
+    """The command line contradicts itself or lacks something."""
+
+    exit_code = ExitCode.USAGE
+
+
+class CannotConnect(CommandFailed):
+    """Nobody answers at the address."""
+
+    exit_code = ExitCode.CANNOT_CONNECT
+
+
+class TimedOut(CommandFailed):
+    """It did not happen in the time allowed."""
+
+    exit_code = ExitCode.TIMED_OUT
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """The exit code that stands for an exception, whoever raised it."""
+    match error:
+        case CommandFailed():
+            return error.exit_code
+        case errors.ZooKeeperUnavailable() | errors.SessionExpired() | ConnectionError():
+            return ExitCode.CANNOT_CONNECT
+        case TimeoutError():
+            return ExitCode.TIMED_OUT
+        case errors.ConfigInvalid():
+            return ExitCode.USAGE
+        case errors.ZkControllerError():
+            return ExitCode.REFUSED
+        case _:
+            return ExitCode.INTERNAL

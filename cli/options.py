@@ -1,0 +1,223 @@
+"""The options every verb shares, and where their values come from.
+
+``-z``, ``-b``, ``-o``, ``--dir``, ``--timeout`` and ``--debug`` may stand before the verb or after
+it (``zkctl -o json topic list`` is ``zkctl topic list -o json``); the one nearest to the verb
+wins.  An address comes from its flag, else from the cluster file in a directory that ``--dir``
+names on the command line, else from its environment variable, else from the cluster file that
+``zkctl cluster start`` left in the default directory.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+from typing_extensions import override
+
+from .errors import BadUsage, Refused
+
+if TYPE_CHECKING:
+    from .cluster_file import ClusterFile
+    from .render import Renderer
+
+CommandT = TypeVar("CommandT", bound=click.Command)
+
+FORMATS: Final = ("table", "json", "jsonl", "yaml", "csv", "name")
+DEFAULT_DIRECTORY: Final = Path("zkctl-cluster")
+DEFAULT_TIMEOUT_S: Final = 30.0
+
+
+class Origin(IntEnum):
+    """Where an address was found, the strongest first."""
+
+    FLAG = 0
+    ENVIRONMENT = 1
+    CLUSTER_FILE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A connect string or a list of bootstrap servers."""
+
+    text: str
+    origin: Origin
+
+
+@dataclass
+class Settings:
+    """The shared options of one command line; None where nothing was said."""
+
+    zookeeper_flag: str | None = None
+    bootstrap_flag: str | None = None
+    output: str | None = None
+    directory_flag: Path | None = None
+    timeout_s: float | None = None
+    debug: bool = False
+
+    @property
+    def directory(self) -> Path:
+        """Where the local cluster is, or would be."""
+        return self.directory_flag or Path(os.environ.get("ZKCTL_DIR") or DEFAULT_DIRECTORY)
+
+    @property
+    def deadline_s(self) -> float:
+        """How long the verb may wait for what it caused, in seconds."""
+        return DEFAULT_TIMEOUT_S if self.timeout_s is None else self.timeout_s
+
+    @cached_property
+    def cluster_file(self) -> ClusterFile | None:
+        """The local cluster of :attr:`directory`; None if there is none."""
+        from .cluster_file import ClusterFile
+
+        return ClusterFile.load(self.directory)
+
+    @cached_property
+    def renderer(self) -> Renderer:
+        """Writes the verb's result to stdout in the format asked for."""
+        from .render import Format, Renderer
+
+        return Renderer(Format(self.output or "table"), sys.stdout)
+
+    def find_zookeeper(self) -> Address | None:
+        """The ZooKeeper connect string, with its chroot if it has one."""
+        recorded = None if self.cluster_file is None else self.cluster_file.zookeeper_connect
+        return self._first(self.zookeeper_flag, "ZKCTL_ZOOKEEPER", recorded)
+
+    def find_bootstrap(self) -> Address | None:
+        """``host:port,host:port`` of some brokers."""
+        recorded = None if self.cluster_file is None else self.cluster_file.bootstrap_servers
+        return self._first(self.bootstrap_flag, "ZKCTL_BOOTSTRAP_SERVER", recorded)
+
+    def zookeeper(self) -> str:
+        """The ZooKeeper connect string; BadUsage if nobody said it."""
+        address = self.find_zookeeper()
+        if address is None:
+            raise BadUsage(
+                "which ZooKeeper? Say -z HOST:PORT[/CHROOT], set ZKCTL_ZOOKEEPER, "
+                "or --dir DIR of a local cluster"
+            )
+        return address.text
+
+    def bootstrap(self) -> str:
+        """Some brokers' addresses; BadUsage if nobody said any."""
+        address = self.find_bootstrap()
+        if address is None:
+            raise BadUsage(
+                "which brokers? Say -b HOST:PORT, set ZKCTL_BOOTSTRAP_SERVER, "
+                "or --dir DIR of a local cluster"
+            )
+        return address.text
+
+    def _first(self, flag: str | None, variable: str, recorded: str | None) -> Address | None:
+        if flag:
+            return Address(flag, Origin.FLAG)
+        from_file = Address(recorded, Origin.CLUSTER_FILE) if recorded else None
+        # Whoever types --dir means that cluster, whatever an old shell still exports.
+        if from_file is not None and self.directory_flag is not None:
+            return from_file
+        if from_environment := os.environ.get(variable):
+            return Address(from_environment, Origin.ENVIRONMENT)
+        return from_file
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Ask before what cannot be undone; Refused without ``--yes`` where nobody can be asked."""
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            raise Refused(f"{question} Not a terminal, so nobody can be asked: say --yes")
+        if not click.confirm(question, err=True):
+            raise Refused("nothing was done")
+
+
+def say(text: str) -> None:
+    """Talk to the user: progress and explanations go to stderr, never among the data."""
+    click.echo(text, err=True)
+
+
+def _store(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def store(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
+        if value is not None:
+            setattr(ctx.ensure_object(Settings), field, value)
+
+    return store
+
+
+def _shared() -> list[click.Option]:
+    return [
+        click.Option(
+            ["-z", "--zookeeper"],
+            metavar="HOST:PORT[,…][/CHROOT]",
+            expose_value=False,
+            callback=_store("zookeeper_flag"),
+            help="ZooKeeper of the cluster  [env: ZKCTL_ZOOKEEPER]",
+        ),
+        click.Option(
+            ["-b", "--bootstrap-server"],
+            metavar="HOST:PORT[,…]",
+            expose_value=False,
+            callback=_store("bootstrap_flag"),
+            help="Brokers to ask first  [env: ZKCTL_BOOTSTRAP_SERVER]",
+        ),
+        click.Option(
+            ["-o", "--output"],
+            type=click.Choice(FORMATS),
+            expose_value=False,
+            callback=_store("output"),
+            help="Format of the result on stdout  [default: table]",
+        ),
+        click.Option(
+            ["--dir"],
+            type=click.Path(path_type=Path, file_okay=False),
+            expose_value=False,
+            callback=_store("directory_flag"),
+            help=f"Directory of the local cluster  [env: ZKCTL_DIR; default: {DEFAULT_DIRECTORY}]",
+        ),
+        click.Option(
+            ["--timeout"],
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            expose_value=False,
+            callback=_store("timeout_s"),
+            help=f"Longest wait for what the verb causes  [default: {DEFAULT_TIMEOUT_S:g}]",
+        ),
+        click.Option(
+            ["--debug"],
+            is_flag=True,
+            default=None,
+            expose_value=False,
+            callback=_store("debug"),
+            help="Show the traceback of an error, and the libraries' logs",
+        ),
+    ]
+
+
+def shared_options(command: CommandT) -> CommandT:
+    """Give a command, or a group, the options that every verb shares."""
+    command.params.extend(_shared())
+    return command
+
+
+class Group(click.Group):
+    """A group of verbs; it and its verbs take the shared options, -h and --help."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        shared_options(self)
+
+    @override
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        super().add_command(shared_options(cmd), name)
+
+
+def settings() -> Settings:
+    """The shared options of the command line being run."""
+    found = click.get_current_context().find_object(Settings)
+    assert found is not None, "main() passes one"
+    return found

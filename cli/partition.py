@@ -1,0 +1,85 @@
+"""``zkctl partition``: leaders and in-sync replicas from the state znodes; moves and elections."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from .errors import ExitCode
+from .options import Group, settings
+from .partition_moves import elect, reassign, reassignments
+from .render import Layout
+
+_KEYS: Final = (
+    "topic",
+    "partition",
+    "leader",
+    "leader_epoch",
+    "isr",
+    "replicas",
+    "adding_replicas",
+    "removing_replicas",
+    "controller_epoch",
+    "zk_version",
+    "leader_recovery_state",
+    "is_offline",
+    "is_under_replicated",
+    "is_preferred_leader",
+)
+LAYOUT: Final = Layout(
+    lambda row: f"{row['topic']}-{row['partition']}",
+    (
+        "topic",
+        "partition",
+        "leader",
+        "leader_epoch",
+        "isr",
+        "replicas",
+        "controller_epoch",
+        "zk_version",
+    ),
+    _KEYS,
+)
+
+
+@click.group("partition", cls=Group)
+def command() -> None:
+    """Who leads, who is in sync, as ZooKeeper has it; replicas moved, leaders elected."""
+
+
+for _verb in (reassign, reassignments, elect):
+    command.add_command(_verb)
+
+
+@command.command("list")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only of this topic.")
+@click.option("--offline", is_flag=True, help="Those without a live leader.")
+@click.option("--under-replicated", is_flag=True, help="Those with replicas out of sync.")
+@click.option("--not-preferred", is_flag=True, help="Those not led by their first replica.")
+@click.option("--check", is_flag=True, help="Exit with 1 if anything is listed.")
+def list_(
+    topics: tuple[str, ...], offline: bool, under_replicated: bool, not_preferred: bool, check: bool
+) -> int:
+    """Every partition, or those that at least one of the filters finds."""
+    from .partitions import read_partitions
+    from .zookeeper import open_zookeeper
+
+    filters = [
+        key
+        for key, is_wanted in (
+            ("is_offline", offline),
+            ("is_under_replicated", under_replicated),
+            ("is_not_preferred", not_preferred),
+        )
+        if is_wanted
+    ]
+    with open_zookeeper(settings()) as zookeeper:
+        partitions = read_partitions(zookeeper, topics or None)
+    rows = [
+        partition.row()
+        for partition in partitions
+        if not filters or any(getattr(partition, key) for key in filters)
+    ]
+    settings().renderer.rows(rows, LAYOUT)
+    return ExitCode.FINDING if check and rows else ExitCode.OK

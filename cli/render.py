@@ -1,0 +1,257 @@
+"""From a verb's result to text: one result, six formats, the same for every verb.
+
+A result is rows (a listing), one record (a description) or a stream (a watch).  Values are JSON's.
+``table`` is for eyes: selected columns, on a terminal drawn by rich.  The others are for programs
+and carry every key: ``json`` one document, ``jsonl`` one object a line, ``yaml``, ``csv`` (a list
+of scalars is joined by spaces, anything deeper is JSON inside the cell), and ``name`` one
+identifier a line, to be fed to the next command.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, TextIO, TypeAlias
+
+import orjson
+
+Row: TypeAlias = Mapping[str, Any]
+
+_RICH_ROWS_MAX: Final = 2000
+"""rich measures every cell twice; beyond this a listing is aligned by hand."""
+_WRITE_ROWS: Final = 1000
+
+
+class Format(StrEnum):
+    """The values of ``-o``."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    YAML = "yaml"
+    CSV = "csv"
+    NAME = "name"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a kind of row is shown."""
+
+    name: Callable[[Row], str]
+    """The identifier that ``-o name`` prints."""
+    columns: tuple[str, ...] = ()
+    """Keys that ``-o table`` shows, in order; empty: all of them."""
+    keys: tuple[str, ...] = ()
+    """Every key, in order: the header that ``-o csv`` prints even when no row follows."""
+
+
+def named(key: str, *columns: str, keys: Sequence[str] = ()) -> Layout:
+    """A layout whose identifier is the value of one key."""
+    return Layout(lambda row: _plain(row[key]), columns, tuple(keys))
+
+
+class Renderer:
+    """Writes results to one text stream, in one format."""
+
+    def __init__(self, chosen: Format, out: TextIO) -> None:
+        self.format = chosen
+        self._out = out
+        self._is_drawn = out.isatty() and os.environ.get("TERM") != "dumb"
+
+    def rows(self, rows: Sequence[Row], layout: Layout) -> None:
+        """Show a listing."""
+        match self.format:
+            case Format.TABLE:
+                self._table(rows, layout)
+            case Format.YAML:
+                self._write(_yaml(rows))
+            case Format.JSON | Format.JSONL | Format.CSV | Format.NAME:
+                stream = self.stream(layout)
+                stream.write_all(rows)
+                stream.close()
+
+    def record(self, record: Row, layout: Layout) -> None:
+        """Show one thing; a list of mappings inside it becomes a table below it."""
+        match self.format:
+            case Format.TABLE:
+                self._description(record)
+            case Format.JSON:
+                self._write(_json(record, indent=True))
+            case Format.YAML:
+                self._write(_yaml(record))
+            case Format.JSONL | Format.CSV | Format.NAME:
+                self.rows([record], layout)
+
+    def stream(self, layout: Layout) -> Stream:
+        """Show rows as they come; the caller must close the stream, also after an interruption."""
+        return Stream(self.format, self._out, layout)
+
+    def _table(self, rows: Sequence[Row], layout: Layout) -> None:
+        columns = layout.columns or (tuple(rows[0]) if rows else layout.keys)
+        cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+        titles = [column.upper() for column in columns]
+        if self._is_drawn and len(rows) <= _RICH_ROWS_MAX:
+            self._draw(titles, cells)
+        else:
+            self._write(aligned([titles, *cells]))
+
+    def _draw(self, titles: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold cyan")
+        for title in titles:
+            table.add_column(title, overflow="fold")
+        for row in cells:
+            table.add_row(*(Text(cell) for cell in row))
+        console_for(self._out).print(table)
+
+    def _description(self, record: Row) -> None:
+        flat = {k: v for k, v in record.items() if not _is_table(v)}
+        self._write(aligned([[f"{key}:", _cell(value)] for key, value in flat.items()]))
+        for key, value in record.items():
+            if _is_table(value):
+                self._write(f"\n{key}:\n")
+                self._table(value, Layout(str))
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
+
+
+class Stream:
+    """Rows on their way out, flushed row by row; a JSON array stays well-formed if it is closed."""
+
+    def __init__(self, chosen: Format, out: TextIO, layout: Layout) -> None:
+        self._format = chosen
+        self._out = out
+        self._layout = layout
+        self._count = 0
+
+    def write(self, row: Row) -> None:
+        """One row, on stdout when this returns."""
+        self._out.write(self._text(row))
+        self._out.flush()
+
+    def write_all(self, rows: Sequence[Row]) -> None:
+        """Many rows at once."""
+        for start in range(0, len(rows), _WRITE_ROWS):
+            self._out.write("".join([self._text(row) for row in rows[start : start + _WRITE_ROWS]]))
+        self._out.flush()
+
+    def close(self) -> None:
+        """End what was begun."""
+        match self._format:
+            case Format.JSON:
+                self._out.write("\n]\n" if self._count else "[]\n")
+            case Format.YAML if not self._count:
+                self._out.write("[]\n")
+            case Format.CSV if not self._count and self._layout.keys:
+                self._out.write(_csv_line(self._layout.keys))
+            case _:
+                pass
+        self._out.flush()
+
+    def _text(self, row: Row) -> str:
+        is_first = self._count == 0
+        self._count += 1
+        match self._format:
+            case Format.TABLE:
+                columns = self._layout.columns or tuple(row)
+                line = "  ".join(_cell(row.get(column)).ljust(len(column)) for column in columns)
+                header = "  ".join(column.upper() for column in columns) + "\n" if is_first else ""
+                return f"{header}{line.rstrip()}\n"
+            case Format.JSON:
+                return ("[\n" if is_first else ",\n") + _json(row).rstrip("\n")
+            case Format.JSONL:
+                return _json(row)
+            case Format.YAML:
+                return _yaml([row])
+            case Format.CSV:
+                header = _csv_line(tuple(row)) if is_first else ""
+                return header + _csv_line([_csv_cell(value) for value in row.values()])
+            case Format.NAME:
+                return self._layout.name(row) + "\n"
+
+
+def console_for(out: TextIO) -> Any:
+    """A rich console; no colours under NO_COLOR, off a terminal and on a dumb one."""
+    from rich.console import Console
+
+    is_coloured = (
+        out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )
+    return Console(file=out, color_system="auto" if is_coloured else None, highlight=False)
+
+
+def aligned(lines: Iterable[Sequence[str]]) -> str:
+    """Rows of cells as text with aligned columns, two spaces apart, nothing cut off."""
+    rows = [[cell.replace("\n", "\\n") for cell in line] for line in lines]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "".join("  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(v, Mapping) for v in value)
+
+
+def _cell(value: object) -> str:
+    """A value for eyes."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case list() | tuple() if not any(isinstance(v, Mapping | list | tuple) for v in value):
+            return ",".join(map(str, value)) or "-"
+        case _:
+            return _plain(value)
+
+
+def _csv_cell(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case list() | tuple() if not any(isinstance(v, Mapping | list | tuple) for v in value):
+            return " ".join(map(_plain, value))
+        case _:
+            return _plain(value)
+
+
+def _plain(value: object) -> str:
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return str(value)
+        case _:
+            return _json(value).rstrip("\n")
+
+
+def _json(value: object, *, indent: bool = False) -> str:
+    option = orjson.OPT_APPEND_NEWLINE | (orjson.OPT_INDENT_2 if indent else 0)
+    return orjson.dumps(value, option=option | orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _yaml(value: object) -> str:
+    import yaml
+
+    # The C emitter writes the same text, some eight times faster, where PyYAML was built with it.
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    # Through JSON: so tuples, enums and numbers look the same in both.
+    plain = orjson.loads(_json(value))
+    text: str = yaml.dump(plain, Dumper=dumper, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _csv_line(cells: Sequence[str]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow(cells)
+    return buffer.getvalue()

@@ -1,0 +1,73 @@
+"""Topics as their znodes tell of them, in the shape in which brokers' answers are shown too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from zkcontroller.zookeeper.znodes import ConfigZnode, encode_topic_id
+
+from .partitions import PartitionView, TopicView, live_broker_ids, partitions_of, read_topics
+from .zookeeper import ZooKeeper, decoded, optional
+
+# What Kafka itself creates (Topic.INTERNAL_TOPICS); ZooKeeper does not say it, Metadata does.
+_INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
+
+
+def topics_from_zookeeper(zookeeper: ZooKeeper, names: list[str] | None) -> list[dict[str, Any]]:
+    """Topics by name, as their znodes say; Refused if one asked for does not exist."""
+    topics = read_topics(zookeeper, names)
+    partitions: dict[str, list[PartitionView]] = {topic.topic: [] for topic in topics}
+    for partition in partitions_of(zookeeper, topics):
+        partitions[partition.topic].append(partition)
+    live = set(live_broker_ids(zookeeper))
+    paths = [ConfigZnode.topic_path(topic.topic) for topic in topics]
+    configs = [
+        _config(path, None if (znode := optional(path, answer)) is None else znode.data)
+        for path, answer in zip(paths, zookeeper.read(paths), strict=True)
+    ]
+    return [
+        _from_znodes(topic, partitions[topic.topic], config, live)
+        for topic, config in zip(topics, configs, strict=True)
+    ]
+
+
+def _config(path: str, data: bytes | None) -> Mapping[str, str] | None:
+    if data is None:
+        return {}
+    znode = decoded(ConfigZnode.decode, path, data)
+    return None if znode is None else znode.config
+
+
+def _from_znodes(
+    topic: TopicView,
+    partitions: list[PartitionView],
+    config: Mapping[str, str] | None,
+    live: set[int],
+) -> dict[str, Any]:
+    first = next(iter(topic.partitions.values()), None)
+    return {
+        "topic": topic.topic,
+        "topic_id": topic_id_text(topic.topic_id),
+        "partition_count": len(topic.partitions),
+        "replication_factor": len(first.replicas) if first else 0,
+        "is_internal": topic.topic in _INTERNAL_TOPICS,
+        "configs": config,
+        "partitions": [
+            {
+                "partition": view.partition,
+                "leader": view.state.leader if view.state else None,
+                "leader_epoch": view.state.leader_epoch if view.state else None,
+                "isr": list(view.state.in_sync_replicas) if view.state else None,
+                "replicas": list(view.assignment.replicas),
+                "offline_replicas": [b for b in view.assignment.replicas if b not in live],
+            }
+            for view in partitions
+        ],
+    }
+
+
+def topic_id_text(topic_id: UUID | None) -> str | None:
+    """The id as Kafka prints it; None for a topic without one."""
+    return None if topic_id is None else encode_topic_id(topic_id)

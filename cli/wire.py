@@ -1,0 +1,241 @@
+"""Asking brokers over the Kafka protocol: metadata from any of them, changes from the controller.
+
+The versions are fixed (Metadata 12, CreateTopics 7, DeleteTopics 6): every broker since Kafka 2.8
+knows them, and so do ours.  asyncio and kio are imported with this module, so verbs import it when
+they run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, Final, NamedTuple, TypeVar
+
+from kio.schema.create_topics.v7 import request as create_topics
+from kio.schema.create_topics.v7.response import CreatableTopicResult, CreateTopicsResponse
+from kio.schema.delete_topics.v6 import request as delete_topics
+from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v12.response import MetadataResponse
+from kio.schema.types import TopicName
+from kio.static.primitive import i32Timedelta
+from typing_extensions import override
+
+from zkcontroller.errors import InvalidFrame
+from zkcontroller.runtime.connection import Connection
+
+from .errors import BadUsage, CannotConnect, Refused, TimedOut
+
+T = TypeVar("T")
+TopicResult = CreatableTopicResult | DeletableTopicResult
+
+_CONNECT_TIMEOUT_MS: Final = 5_000
+_RETRY_S: Final = 0.1
+_CLIENT_ID: Final = "zkctl"
+_ANSWER_GRACE_MS: Final = 2_000
+"""A broker told to give up after the deadline answers a little later."""
+
+
+class BrokerAddress(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    @override
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_bootstrap(text: str) -> list[BrokerAddress]:
+    """The addresses of a ``host:port,host:port`` list; BadUsage if it is none."""
+    addresses = []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, port = item.rpartition(":")
+        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise BadUsage(f"{item!r} is not HOST:PORT, in the brokers' addresses {text!r}")
+        addresses.append(BrokerAddress(host.strip("[]"), int(port)))
+    if not addresses:
+        raise BadUsage("the list of brokers is empty")
+    return addresses
+
+
+class Deadline:
+    """A moment until which a verb may go on."""
+
+    def __init__(self, seconds: float) -> None:
+        self._at = time.monotonic() + seconds
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self._at - time.monotonic())
+
+    @property
+    def left_ms(self) -> int:
+        return max(1, round(self.left_s * 1000))
+
+    @property
+    def is_over(self) -> bool:
+        return self.left_s == 0.0
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Do the work to its end on an event loop of its own."""
+    return asyncio.run(work)
+
+
+@asynccontextmanager
+async def connected(
+    addresses: Sequence[BrokerAddress], deadline: Deadline
+) -> AsyncIterator[Connection]:
+    """A connection to the first broker that answers; CannotConnect, with reasons, if none does."""
+    address, connection = await _open_first(addresses, deadline)
+    try:
+        yield connection
+    except TimeoutError as error:
+        raise TimedOut(f"broker {address} did not answer in time") from error
+    except (OSError, EOFError, InvalidFrame) as error:
+        raise CannotConnect(f"broker {address} broke off: {_reason(error)}") from error
+    finally:
+        await connection.close()
+
+
+async def _open_first(
+    addresses: Sequence[BrokerAddress], deadline: Deadline
+) -> tuple[BrokerAddress, Connection]:
+    reasons = []
+    for address in addresses:
+        try:
+            return address, await Connection.open(
+                address.host,
+                address.port,
+                client_id=_CLIENT_ID,
+                connect_timeout_ms=min(_CONNECT_TIMEOUT_MS, deadline.left_ms),
+                request_timeout_ms=deadline.left_ms + _ANSWER_GRACE_MS,
+            )
+        except OSError as error:
+            reasons.append(_reason(error))
+    raise CannotConnect("; ".join(reasons))
+
+
+async def ask_metadata(
+    connection: Connection, topics: Sequence[str] | None = None
+) -> MetadataResponse:
+    """What a broker knows of the cluster and of some topics (None: of all, empty: of none)."""
+    wanted = (
+        None
+        if topics is None
+        else tuple(MetadataRequestTopic(topic_id=None, name=TopicName(name)) for name in topics)
+    )
+    response = await connection.request(
+        MetadataRequest(
+            topics=wanted,
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        )
+    )
+    assert isinstance(response, MetadataResponse), "request() answers in kind"
+    return response
+
+
+async def metadata(
+    bootstrap: str, deadline: Deadline, topics: Sequence[str] | None = None
+) -> MetadataResponse:
+    """Metadata from the first broker that answers."""
+    async with connected(parse_bootstrap(bootstrap), deadline) as connection:
+        return await ask_metadata(connection, topics)
+
+
+async def ask_controller(
+    bootstrap: str, deadline: Deadline, ask: Callable[[Connection], Awaitable[list[T]]]
+) -> list[T]:
+    """Put a request to the controller, and again while it moves.
+
+    CannotConnect if none of the bootstrap servers answers, TimedOut if no controller takes the
+    request before the deadline.
+    """
+    while True:
+        known = await metadata(bootstrap, deadline, ())
+        outcome = await _ask_named_controller(known, deadline, ask)
+        if not isinstance(outcome, str):
+            return outcome
+        if deadline.is_over:
+            raise TimedOut(f"no controller took the request in time: {outcome}")
+        await asyncio.sleep(min(_RETRY_S, deadline.left_s))
+
+
+async def _ask_named_controller(
+    known: MetadataResponse, deadline: Deadline, ask: Callable[[Connection], Awaitable[list[T]]]
+) -> list[T] | str:
+    """The controller's results; or why they must be asked for again."""
+    controller = next((b for b in known.brokers if b.node_id == known.controller_id), None)
+    if controller is None:
+        return "the brokers know no controller"
+    try:
+        address = BrokerAddress(controller.host, controller.port)
+        async with connected([address], deadline) as connection:
+            results = await ask(connection)
+    except CannotConnect as error:
+        return str(error)
+    if any(getattr(result, "error_code", None) is ErrorCode.not_controller for result in results):
+        return f"broker {controller.node_id} is the controller no more"
+    return results
+
+
+async def create_topic(
+    bootstrap: str, deadline: Deadline, topic: create_topics.CreatableTopic
+) -> CreatableTopicResult:
+    """Create a topic; the result may carry an error code."""
+
+    async def ask(connection: Connection) -> list[CreatableTopicResult]:
+        response = await connection.request(
+            create_topics.CreateTopicsRequest(topics=(topic,), timeout=_timeout(deadline))
+        )
+        assert isinstance(response, CreateTopicsResponse), "request() answers in kind"
+        return list(response.topics)
+
+    return (await ask_controller(bootstrap, deadline, ask))[0]
+
+
+async def delete_topics_named(
+    bootstrap: str, deadline: Deadline, names: Sequence[str]
+) -> list[DeletableTopicResult]:
+    """Delete topics; each result may carry an error code."""
+
+    async def ask(connection: Connection) -> list[DeletableTopicResult]:
+        wanted = tuple(
+            delete_topics.DeleteTopicState(name=TopicName(name), topic_id=None) for name in names
+        )
+        response = await connection.request(
+            delete_topics.DeleteTopicsRequest(topics=wanted, timeout=_timeout(deadline))
+        )
+        assert isinstance(response, DeleteTopicsResponse), "request() answers in kind"
+        return list(response.responses)
+
+    return await ask_controller(bootstrap, deadline, ask)
+
+
+def raise_for(result: TopicResult) -> None:
+    """Refused, or TimedOut, with what the broker said; nothing if it did what it was asked."""
+    if result.error_code is ErrorCode.none:
+        return
+    name = result.error_code.name.upper()
+    said = f"topic {result.name}: {result.error_message or error_text(result.error_code)} ({name})"
+    raise TimedOut(said) if result.error_code is ErrorCode.request_timed_out else Refused(said)
+
+
+def error_text(code: ErrorCode) -> str:
+    """An error code in words, for brokers that send no message."""
+    return code.name.replace("_", " ")
+
+
+def _timeout(deadline: Deadline) -> i32Timedelta:
+    return i32Timedelta.parse(timedelta(milliseconds=deadline.left_ms))
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or type(error).__name__

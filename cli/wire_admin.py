@@ -1,0 +1,322 @@
+"""Administration on the wire: partitions, reassignments, elections and configurations.
+
+The versions are fixed (CreatePartitions 3, AlterPartitionReassignments 0, ElectLeaders 2,
+DescribeConfigs 4, IncrementalAlterConfigs 1): every broker since Kafka 2.8 knows them, and so do
+ours.  What a broker refuses is part of a result, not an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Final, NamedTuple, TypeVar
+
+from kio.schema.alter_partition_reassignments.v0 import request as alter_reassignments
+from kio.schema.alter_partition_reassignments.v0.response import (
+    AlterPartitionReassignmentsResponse,
+)
+from kio.schema.create_partitions.v3 import request as create_partitions
+from kio.schema.create_partitions.v3.response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from kio.schema.describe_configs.v4 import request as describe_configs
+from kio.schema.describe_configs.v4.response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from kio.schema.elect_leaders.v2 import request as elect_leaders
+from kio.schema.elect_leaders.v2.response import ElectLeadersResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1 import request as alter_configs
+from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+from kio.schema.list_partition_reassignments.v0.response import ListPartitionReassignmentsResponse
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i8, i32, i32Timedelta
+
+from zkcontroller.runtime.connection import Connection
+
+from .errors import Refused, TimedOut
+from .moves import NamedPartition
+from .wire import (
+    BrokerAddress,
+    Deadline,
+    ask_controller,
+    connected,
+    error_text,
+    metadata,
+    parse_bootstrap,
+)
+
+_T = TypeVar("_T")
+
+TOPIC: Final = 2
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+
+
+class Verdict(NamedTuple):
+    """What became of one partition of a request."""
+
+    topic: str
+    partition: int
+    error_code: ErrorCode
+    message: str | None
+
+    @property
+    def error(self) -> str | None:
+        """The code's name; None if nothing was refused."""
+        return None if self.error_code is ErrorCode.none else self.error_code.name.upper()
+
+    @property
+    def reason(self) -> str | None:
+        """What the broker said, or the code in words."""
+        return None if self.error is None else self.message or error_text(self.error_code)
+
+
+class Ongoing(NamedTuple):
+    """A partition under reassignment."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+
+class ConfigChange(NamedTuple):
+    """One key: 0 set, 1 delete, 2 append, 3 subtract."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+async def add_partitions(
+    bootstrap: str,
+    deadline: Deadline,
+    topic: str,
+    count: int,
+    assignments: Sequence[Sequence[int]] | None,
+    *,
+    is_dry_run: bool,
+) -> None:
+    """Give the topic ``count`` partitions in all; Refused or TimedOut if the broker says so."""
+
+    async def ask(connection: Connection) -> list[CreatePartitionsTopicResult]:
+        wanted = create_partitions.CreatePartitionsTopic(
+            name=TopicName(topic),
+            count=i32(count),
+            assignments=None
+            if assignments is None
+            else tuple(
+                create_partitions.CreatePartitionsAssignment(
+                    broker_ids=tuple(map(BrokerId, replicas))
+                )
+                for replicas in assignments
+            ),
+        )
+        response = await connection.request(
+            create_partitions.CreatePartitionsRequest(
+                topics=(wanted,), timeout=_timeout(deadline), validate_only=is_dry_run
+            )
+        )
+        assert isinstance(response, CreatePartitionsResponse), "request() answers in kind"
+        return list(response.results)
+
+    [result] = await ask_controller(bootstrap, deadline, ask)
+    _raise_for(f"topic {topic}", result.error_code, result.error_message)
+
+
+async def reassign(
+    bootstrap: str,
+    deadline: Deadline,
+    targets: Sequence[tuple[NamedPartition, tuple[int, ...] | None]],
+) -> list[Verdict]:
+    """Begin moves, or call them off where the target is None."""
+    by_topic: dict[str, list[alter_reassignments.ReassignablePartition]] = {}
+    for (topic, partition), replicas in targets:
+        by_topic.setdefault(topic, []).append(
+            alter_reassignments.ReassignablePartition(
+                partition_index=i32(partition),
+                replicas=None if replicas is None else tuple(map(BrokerId, replicas)),
+            )
+        )
+
+    async def ask(connection: Connection) -> AlterPartitionReassignmentsResponse:
+        response = await connection.request(
+            alter_reassignments.AlterPartitionReassignmentsRequest(
+                timeout=_timeout(deadline),
+                topics=tuple(
+                    alter_reassignments.ReassignableTopic(
+                        name=TopicName(topic), partitions=tuple(partitions)
+                    )
+                    for topic, partitions in by_topic.items()
+                ),
+            )
+        )
+        assert isinstance(response, AlterPartitionReassignmentsResponse)
+        return response
+
+    answer = await _ask_for_one(bootstrap, deadline, ask)
+    _raise_for("the reassignment", answer.error_code, answer.error_message)
+    return [
+        Verdict(str(topic.name), int(each.partition_index), each.error_code, each.error_message)
+        for topic in answer.responses
+        for each in topic.partitions
+    ]
+
+
+async def ongoing_reassignments(bootstrap: str, deadline: Deadline) -> list[Ongoing]:
+    """Every partition that is being moved, by name."""
+
+    async def ask(connection: Connection) -> ListPartitionReassignmentsResponse:
+        response = await connection.request(
+            ListPartitionReassignmentsRequest(timeout=_timeout(deadline), topics=None)
+        )
+        assert isinstance(response, ListPartitionReassignmentsResponse)
+        return response
+
+    answer = await _ask_for_one(bootstrap, deadline, ask)
+    _raise_for("the list of reassignments", answer.error_code, answer.error_message)
+    return sorted(
+        Ongoing(
+            str(topic.name),
+            int(each.partition_index),
+            tuple(map(int, each.replicas)),
+            tuple(map(int, each.adding_replicas)),
+            tuple(map(int, each.removing_replicas)),
+        )
+        for topic in answer.topics
+        for each in topic.partitions
+    )
+
+
+async def elect(
+    bootstrap: str,
+    deadline: Deadline,
+    partitions: Sequence[NamedPartition] | None,
+    *,
+    is_unclean: bool,
+) -> list[Verdict]:
+    """Elect leaders for these partitions.
+
+    None: for all; those that needed no election are left out then.
+    """
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions or ():
+        by_topic.setdefault(topic, []).append(partition)
+    named = tuple(
+        elect_leaders.TopicPartitions(topic=TopicName(topic), partitions=tuple(map(i32, those)))
+        for topic, those in by_topic.items()
+    )
+
+    async def ask(connection: Connection) -> list[Verdict]:
+        response = await connection.request(
+            elect_leaders.ElectLeadersRequest(
+                election_type=i8(int(is_unclean)),
+                topic_partitions=None if partitions is None else named,
+                timeout=_timeout(deadline),
+            )
+        )
+        assert isinstance(response, ElectLeadersResponse), "request() answers in kind"
+        _raise_for("the election", response.error_code, None)
+        return [
+            Verdict(str(topic.topic), int(each.partition_id), each.error_code, each.error_message)
+            for topic in response.replica_election_results
+            for each in topic.partition_result
+        ]
+
+    return sorted(await ask_controller(bootstrap, deadline, ask))
+
+
+async def configs_of(
+    bootstrap: str, deadline: Deadline, resource_type: int, name: str
+) -> list[DescribeConfigsResourceResult]:
+    """Every key of a topic, of a broker, or (a broker without name) of all brokers."""
+    resource = describe_configs.DescribeConfigsResource(
+        resource_type=i8(resource_type), resource_name=name, configuration_keys=None
+    )
+    where = await _whom_to_ask(bootstrap, deadline, resource_type, name)
+    async with connected(where, deadline) as connection:
+        response = await connection.request(
+            describe_configs.DescribeConfigsRequest(
+                resources=(resource,), include_synonyms=True, include_documentation=True
+            )
+        )
+    assert isinstance(response, DescribeConfigsResponse), "request() answers in kind"
+    [result] = response.results
+    _raise_for(_resource_text(resource_type, name), result.error_code, result.error_message)
+    return list(result.configs)
+
+
+async def change_configs(
+    bootstrap: str,
+    deadline: Deadline,
+    resource_type: int,
+    name: str,
+    changes: Sequence[ConfigChange],
+    *,
+    is_dry_run: bool,
+) -> None:
+    """Change single keys; Refused or TimedOut if the broker says so."""
+    resource = alter_configs.AlterConfigsResource(
+        resource_type=i8(resource_type),
+        resource_name=name,
+        configs=tuple(
+            alter_configs.AlterableConfig(
+                name=change.name, config_operation=i8(change.operation), value=change.value
+            )
+            for change in changes
+        ),
+    )
+    where = await _whom_to_ask(bootstrap, deadline, resource_type, name)
+    async with connected(where, deadline) as connection:
+        response = await connection.request(
+            alter_configs.IncrementalAlterConfigsRequest(
+                resources=(resource,), validate_only=is_dry_run
+            )
+        )
+    assert isinstance(response, IncrementalAlterConfigsResponse), "request() answers in kind"
+    [result] = response.responses
+    _raise_for(_resource_text(resource_type, name), result.error_code, result.error_message)
+
+
+async def _whom_to_ask(
+    bootstrap: str, deadline: Deadline, resource_type: int, name: str
+) -> list[BrokerAddress]:
+    """A broker's own configuration is its own business; any broker knows the others."""
+    if resource_type not in (BROKER, BROKER_LOGGER) or not name:
+        return parse_bootstrap(bootstrap)
+    known = await metadata(bootstrap, deadline, ())
+    found = next((broker for broker in known.brokers if str(broker.node_id) == name), None)
+    if found is None:
+        raise Refused(f"there is no broker {name}")
+    return [BrokerAddress(found.host, found.port)]
+
+
+async def _ask_for_one(
+    bootstrap: str, deadline: Deadline, ask: Callable[[Connection], Awaitable[_T]]
+) -> _T:
+    async def ask_in_a_list(connection: Connection) -> list[_T]:
+        return [await ask(connection)]
+
+    [answer] = await ask_controller(bootstrap, deadline, ask_in_a_list)
+    return answer
+
+
+def _resource_text(resource_type: int, name: str) -> str:
+    kind = "topic" if resource_type == TOPIC else "broker"
+    return f"{kind} {name}" if name else "all brokers"
+
+
+def _raise_for(what: str, code: ErrorCode, message: str | None) -> None:
+    if code is ErrorCode.none:
+        return
+    said = f"{what}: {message or error_text(code)} ({code.name.upper()})"
+    raise TimedOut(said) if code is ErrorCode.request_timed_out else Refused(said)
+
+
+def _timeout(deadline: Deadline) -> i32Timedelta:
+    return i32Timedelta.parse(timedelta(milliseconds=deadline.left_ms))

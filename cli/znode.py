@@ -1,0 +1,159 @@
+"""``zkctl znode``: what ZooKeeper holds, decoded where this project knows what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from .options import Group, settings
+from .render import Layout, Row, named
+
+if TYPE_CHECKING:
+    from .zookeeper import ZooKeeper
+
+_STAT_KEYS: Final = (
+    "czxid",
+    "mzxid",
+    "ctime_ms",
+    "mtime_ms",
+    "zk_version",
+    "cversion",
+    "aversion",
+    "ephemeral_owner",
+    "data_length",
+    "num_children",
+    "pzxid",
+)
+
+
+@click.group("znode", cls=Group)
+def command() -> None:
+    """Read what ZooKeeper holds, decoded."""
+
+
+@command.command("ls")
+@click.argument("path", default="/")
+@click.option("--stat", "with_stat", is_flag=True, help="Show each znode's metadata as well.")
+def ls(path: str, with_stat: bool) -> None:
+    """The children of PATH."""
+    from .zookeeper import existing, open_zookeeper
+
+    path = _clean(path)
+    with open_zookeeper(settings()) as zookeeper:
+        names = existing(path, zookeeper.children([path])[0])
+        paths = [_child(path, name) for name in names]
+        stats = zookeeper.stats(paths) if with_stat else ()
+    rows: list[Row] = [{"path": child} for child in paths]
+    if with_stat:
+        # A znode that went away between the two reads is not listed.
+        rows = [
+            {**row, **_stat(answer)}
+            for row, answer in zip(rows, stats, strict=True)
+            if isinstance(answer, tuple)
+        ]
+    keys = ("path", *(_STAT_KEYS if with_stat else ()))
+    columns = ("path", "zk_version", "num_children", "data_length", "ephemeral_owner", "mtime_ms")
+    shown = columns if with_stat else ("path",)
+    settings().renderer.rows(rows, named("path", *shown, keys=keys))
+
+
+@command.command("get")
+@click.argument("path")
+@click.option("--stat", "with_stat", is_flag=True, help="Show the znode's metadata as well.")
+def get(path: str, with_stat: bool) -> None:
+    """What PATH holds, decoded; the text as it is where its content is unknown or corrupt."""
+    from .zookeeper import existing, open_zookeeper
+
+    path = _clean(path)
+    with open_zookeeper(settings()) as zookeeper:
+        znode = existing(path, zookeeper.read([path])[0])
+        stat = existing(path, zookeeper.stats([path])[0]) if with_stat else None
+    record = {"path": path, "zk_version": znode.zk_version, **_content(path, znode.data)}
+    settings().renderer.record({**record, **(_stat(stat) if stat else {})}, named("path"))
+
+
+@command.command("tree")
+@click.argument("path", default="/")
+@click.option("--depth", type=click.IntRange(min=0), help="Levels below PATH  [default: all]")
+@click.option("--stat", "with_stat", is_flag=True, help="Show each znode's metadata as well.")
+def tree(path: str, depth: int | None, with_stat: bool) -> None:
+    """PATH and everything below it, decoded, parents before their children."""
+    from zkcontroller.zookeeper.requests import ZkCode
+
+    from .zookeeper import open_zookeeper
+
+    root = _clean(path)
+    with open_zookeeper(settings()) as zookeeper:
+        paths = sorted(_walk(zookeeper, root, depth), key=lambda found: found.split("/"))
+        znodes = zookeeper.read(paths)
+        stats: Sequence[Any] = zookeeper.stats(paths) if with_stat else [None] * len(paths)
+    rows = [
+        {
+            "path": found,
+            "depth": _depth(found, root),
+            "zk_version": znode.zk_version,
+            **_content(found, znode.data),
+            **(_stat(stat) if isinstance(stat, tuple) else {}),
+        }
+        for found, znode, stat in zip(paths, znodes, stats, strict=True)
+        if not isinstance(znode, ZkCode)  # gone since it was listed
+    ]
+    columns = ("path", "zk_version", "data", *(("num_children",) if with_stat else ()))
+    keys = ("path", "depth", "zk_version", "data", "raw", "is_corrupt")
+    settings().renderer.rows(rows, Layout(lambda row: str(row["path"]), columns, keys))
+
+
+def _walk(zookeeper: ZooKeeper, root: str, depth: int | None) -> list[str]:
+    """Every path from ``root`` down, read level by level in bulk."""
+    from zkcontroller.zookeeper.requests import ZkCode
+
+    from .zookeeper import existing
+
+    existing(root, zookeeper.stats([root])[0])
+    level, found = [root], [root]
+    while level and (depth is None or _depth(level[0], root) < depth):
+        level = [
+            _child(parent, name)
+            for parent, names in zip(level, zookeeper.children(level), strict=True)
+            if not isinstance(names, ZkCode)
+            for name in names
+        ]
+        found += level
+    return found
+
+
+def _content(path: str, data: bytes) -> dict[str, Any]:
+    """``data`` decoded; where it is corrupt, as it stands there, with a warning."""
+    from zkcontroller.errors import ZnodeCorrupt
+    from zkcontroller.zookeeper.znodes import describe
+
+    from .options import say
+
+    raw = data.decode("utf-8", "backslashreplace")
+    try:
+        return {"data": describe(path, data), "raw": raw, "is_corrupt": False}
+    except ZnodeCorrupt as error:
+        say(f"warning: {error}")
+        return {"data": raw, "raw": raw, "is_corrupt": True}
+
+
+def _stat(stat: Any) -> dict[str, int]:
+    return dict(zip(_STAT_KEYS, stat, strict=True))
+
+
+def _clean(path: str) -> str:
+    return "/" + "/".join(_parts(path))
+
+
+def _parts(path: str) -> Iterator[str]:
+    return filter(None, path.split("/"))
+
+
+def _child(parent: str, name: str) -> str:
+    return f"{parent.rstrip('/')}/{name}"
+
+
+def _depth(path: str, root: str) -> int:
+    return len(list(_parts(path))) - len(list(_parts(root)))

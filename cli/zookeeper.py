@@ -1,0 +1,195 @@
+"""ZooKeeper as the verbs use it: bulk reads below the chroot, in one short session.
+
+The chroot stays on our side (paths get it in front), so that looking never creates one: a mistyped
+chroot is an error, not a new empty cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, ParamSpec, TypeVar
+
+from zkcontroller.errors import ConfigInvalid, SessionExpired, ZnodeCorrupt, ZooKeeperRefused
+from zkcontroller.zookeeper.connect_string import ConnectString, parse_connect, parse_credentials
+from zkcontroller.zookeeper.requests import (
+    CheckExists,
+    Committed,
+    ListChildren,
+    ReadZnodes,
+    RolledBack,
+    Stat,
+    Transaction,
+    WatchFired,
+    ZkCode,
+    Znode,
+)
+from zkcontroller.zookeeper.session import SessionState, ZooKeeperConfig, ZooKeeperSession
+
+from .errors import BadUsage, CannotConnect, Refused
+from .options import Settings, say
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_CONNECTION_TIMEOUT_S: Final = 10.0
+_SESSION_TIMEOUT_MS: Final = 10_000
+
+
+def ignore(_fired: WatchFired) -> None:
+    """For readers that leave no watch."""
+
+
+class ZooKeeper:
+    """One session; every path is relative to the chroot.  Raises what the session raises."""
+
+    def __init__(self, session: ZooKeeperSession, where: ConnectString) -> None:
+        self._session = session
+        self._where = where
+        self.is_lost = False
+        """The connection was away for so long that the session was given up."""
+
+    def read(self, paths: Sequence[str], *, watch: bool = False) -> list[Znode | ZkCode]:
+        """Data of every path."""
+        return self._session.perform(ReadZnodes(self._full(paths), watch))
+
+    def children(self, paths: Sequence[str]) -> list[list[str] | ZkCode]:
+        """Names below every path, sorted."""
+        answers = self._session.perform(ListChildren(self._full(paths)))
+        return [answer if isinstance(answer, ZkCode) else sorted(answer) for answer in answers]
+
+    def stats(self, paths: Sequence[str], *, watch: bool = False) -> list[Stat | ZkCode]:
+        """Stat of every path; ``watch`` also where nothing exists."""
+        return self._session.perform(CheckExists(self._full(paths), watch))
+
+    def transaction(self, request: Transaction) -> Committed | RolledBack:
+        """All operations or none."""
+        operations = [op._replace(path=self.full(op.path)) for op in request.operations]
+        return self._session.perform(Transaction(operations))
+
+    def full(self, path: str) -> str:
+        """The path as the server knows it, chroot included."""
+        return self._where.absolute(path)
+
+    def _full(self, paths: Sequence[str]) -> Sequence[str]:
+        return [self.full(path) for path in paths] if self._where.chroot else paths
+
+
+@contextmanager
+def open_zookeeper(
+    settings: Settings,
+    on_watch: Callable[[WatchFired], None] = ignore,
+    *,
+    connect: str | None = None,
+    is_new: bool = False,
+) -> Iterator[ZooKeeper]:
+    """A session with the ZooKeeper the settings name; CannotConnect if it does not answer in time.
+
+    ``is_new``: brokers are just about to create the chroot; else one that is missing is Refused.
+
+    A connection that is lost for as long as connecting may take ends the session, so that no verb
+    waits for ever.
+    """
+    text = connect or settings.zookeeper()
+    where = parse_connect(text)
+    if not settings.debug:
+        quiet("kafka.zookeeper", "org.apache.zookeeper")
+    timeout_s = min(_CONNECTION_TIMEOUT_S, settings.deadline_s)
+    session = ZooKeeperSession(
+        ZooKeeperConfig(
+            connect=where.hosts,
+            session_timeout_ms=_SESSION_TIMEOUT_MS,
+            connection_timeout_ms=round(timeout_s * 1000),
+            auth=_credentials(),
+            name="zkctl",
+        ),
+        on_watch=on_watch,
+        on_state=(watchdog := _Watchdog(timeout_s)).on_state,
+    )
+    session.start()
+    zookeeper = ZooKeeper(session, where)
+
+    def give_up() -> None:
+        zookeeper.is_lost = True
+        session.close()
+
+    watchdog.on_lost = give_up
+    try:
+        if where.chroot and not is_new and isinstance(zookeeper.stats(["/"])[0], ZkCode):
+            raise Refused(f"{where.hosts} has no {where.chroot}: is the chroot in {text} right?")
+        yield zookeeper
+    except SessionExpired as error:
+        raise CannotConnect(f"lost the connection to ZooKeeper at {where.hosts}") from error
+    finally:
+        watchdog.disarm()
+        session.close()
+
+
+class _Watchdog:
+    """Calls ``on_lost`` when the connection has been away for ``patience_s``."""
+
+    def __init__(self, patience_s: float) -> None:
+        self.on_lost: Callable[[], None] = lambda: None
+        self._patience_s = patience_s
+        self._timer: threading.Timer | None = None
+
+    def on_state(self, state: SessionState) -> None:
+        """Told by the session's thread."""
+        self.disarm()
+        if state is SessionState.SUSPENDED:
+            self._timer = threading.Timer(self._patience_s, lambda: self.on_lost())
+            self._timer.daemon = True
+            self._timer.start()
+
+    def disarm(self) -> None:
+        """The connection is back, or nobody cares any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def existing(path: str, answer: T | ZkCode) -> T:
+    """An answer that must be no error: Refused if the znode is missing, else ZooKeeperRefused."""
+    if answer is ZkCode.NO_NODE:
+        raise Refused(f"there is no znode {path}")
+    if isinstance(answer, ZkCode):
+        raise ZooKeeperRefused(path, answer.name)
+    return answer
+
+
+def optional(path: str, answer: T | ZkCode) -> T | None:
+    """An answer that may be missing, then None; any other error is ZooKeeperRefused."""
+    return None if answer is ZkCode.NO_NODE else existing(path, answer)
+
+
+def decoded(decode: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T | None:
+    """What a codec reads; None, and a warning, where the znode is corrupt."""
+    try:
+        return decode(*arguments, **keywords)
+    except ZnodeCorrupt as error:
+        say(f"warning: {error}")
+        return None
+
+
+def quiet(*loggers: str) -> None:
+    """Keep libraries' logs off the user's screen."""
+    for logger in map(logging.getLogger, loggers):
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def _credentials() -> tuple[tuple[str, str], ...]:
+    variable = "ZKCTL_ZOOKEEPER_AUTH"
+    try:
+        return parse_credentials(variable, os.environ.get(variable, ""))
+    except ConfigInvalid as invalid:
+        raise BadUsage(str(invalid)) from invalid
