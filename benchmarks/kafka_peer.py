@@ -1,0 +1,158 @@
+"""A real Kafka 3.9.1, to measure and to talk with: its broker as a process, its tools as commands.
+
+The jars come from ``scripts/fetch-kafka.sh``; ``KAFKA_LIBS`` names another folder that holds them.
+Heap, collector and logging are those of Kafka's own start script and ``log4j.properties``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from typing_extensions import override
+
+from benchmarks.broker_process import BrokerProcess
+
+VERSION: Final = "3.9.1"
+ZOOKEEPER_TOOLS_VERSION: Final = "2.8.2"
+"""The last Kafka whose tools take ``--zookeeper``."""
+
+_PERFORMANCE_OPTIONS: Final = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+# logger -> (level, file); what is named here goes to its own file only, the rest to server.log.
+_LOGGERS: Final = {
+    "kafka.controller": ("TRACE", "controller.log"),
+    "org.apache.kafka.controller": ("INFO", "controller.log"),
+    "state.change.logger": ("INFO", "state-change.log"),
+    "kafka.request.logger": ("WARN", "kafka-request.log"),
+    "kafka.network.RequestChannel$": ("WARN", "kafka-request.log"),
+    "kafka.log.LogCleaner": ("INFO", "log-cleaner.log"),
+    "kafka.authorizer.logger": ("INFO", "kafka-authorizer.log"),
+}
+
+
+class KafkaUnavailableError(Exception):
+    """No jars or no Java; the sentence says what to do."""
+
+
+def kafka_libs() -> Path:
+    """Folder with the jars; KafkaUnavailableError if there is none."""
+    return _libs(VERSION, "KAFKA_LIBS", "scripts/fetch-kafka.sh")
+
+
+def zookeeper_tools_libs() -> Path:
+    """Folder with the tools that speak to ZooKeeper; KafkaUnavailableError if there is none."""
+    fetch = f"scripts/fetch-kafka.sh {ZOOKEEPER_TOOLS_VERSION}"
+    return _libs(ZOOKEEPER_TOOLS_VERSION, "KAFKA_ZOOKEEPER_TOOLS_LIBS", fetch)
+
+
+def _libs(version: str, variable: str, fetch: str) -> Path:
+    default = Path.home() / ".cache" / "zkcontroller" / f"kafka-{version}" / "libs"
+    libs = Path(os.environ.get(variable, default))
+    if not (libs / f"kafka_2.13-{version}.jar").exists():
+        raise KafkaUnavailableError(f"no Kafka {version} in {libs}: run {fetch}")
+    if shutil.which("java") is None:
+        raise KafkaUnavailableError("no java on the PATH")
+    return libs
+
+
+class KafkaBroker(BrokerProcess):
+    """``kafka.Kafka`` in ZooKeeper mode; ``log_levels`` names other levels than Kafka's own."""
+
+    name = "kafka 3.9.1"
+
+    def __init__(
+        self,
+        broker_id: int,
+        zookeeper: str,
+        directory: Path,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        log_levels: Mapping[str, str] | None = None,
+        heap: str = "1G",
+    ) -> None:
+        super().__init__(broker_id, zookeeper, directory, overrides)
+        self._log_levels = log_levels or {}
+        self._heap = heap
+
+    @override
+    def _command(self, properties: Path) -> Sequence[str]:
+        log4j = self.directory / "log4j.properties"
+        log4j.write_text(_log4j(self._log_levels))
+        return [
+            "java",
+            f"-Xmx{self._heap}",
+            f"-Xms{self._heap}",
+            *_PERFORMANCE_OPTIONS,
+            f"-Dkafka.logs.dir={self.logs}",
+            f"-Dlog4j.configuration=file:{log4j}",
+            "-cp",
+            f"{kafka_libs()}/*",
+            "kafka.Kafka",
+            str(properties),
+        ]
+
+
+def kafka_tool(main_class: str, *arguments: str, libs: Path | None = None) -> list[str]:
+    """The command line of one of Kafka's tools; ``libs`` holds another Kafka than ours."""
+    # A tool lives for two seconds: it has no use for a second compiler or a parallel collector.
+    java = ["java", "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    return [*java, "-cp", f"{libs or kafka_libs()}/*", main_class, *arguments]
+
+
+def run_kafka_tool(
+    main_class: str,
+    *arguments: str,
+    timeout_s: float = 60,
+    stdin: str = "",
+    libs: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """One of Kafka's tools, e.g. ``org.apache.kafka.tools.TopicCommand``, or a Java source file."""
+    return subprocess.run(
+        kafka_tool(main_class, *arguments, libs=libs),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+def _log4j(levels: Mapping[str, str]) -> str:
+    """Kafka's own ``log4j.properties``, with other levels where asked for."""
+    appenders = {"server.log": "kafkaAppender"} | {
+        file: file.removesuffix(".log").replace("-", "") + "Appender"
+        for _, file in _LOGGERS.values()
+    }
+    lines = [
+        "log4j.rootLogger=INFO, stdout, kafkaAppender",
+        "log4j.appender.stdout=org.apache.log4j.ConsoleAppender",
+    ]
+    for file, appender in appenders.items():
+        lines += [
+            f"log4j.appender.{appender}=org.apache.log4j.DailyRollingFileAppender",
+            f"log4j.appender.{appender}.DatePattern='.'yyyy-MM-dd-HH",
+            f"log4j.appender.{appender}.File=${{kafka.logs.dir}}/{file}",
+        ]
+    for appender in ("stdout", *appenders.values()):
+        lines += [
+            f"log4j.appender.{appender}.layout=org.apache.log4j.PatternLayout",
+            f"log4j.appender.{appender}.layout.ConversionPattern=[%d] %p %m (%c)%n",
+        ]
+    for logger, (level, file) in _LOGGERS.items():
+        lines += [
+            f"log4j.logger.{logger}={levels.get(logger, level)}, {appenders[file]}",
+            f"log4j.additivity.{logger}=false",
+        ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""Tests; never installed."""

@@ -1,0 +1,43 @@
+"""One ZooKeeper for all tests that need one; each gets a chroot of its own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from zkcontroller.zookeeper.container import ContainerZooKeeper
+from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def zookeeper_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """``host:port`` of a ZooKeeper that lives as long as the test run.
+
+    With ``ZKCONTROLLER_TEST_ZOOKEEPER=container`` it is one in Docker, else an embedded one.
+    """
+    if os.environ.get("ZKCONTROLLER_TEST_ZOOKEEPER") == "container":
+        with ContainerZooKeeper() as container:
+            yield container.connect
+    else:
+        with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+            yield server.connect
+
+
+@pytest.fixture
+def chroot() -> str:
+    """A path below the server's root that nobody else uses; it does not exist yet."""
+    return f"/test-{next(_numbers)}"
+
+
+@pytest.fixture
+def own_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    """A ZooKeeper for one test alone, which may kill and restart it."""
+    server = EmbeddedZooKeeper(tmp_path_factory.mktemp("own-zookeeper"))
+    server.start()
+    yield server
+    server.kill()

@@ -1,0 +1,174 @@
+"""Broker processes on a real ZooKeeper, for tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from zkcontroller.zookeeper.requests import ZkCode
+from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.znodes import (
+    ControllerZnode,
+    PartitionStateZnode,
+)
+
+PATIENCE_S: Final = 40.0
+POLL_S: Final = 0.05
+SESSION_TIMEOUT_MS: Final = 6_000
+
+T = TypeVar("T")
+
+
+def wait_for(what: Callable[[], T | None], why: str) -> T:
+    """The first answer of ``what`` that is not None or False; fails after a long patience."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        found = what()
+        if found is not None and found is not False:
+            return found
+        assert time.monotonic() < deadline, f"waited {PATIENCE_S} s in vain for {why}"
+        time.sleep(POLL_S)
+
+
+class BrokerProcess:
+    """One broker, as ``python -m replica_manager`` runs it."""
+
+    def __init__(self, directory: Path, connect: str, broker_id: int, **properties: str) -> None:
+        self.broker_id = broker_id
+        self.directory = directory
+        self.data = directory / f"data-{broker_id}"
+        self.logs = directory / f"logs-{broker_id}"
+        settings = {
+            "broker.id": str(broker_id),
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(self.data),
+            "zookeeper.connect": connect,
+            "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+            "controlled.shutdown.retry.backoff.ms": "500",
+            **{name.replace("__", "."): value for name, value in properties.items()},
+        }
+        self.file = directory / f"server-{broker_id}.properties"
+        self.file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        self._errors = directory / f"stderr-{broker_id}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> BrokerProcess:
+        """Starts the process; it may not be ready yet."""
+        command = [sys.executable, "-m", "replica_manager", str(self.file)]
+        with self._errors.open("w") as errors:
+            self._process = subprocess.Popen(
+                [*command, "--logs-dir", str(self.logs), "--quiet"],
+                stderr=errors,
+                cwd=self.directory,
+                env={**os.environ, "PYTHONWARNINGS": "default"},
+            )
+        return self
+
+    def ready(self) -> BrokerProcess:
+        """Waits until it serves clients."""
+
+        def is_ready() -> bool:
+            assert self._process is not None
+            assert self._process.poll() is None, self._errors.read_text()
+            status = self.data / "broker.json"
+            return status.exists() and self.status["pid"] == self._process.pid
+
+        wait_for(is_ready, f"broker {self.broker_id}")
+        return self
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What ``broker.json`` says."""
+        status: dict[str, Any] = json.loads((self.data / "broker.json").read_text())
+        return status
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of its PLAINTEXT listener."""
+        return str(self.status["listeners"]["PLAINTEXT"]).removeprefix("PLAINTEXT://")
+
+    def log(self, name: str = "server.log") -> str:
+        """The text of one of its log files."""
+        file = self.logs / name
+        return file.read_text() if file.exists() else ""
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is said to anybody."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def exit_code(self) -> tuple[int, str]:
+        """Waits for the end: exit code, and what it said on stderr."""
+        assert self._process is not None
+        return self._process.wait(PATIENCE_S), self._errors.read_text()
+
+    def stop(self) -> tuple[int, str]:
+        """SIGTERM, and the end."""
+        self.signal(signal.SIGTERM)
+        return self.exit_code()
+
+    def end(self) -> None:
+        """Whatever it does, it is gone afterwards."""
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+
+class Cluster:
+    """Brokers of one test."""
+
+    def __init__(self, directory: Path, connect: str) -> None:
+        self.directory = directory
+        self.connect = connect
+        self.brokers: dict[int, BrokerProcess] = {}
+
+    def start(self, *broker_ids: int, **properties: str) -> list[BrokerProcess]:
+        """Starts brokers and waits until each is ready and known to the first."""
+        started = [
+            BrokerProcess(self.directory, self.connect, broker_id, **properties).start()
+            for broker_id in broker_ids
+        ]
+        self.brokers.update({broker.broker_id: broker for broker in started})
+        return [broker.ready() for broker in started]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(broker.address for broker in self.brokers.values())
+
+
+@contextmanager
+def cluster_in(directory: Path, connect: str) -> Iterator[Cluster]:
+    """A cluster whose processes end with the block."""
+    cluster = Cluster(directory, connect)
+    try:
+        yield cluster
+    finally:
+        for broker in cluster.brokers.values():
+            broker.end()
+
+
+def controller_id(session: ZooKeeperSession) -> int | None:
+    """Who ``/controller`` names; None while it is not there."""
+    found = session.read(ControllerZnode.PATH)
+    return None if isinstance(found, ZkCode) else ControllerZnode.decode(found.data).broker_id
+
+
+def state_of(
+    session: ZooKeeperSession, topic: str, partition: int = 0
+) -> PartitionStateZnode | None:
+    """The state of a partition; None while it has none."""
+    path = PartitionStateZnode.path(topic, partition)
+    found = session.read(path)
+    return None if isinstance(found, ZkCode) else PartitionStateZnode.decode(path, found.data)

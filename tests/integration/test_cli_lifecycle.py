@@ -1,0 +1,183 @@
+"""Clusters that live for one test: in the foreground, on a ZooKeeper of somebody else, failing."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.integration.cli_cluster import LocalCluster
+from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    cluster = LocalCluster(tmp_path / "cluster")
+    yield cluster
+    cluster.end()
+
+
+def is_running(pid: int) -> bool:
+    """Zombies, whom nobody has reaped yet, do not count."""
+    return import_module("zkcontroller_cli.processes").ProcessId.of(pid) is not None
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_in_the_foreground_a_signal_stops_everything(
+    cluster: LocalCluster, number: signal.Signals
+) -> None:
+    with subprocess.Popen(
+        [*cluster.command, "cluster", "start", "--brokers", "2", "-o", "jsonl"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=cluster.environment,
+    ) as foreground:
+        assert foreground.stdout is not None
+        started = orjson.loads(foreground.stdout.readline())
+        pids = [started["zookeeper_pid"], *(broker["pid"] for broker in started["brokers"])]
+        assert all(map(is_running, pids))
+
+        foreground.send_signal(number)
+        assert foreground.wait(60) == 0
+
+    assert not any(map(is_running, pids))
+    assert cluster.json("cluster", "status")["state"] == "stopped"
+
+
+def test_a_foreground_cluster_stopped_elsewhere_ends(cluster: LocalCluster) -> None:
+    with subprocess.Popen(
+        [*cluster.command, "cluster", "start", "--brokers", "1", "-o", "jsonl"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=cluster.environment,
+    ) as foreground:
+        assert foreground.stdout is not None
+        assert orjson.loads(foreground.stdout.readline())["state"] == "running"
+
+        assert cluster.json("cluster", "stop")["state"] == "stopped"
+        assert foreground.wait(30) == 0
+
+
+def test_brokers_join_an_external_zookeeper_under_its_chroot(
+    cluster: LocalCluster, zookeeper_connect: str, chroot: str
+) -> None:
+    connect = f"{zookeeper_connect}{chroot}/kafka"
+    # Only said by a flag: from the environment no broker joins anything.
+    cluster.environment["ZKCTL_ZOOKEEPER"] = "127.0.0.1:1"
+
+    started = cluster.json("cluster", "start", "--brokers", "1", "-z", connect, "--detach")
+    del cluster.environment["ZKCTL_ZOOKEEPER"]
+
+    assert started["zookeeper"] == connect
+    assert started["zookeeper_pid"] is None
+    assert cluster.json("controller", "show")["controller_id"] == 1
+    assert cluster.json("znode", "get", "/controller", "-z", connect)["data"]["brokerid"] == 1
+    assert cluster.json("cluster", "stop")["state"] == "stopped"
+    assert cluster.json("broker", "list") == []
+
+
+def test_a_wrong_override_is_refused_before_anything_starts(cluster: LocalCluster) -> None:
+    answer = cluster("cluster", "start", "--override", "num.partitions=none", "--detach")
+
+    assert answer.exit_code == 2
+    assert "num.partitions" in answer.stderr
+    assert not list(cluster.directory.glob("broker-*"))
+
+
+def test_a_broker_that_cannot_start_takes_nothing_with_it(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+
+    answer = cluster(
+        *("cluster", "start", "--brokers", "1", "--detach"),
+        *("--override", f"log.dirs={tmp_path / 'file' / 'below'}"),
+    )
+
+    assert answer.exit_code == 5
+    assert answer.stdout == ""
+    assert "broker 1 ended while starting; the last lines of " in answer.stderr
+    assert "console.log" in answer.stderr
+    assert cluster.json("cluster", "status")["state"] == "stopped"
+
+
+def test_a_cluster_that_is_not_ready_in_time_is_ended(cluster: LocalCluster) -> None:
+    # Nobody listens on port 1: however busy the machine is, the brokers cannot be ready.
+    nowhere = ("--override", "zookeeper.connect=127.0.0.1:1")
+    answer = cluster("cluster", "start", "--brokers", "2", "--detach", "--timeout", "1", *nowhere)
+
+    assert answer.exit_code == 4
+    assert cluster.json("cluster", "status")["state"] == "stopped"
+
+
+def test_force_kills_at_once(cluster: LocalCluster) -> None:
+    started = cluster.json("cluster", "start", "--brokers", "1", "--detach")
+
+    stopped = cluster.json("cluster", "stop", "--force")
+
+    assert stopped["state"] == "stopped"
+    assert not is_running(started["brokers"][0]["pid"])
+    assert (cluster.directory / "broker-1" / "data" / "broker.json").exists()
+
+
+def test_the_demo_finds_every_fact_true_and_leaves_nothing_behind(cluster: LocalCluster) -> None:
+    answer = cluster("demo", "-o", "json")
+
+    assert answer.exit_code == 0, answer.stderr
+    facts = answer.json
+    assert len(facts) >= 9
+    assert all(fact["is_true"] for fact in facts)
+    assert "is killed (SIGKILL)" in answer.stderr
+    assert "✓ another broker is the controller" in answer.stderr
+    assert cluster.json("cluster", "status")["state"] == "stopped"
+
+
+def test_a_verb_does_not_wait_for_ever_for_a_zookeeper_that_is_gone(
+    cluster: LocalCluster, own_zookeeper: EmbeddedZooKeeper
+) -> None:
+    with subprocess.Popen(
+        [*cluster.command, "controller", "watch", "-z", own_zookeeper.connect, "-o", "jsonl"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=cluster.environment,
+        text=True,
+    ) as watch:
+        assert watch.stdout is not None
+        assert watch.stderr is not None
+        assert watch.stdout.readline()
+
+        own_zookeeper.kill()
+
+        assert watch.wait(30) == 3
+        assert "lost the connection to ZooKeeper" in watch.stderr.read()
+
+
+def test_an_interrupted_demo_leaves_no_process_behind(cluster: LocalCluster) -> None:
+    with subprocess.Popen(
+        [*cluster.command, "demo"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=cluster.environment,
+        text=True,
+    ) as demo:
+        assert demo.stdout is not None
+        pids: list[int] = []
+        while len(pids) < 3:
+            line = demo.stdout.readline()
+            assert line, "the demo ended before its brokers were up"
+            pids += [int(pid) for pid in re.findall(r"pid (\d+)", line)]
+        assert all(map(is_running, pids))
+
+        demo.send_signal(signal.SIGTERM)
+        demo.stdout.read()
+        assert demo.wait(60) == 130
+
+    assert not any(map(is_running, pids))

@@ -1,0 +1,527 @@
+"""Real clients administer a running cluster, and the znodes say that it has happened.
+
+Brokers do not copy records to each other yet, so where a reassignment waits for a replica to catch
+up, the test says so on the wire, as the leader would: by AlterPartition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from benchmarks.kafka_peer import KafkaUnavailableError, kafka_libs, run_kafka_tool
+from tests.integration.broker_processes import (
+    Cluster,
+    cluster_in,
+    controller_id,
+    state_of,
+    wait_for,
+)
+from zkcontroller.model import ReplicaAssignment
+from zkcontroller.runtime.connection import Connection
+from zkcontroller.zookeeper.requests import ZkCode, Znode
+from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
+from zkcontroller.zookeeper.znodes import BrokerIdZnode, ConfigZnode, TopicZnode
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def cluster(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers, for all clients."""
+    directory = tmp_path_factory.mktemp("admins")
+    with cluster_in(directory, f"{zookeeper_connect}/admins") as cluster:
+        cluster.start(1, 2, 3, auto__leader__rebalance__enable="false")
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def session(cluster: Cluster) -> Iterator[ZooKeeperSession]:
+    session = ZooKeeperSession(ZooKeeperConfig(cluster.connect))
+    session.start()
+    yield session
+    session.close()
+
+
+@pytest.fixture(scope="module")
+def java(cluster: Cluster) -> Callable[..., str]:
+    """Runs one of Kafka's own tools, which must succeed."""
+    try:
+        kafka_libs()
+    except KafkaUnavailableError as missing:
+        pytest.skip(str(missing))
+
+    def run(main_class: str, *arguments: str) -> str:
+        servers = ("--bootstrap-server", cluster.bootstrap_servers)
+        done = run_kafka_tool(main_class, *servers, *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def zkctl(cluster: Cluster, *arguments: str, exit_code: int = 0) -> Any:
+    """What ``zkctl`` says, as JSON."""
+    command = [sys.executable, "-m", "zkcontroller_cli", "-b", cluster.bootstrap_servers]
+    done = subprocess.run(
+        [*command, "-o", "json", "--timeout", "20", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == exit_code, done.stderr
+    return json.loads(done.stdout) if done.stdout else None
+
+
+def create(cluster: Cluster, topic: str, assignment: str) -> None:
+    """A topic whose partitions have leaders, known to every broker."""
+    zkctl(cluster, "topic", "create", topic, "--replica-assignment", assignment)
+    count = len(assignment.split(","))
+    wait_for(
+        lambda: all(
+            zkctl_knows(broker.address, topic, count) for broker in cluster.brokers.values()
+        ),
+        f"every broker to know {topic}",
+    )
+
+
+def zkctl_knows(address: str, topic: str, partitions: int) -> bool:
+    schema: Any = import_module("kio.schema.metadata.v12.request")
+    request = schema.MetadataRequest(
+        topics=(schema.MetadataRequestTopic(topic_id=None, name=topic),),
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
+    )
+    [found] = call(address, request).topics
+    return len(found.partitions) == partitions
+
+
+def call(address: str, request: Any) -> Any:
+    """The answer of the broker at that address."""
+
+    async def exchange() -> Any:
+        host, _, port = address.rpartition(":")
+        connection = await Connection.open(host, int(port), client_id="test")
+        try:
+            return await connection.request(request)
+        finally:
+            await connection.close()
+
+    return asyncio.run(exchange())
+
+
+def controllers_address(cluster: Cluster, session: ZooKeeperSession) -> str:
+    broker_id = controller_id(session)
+    assert broker_id is not None
+    return cluster.brokers[broker_id].address
+
+
+def topic_znode(session: ZooKeeperSession, topic: str) -> TopicZnode:
+    znode = session.read(TopicZnode.path(topic))
+    assert not isinstance(znode, ZkCode)
+    return TopicZnode.decode(topic, znode.data)
+
+
+def config_of(session: ZooKeeperSession, entity_path: str) -> dict[str, str]:
+    path = ConfigZnode.path(entity_path)
+    znode = session.read(path)
+    return {} if isinstance(znode, ZkCode) else dict(ConfigZnode.decode(path, znode.data).config)
+
+
+def change_isr(
+    cluster: Cluster, session: ZooKeeperSession, topic: str, partition: int, *isr: int
+) -> ErrorCode:
+    """What the leader says when a follower has caught up, or has fallen behind."""
+    schema: Any = import_module("kio.schema.alter_partition.v3.request")
+    state = state_of(session, topic, partition)
+    assert state is not None
+    found = session.read(f"/brokers/topics/{topic}/partitions/{partition}/state")
+    registration = session.read(BrokerIdZnode.path(state.leader))
+    assert isinstance(found, Znode)
+    assert isinstance(registration, Znode)
+    request = schema.AlterPartitionRequest(
+        broker_id=state.leader,
+        broker_epoch=registration.czxid,
+        topics=(
+            schema.TopicData(
+                topic_id=topic_znode(session, topic).topic_id,
+                partitions=(
+                    schema.PartitionData(
+                        partition_index=partition,
+                        leader_epoch=state.leader_epoch,
+                        new_isr_with_epochs=tuple(
+                            schema.BrokerState(broker_id=broker, broker_epoch=-1) for broker in isr
+                        ),
+                        leader_recovery_state=0,
+                        partition_epoch=found.zk_version,
+                    ),
+                ),
+            ),
+        ),
+    )
+    answer = call(controllers_address(cluster, session), request)
+    if answer.error_code is not ErrorCode.none:
+        return ErrorCode(answer.error_code)
+    [told] = answer.topics[0].partitions
+    return ErrorCode(told.error_code)
+
+
+# Partitions
+
+
+def test_topics_grow(cluster: Cluster, session: ZooKeeperSession) -> None:
+    admin_module = pytest.importorskip("confluent_kafka.admin")
+    create(cluster, "growing", "2:3")
+    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+
+    [grown] = admin.create_partitions(
+        [admin_module.NewPartitions("growing", 3)], operation_timeout=20
+    ).values()
+    grown.result(30)
+
+    assert topic_znode(session, "growing").partitions == {
+        0: ReplicaAssignment((2, 3)),
+        1: ReplicaAssignment((3, 2)),
+        2: ReplicaAssignment((1, 3)),
+    }
+    state = state_of(session, "growing", 2)
+    assert state is not None
+    assert (state.leader, state.in_sync_replicas) == (1, (1, 3))
+
+    told = zkctl(
+        cluster,
+        *("topic", "alter", "growing", "--partitions", "4", "--replica-assignment", "1:2"),
+    )
+    assert told == {"topic": "growing", "partition_count": 4, "is_dry_run": False}
+    assert topic_znode(session, "growing").partitions[3] == ReplicaAssignment((1, 2))
+    assert zkctl(cluster, "topic", "alter", "growing", "--partitions", "4", exit_code=5) is None
+
+
+def test_kafka_pythons_topics_grow(cluster: Cluster, session: ZooKeeperSession) -> None:
+    kafka = pytest.importorskip("kafka")
+    create(cluster, "pythons", "1")
+    admin = kafka.KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    try:
+        admin.create_partitions({"pythons": 2}, timeout_ms=20_000)
+    finally:
+        admin.close()
+
+    assert len(topic_znode(session, "pythons").partitions) == 2
+
+
+def test_javas_topics_grow(
+    cluster: Cluster, session: ZooKeeperSession, java: Callable[..., str]
+) -> None:
+    create(cluster, "javas", "1")
+
+    command = "org.apache.kafka.tools.TopicCommand"
+    java(command, "--alter", "--topic", "javas", "--partitions", "3")
+
+    assert len(topic_znode(session, "javas").partitions) == 3
+
+
+# Reassignments
+
+
+def test_replicas_move_when_the_new_one_has_caught_up(
+    cluster: Cluster, session: ZooKeeperSession
+) -> None:
+    create(cluster, "moving", "1:2")
+
+    begun = zkctl(cluster, "partition", "reassign", "moving-0:3,2")
+    ongoing = zkctl(cluster, "partition", "reassignments")
+    expanded = topic_znode(session, "moving").partitions[0]
+
+    assert begun == [
+        {"topic": "moving", "partition": 0, "replicas": [3, 2], "error": None, "reason": None}
+    ]
+    assert ongoing == [
+        {
+            "topic": "moving",
+            "partition": 0,
+            "replicas": [3, 2, 1],
+            "adding_replicas": [3],
+            "removing_replicas": [1],
+        }
+    ]
+    assert expanded == ReplicaAssignment((3, 2, 1), (3,), (1,))
+    assert zkctl(cluster, "topic", "alter", "moving", "--partitions", "2", exit_code=5) is None
+
+    assert change_isr(cluster, session, "moving", 0, 1, 2, 3) is ErrorCode.none
+
+    wait_for(
+        lambda: topic_znode(session, "moving").partitions[0] == ReplicaAssignment((3, 2)),
+        "the end of the move",
+    )
+    state = state_of(session, "moving", 0)
+    assert state is not None
+    assert state.leader == 3
+    assert set(state.in_sync_replicas) == {2, 3}
+    assert zkctl(cluster, "partition", "reassignments", "--check") == []
+
+
+def test_a_move_is_called_off(cluster: Cluster, session: ZooKeeperSession) -> None:
+    create(cluster, "staying", "1:2")
+    zkctl(cluster, "partition", "reassign", "staying-0:3,2")
+
+    cancelled = zkctl(cluster, "partition", "reassign", "--cancel", "staying-0")
+    again = zkctl(cluster, "partition", "reassign", "--cancel", "staying-0", exit_code=5)
+
+    assert [row["error"] for row in cancelled] == [None]
+    # What is left of 3,2,1 without 3: Kafka does not remember which came first either.
+    assert topic_znode(session, "staying").partitions[0] == ReplicaAssignment((2, 1))
+    assert [(row["error"], row["reason"]) for row in again] == [
+        ("NO_REASSIGNMENT_IN_PROGRESS", "No partition reassignment is in progress.")
+    ]
+
+
+def test_javas_tool_moves_replicas(
+    cluster: Cluster, session: ZooKeeperSession, java: Callable[..., str], tmp_path: Path
+) -> None:
+    create(cluster, "javas-move", "1:2")
+    command = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+    plan = tmp_path / "plan.json"
+    move = {"topic": "javas-move", "partition": 0, "replicas": [2, 3]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [move]}))
+    given = ("--reassignment-json-file", str(plan))
+
+    begun = java(command, *given, "--execute", "--throttle", "1000000")
+    throttled = config_of(session, "brokers/1"), config_of(session, "topics/javas-move")
+    under_way = java(command, "--list")
+    change_isr(cluster, session, "javas-move", 0, 1, 2, 3)
+    wait_for(lambda: "No partition reassignments found" in java(command, "--list"), "the move")
+    verified = java(command, *given, "--verify")
+
+    assert "Successfully started partition reassignment" in begun
+    assert throttled == (
+        {
+            "leader.replication.throttled.rate": "1000000",
+            "follower.replication.throttled.rate": "1000000",
+        },
+        {
+            "leader.replication.throttled.replicas": "0:1,0:2",
+            "follower.replication.throttled.replicas": "0:3",
+        },
+    )
+    assert "javas-move-0: replicas: 2,3,1. adding: 3. removing: 1." in under_way
+    assert "Reassignment of partition javas-move-0 is completed." in verified
+    assert config_of(session, "brokers/1") == {}
+    assert config_of(session, "topics/javas-move") == {}
+
+
+# Elections
+
+
+def test_leaders_return_to_their_preferred_brokers(
+    cluster: Cluster, session: ZooKeeperSession
+) -> None:
+    admin_module = pytest.importorskip("confluent_kafka.admin")
+    kafka = pytest.importorskip("confluent_kafka")
+    create(cluster, "elected", "1:2,1:2")
+    for partition in (0, 1):
+        lead_elsewhere(cluster, session, "elected", partition)
+
+    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    named = [kafka.TopicPartition("elected", 0), kafka.TopicPartition("none", 0)]
+    outcomes = admin.elect_leaders(kafka.ElectionType.PREFERRED, named).result(30)
+
+    refused = {each.topic: error for each, error in outcomes.items() if error is not None}
+    assert list(refused) == ["none"]
+    assert leader_of(session, "elected", 0) == 1
+    assert leader_of(session, "elected", 1) == 2
+
+    elected = zkctl(cluster, "partition", "elect", "--all")
+    again = zkctl(cluster, "partition", "elect", "elected-0", "elected-1")
+
+    rows = [(row["partition"], row["is_elected"]) for row in elected if row["topic"] == "elected"]
+    assert rows == [(1, True)]
+    assert [(row["is_elected"], row["error"]) for row in again] == [(False, None), (False, None)]
+    assert leader_of(session, "elected", 1) == 1
+
+
+def test_javas_tool_elects(
+    cluster: Cluster, session: ZooKeeperSession, java: Callable[..., str]
+) -> None:
+    create(cluster, "javas-elected", "1:2")
+    lead_elsewhere(cluster, session, "javas-elected", 0)
+
+    said = java(
+        "org.apache.kafka.tools.LeaderElectionCommand",
+        *("--election-type", "preferred", "--topic", "javas-elected", "--partition", "0"),
+    )
+
+    assert "Successfully completed leader election (PREFERRED) for partitions" in said
+    assert leader_of(session, "javas-elected", 0) == 1
+
+
+def leader_of(session: ZooKeeperSession, topic: str, partition: int) -> int:
+    state = state_of(session, topic, partition)
+    assert state is not None
+    return state.leader
+
+
+def lead_elsewhere(cluster: Cluster, session: ZooKeeperSession, topic: str, partition: int) -> None:
+    """Broker 2 leads a partition that prefers 1: the order is changed for one election."""
+    zkctl(cluster, "partition", "reassign", f"{topic}-{partition}:2,1")
+    wait_for(
+        lambda: topic_znode(session, topic).partitions[partition] == ReplicaAssignment((2, 1)),
+        "the replicas in the other order",
+    )
+    # Both replicas were in sync all along, so the move ends at once; the leader has stayed.
+    assert leader_of(session, topic, partition) == 1
+    zkctl(cluster, "partition", "elect", f"{topic}-{partition}")
+    assert leader_of(session, topic, partition) == 2
+    zkctl(cluster, "partition", "reassign", f"{topic}-{partition}:1,2")
+    assert leader_of(session, topic, partition) == 2
+
+
+# Configurations
+
+
+def test_configurations_change(cluster: Cluster, session: ZooKeeperSession) -> None:
+    admin_module = pytest.importorskip("confluent_kafka.admin")
+    create(cluster, "configured", "1")
+    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    operation = admin_module.AlterConfigOpType
+    entry = admin_module.ConfigEntry
+    resource = admin_module.ConfigResource(
+        "topic",
+        "configured",
+        incremental_configs=[
+            entry("retention.ms", "5000", incremental_operation=operation.SET),
+            entry("cleanup.policy", "compact", incremental_operation=operation.APPEND),
+        ],
+    )
+
+    [altered] = admin.incremental_alter_configs([resource]).values()
+    altered.result(20)
+    assert config_of(session, "topics/configured") == {
+        "retention.ms": "5000",
+        "cleanup.policy": "delete,compact",
+    }
+
+    told = zkctl(cluster, "config", "describe", "topic", "configured")
+    assert [(row["name"], row["value"], row["source"]) for row in told] == [
+        ("cleanup.policy", "delete,compact", "topic"),
+        ("retention.ms", "5000", "topic"),
+    ]
+    zkctl(
+        cluster,
+        *("config", "alter", "topic", "configured", "--delete", "retention.ms"),
+        *("--subtract", "cleanup.policy=delete", "--set", "segment.bytes=2000"),
+    )
+    assert config_of(session, "topics/configured") == {
+        "cleanup.policy": "compact",
+        "segment.bytes": "2000",
+    }
+    refused = ("config", "alter", "topic", "configured", "--set", "no.key=1")
+    assert zkctl(cluster, *refused, exit_code=5) is None
+
+
+def test_brokers_take_over_what_is_changed_for_all_and_for_one(
+    cluster: Cluster, session: ZooKeeperSession
+) -> None:
+    zkctl(cluster, "config", "alter", "broker", "--set", "max.connections=500")
+    zkctl(cluster, "config", "alter", "broker", "2", "--set", "max.connections=700")
+
+    def told(broker: str) -> tuple[Any, ...]:
+        rows = zkctl(cluster, "config", "describe", "broker", broker, "--key", "max.connections")
+        return tuple((row["value"], row["source"]) for row in rows)
+
+    wait_for(lambda: told("1") == (("500", "dynamic_default_broker"),), "broker 1 to change")
+    wait_for(lambda: told("2") == (("700", "dynamic_broker"),), "broker 2 to change")
+    assert config_of(session, "brokers/<default>") == {"max.connections": "500"}
+
+    zkctl(cluster, "config", "alter", "broker", "--delete", "max.connections")
+    zkctl(cluster, "config", "alter", "broker", "2", "--delete", "max.connections")
+    wait_for(lambda: told("2") == (("2147483647", "default"),), "broker 2 to change back")
+
+
+def test_the_levels_of_one_brokers_loggers_change(cluster: Cluster) -> None:
+    logger = "kafka.controller.KafkaController"
+
+    def level(broker: str) -> Any:
+        [row] = zkctl(cluster, "config", "describe", "logger", broker, "--key", logger)
+        return row["value"]
+
+    zkctl(cluster, "config", "alter", "logger", "2", "--set", f"{logger}=ERROR")
+
+    assert (level("1"), level("2")) == ("TRACE", "ERROR")
+
+    zkctl(cluster, "config", "alter", "logger", "2", "--delete", logger)
+
+    assert level("2") == "TRACE"
+
+
+def test_javas_tool_configures(
+    cluster: Cluster, session: ZooKeeperSession, java: Callable[..., str]
+) -> None:
+    create(cluster, "javas-configured", "1")
+    command = "kafka.admin.ConfigCommand"
+    topic = ("--entity-type", "topics", "--entity-name", "javas-configured")
+    everybody = ("--entity-type", "brokers", "--entity-default")
+
+    java(command, *topic, "--alter", "--add-config", "retention.ms=7000")
+    java(command, *everybody, "--alter", "--add-config", "log.retention.ms=9000")
+    described = java(command, *topic, "--describe")
+    loggers = java(command, "--entity-type", "broker-loggers", "--entity-name", "1", "--describe")
+    java(command, *everybody, "--alter", "--delete-config", "log.retention.ms")
+
+    assert "retention.ms=7000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=7000" in (
+        described
+    )
+    assert "kafka.controller.KafkaController=TRACE" in loggers
+    assert config_of(session, "topics/javas-configured") == {"retention.ms": "7000"}
+    assert config_of(session, "brokers/<default>") == {}
+
+
+# Between brokers
+
+
+def test_blocks_of_producer_ids_do_not_overlap(cluster: Cluster, session: ZooKeeperSession) -> None:
+    schema: Any = import_module("kio.schema.allocate_producer_ids.v0.request")
+    registration = session.read(BrokerIdZnode.path(2))
+    assert isinstance(registration, Znode)
+    address = controllers_address(cluster, session)
+
+    def block(broker_epoch: int) -> Any:
+        request = schema.AllocateProducerIdsRequest(broker_id=2, broker_epoch=broker_epoch)
+        return call(address, request)
+
+    first, second = block(registration.czxid), block(registration.czxid)
+
+    assert (first.error_code, first.producer_id_len) == (ErrorCode.none, 1000)
+    assert second.producer_id_start == first.producer_id_start + 1000
+    assert block(1).error_code is ErrorCode.stale_broker_epoch
+
+
+def test_who_is_not_the_controller_says_so(cluster: Cluster, session: ZooKeeperSession) -> None:
+    schema: Any = import_module("kio.schema.list_partition_reassignments.v0.request")
+    request = schema.ListPartitionReassignmentsRequest(timeout=timedelta(seconds=5), topics=None)
+    others = [b for b in cluster.brokers.values() if b.broker_id != controller_id(session)]
+
+    answers = [call(broker.address, request) for broker in others]
+
+    assert [answer.error_code for answer in answers] == [ErrorCode.not_controller] * 2
+
+
+def test_a_stale_leader_changes_no_isr(cluster: Cluster, session: ZooKeeperSession) -> None:
+    create(cluster, "shrinking", "1:2")
+
+    assert change_isr(cluster, session, "shrinking", 0, 1) is ErrorCode.none
+    assert change_isr(cluster, session, "shrinking", 0, 1, 9) is ErrorCode.ineligible_replica
+    state = state_of(session, "shrinking", 0)
+
+    assert state is not None
+    assert state.in_sync_replicas == (1,)

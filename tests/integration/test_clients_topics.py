@@ -1,0 +1,162 @@
+"""Real clients create, list, describe and delete topics, and see what the znodes say."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from benchmarks.kafka_peer import KafkaUnavailableError, kafka_libs
+from tests.integration.broker_processes import Cluster, cluster_in, state_of, wait_for
+from zkcontroller.zookeeper.requests import ZkCode
+from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
+from zkcontroller.zookeeper.znodes import TopicZnode
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def cluster(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers, for all clients."""
+    directory = tmp_path_factory.mktemp("clients")
+    with cluster_in(directory, f"{zookeeper_connect}/clients") as cluster:
+        cluster.start(1, 2, 3)
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def session(cluster: Cluster) -> Iterator[ZooKeeperSession]:
+    session = ZooKeeperSession(ZooKeeperConfig(cluster.connect))
+    session.start()
+    yield session
+    session.close()
+
+
+def leaders_in_znodes(session: ZooKeeperSession, topic: str, partitions: int) -> dict[int, int]:
+    """Partition to leader, as the state znodes have it."""
+
+    def leaders() -> dict[int, int] | None:
+        found = {p: state_of(session, topic, p) for p in range(partitions)}
+        states = {p: state.leader for p, state in found.items() if state is not None}
+        return states if len(states) == partitions else None
+
+    return wait_for(leaders, f"states of {topic}")
+
+
+def is_gone(session: ZooKeeperSession, topic: str) -> bool:
+    return session.exists(TopicZnode.path(topic)) is ZkCode.NO_NODE
+
+
+def test_confluent_kafka(cluster: Cluster, session: ZooKeeperSession) -> None:
+    admin_module = pytest.importorskip("confluent_kafka.admin")
+    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    topic = admin_module.NewTopic("confluent", 6, 3, config={"retention.ms": "1000"})
+
+    [created] = admin.create_topics([topic], operation_timeout=20).values()
+    assert created.result(30) is None
+
+    def leaders_seen() -> dict[int, int]:
+        listed: Any = admin.list_topics("confluent", timeout=20)
+        assert set(listed.brokers) == {1, 2, 3}
+        return {p: seen.leader for p, seen in listed.topics["confluent"].partitions.items()}
+
+    # The answer comes when the controller knows; the other brokers are told at the same time.
+    leaders = leaders_in_znodes(session, "confluent", 6)
+    wait_for(lambda: leaders_seen() == leaders, "every broker to know the leaders")
+
+    resource = admin_module.ConfigResource("topic", "confluent")
+    [configs] = admin.describe_configs([resource]).values()
+    assert configs.result(20)["retention.ms"].value == "1000"
+
+    [again] = admin.create_topics([topic]).values()
+    with pytest.raises(Exception, match="already exists"):
+        again.result(20)
+
+    [deleted] = admin.delete_topics(["confluent"], operation_timeout=20).values()
+    assert deleted.result(30) is None
+    wait_for(lambda: is_gone(session, "confluent"), "the deletion")
+
+
+def test_kafka_python(cluster: Cluster, session: ZooKeeperSession) -> None:
+    kafka = pytest.importorskip("kafka")
+    admin_module = pytest.importorskip("kafka.admin")
+    admin = kafka.KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    try:
+        admin.create_topics([admin_module.NewTopic("kafka-python", 3, 2)], timeout_ms=20_000)
+
+        leaders = leaders_in_znodes(session, "kafka-python", 3)
+
+        def leaders_seen() -> dict[int, int]:
+            [topic] = admin.describe_topics(["kafka-python"])
+            return {p["partition_index"]: p["leader_id"] for p in topic["partitions"]}
+
+        wait_for(lambda: leaders_seen() == leaders, "every broker to know the leaders")
+        assert "kafka-python" in admin.list_topics()
+
+        admin.delete_topics(["kafka-python"], timeout_ms=20_000)
+        wait_for(lambda: is_gone(session, "kafka-python"), "the deletion")
+    finally:
+        admin.close()
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not on the PATH")
+def test_kcat(cluster: Cluster, session: ZooKeeperSession) -> None:
+    def kcat(*arguments: str) -> str:
+        command = ["kcat", "-b", cluster.bootstrap_servers, "-L", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        return done.stdout
+
+    listed = kcat()
+    assert "3 brokers:" in listed
+    assert listed.count("(controller)") == 1
+
+    kcat("-t", "kcat-made")  # asking creates
+    leaders = leaders_in_znodes(session, "kcat-made", 1)
+
+    assert wait_for(
+        lambda: f"partition 0, leader {leaders[0]}" in kcat("-t", "kcat-made"), "the leader"
+    )
+
+
+def test_javas_topic_command(cluster: Cluster, session: ZooKeeperSession) -> None:
+    try:
+        libs = kafka_libs()
+    except KafkaUnavailableError as missing:
+        pytest.skip(str(missing))
+
+    def topics(*arguments: str) -> str:
+        command = [
+            "java",
+            "-cp",
+            str(libs / "*"),
+            "org.apache.kafka.tools.TopicCommand",
+            "--bootstrap-server",
+            cluster.bootstrap_servers,
+            *arguments,
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    made = topics(
+        "--create", "--topic", "java", "--partitions", "6", "--replication-factor", "3",
+        "--config", "retention.ms=1000",
+    )  # fmt: skip
+    assert "Created topic java." in made
+    assert "java" in topics("--list").split()
+
+    leaders = leaders_in_znodes(session, "java", 6)
+    lines = [f"Partition: {p}\tLeader: {leader}\t" for p, leader in leaders.items()]
+
+    def is_described() -> bool:
+        described = topics("--describe", "--topic", "java")
+        assert "PartitionCount: 6\tReplicationFactor: 3\tConfigs: retention.ms=1000" in described
+        return all(line in described for line in lines)
+
+    wait_for(is_described, "every broker to know the leaders")
+
+    topics("--delete", "--topic", "java")
+    wait_for(lambda: is_gone(session, "java"), "the deletion")

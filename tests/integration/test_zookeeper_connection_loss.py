@@ -1,0 +1,309 @@
+"""The connection breaks at the worst moment: nothing is missed, nothing is done twice unsaid."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.integration.conftest import Client, OpenClient
+from tests.integration.zookeeper_proxy import Fate, Proxy
+from tests.zookeepers import PATIENCE_S
+from zkcontroller.errors import SessionExpired
+from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, free_port
+from zkcontroller.zookeeper.jute import OpCode
+from zkcontroller.zookeeper.requests import (
+    CheckExists,
+    Create,
+    Delete,
+    FencedBatch,
+    ListChildren,
+    ReadZnodes,
+    RolledBack,
+    SetData,
+    Stat,
+    Transaction,
+    UnfencedBatch,
+    WatchFired,
+    WatchKind,
+    Write,
+    Written,
+    ZkCode,
+    Znode,
+)
+from zkcontroller.zookeeper.session import SessionState
+
+pytestmark = pytest.mark.integration
+
+MANY = [f"/many-{number}" for number in range(40)]
+
+
+def write(client: Client, *operations: Write) -> list[Written | ZkCode]:
+    return client.perform(UnfencedBatch(operations))
+
+
+def num_children(client: Client, path: str) -> int:
+    stat = client.session.exists(path)
+    assert isinstance(stat, Stat)
+    return stat.num_children
+
+
+def fired(kind: str, path: str) -> WatchFired:
+    return WatchFired(WatchKind[kind], path)
+
+
+def test_changes_during_an_outage_fire_after_it_and_other_watches_stay_armed(
+    proxy: Proxy, shaky: Client, direct: Client
+) -> None:
+    write(direct, *map(Create, ("/a", "/b", "/c", "/d", "/d/e", "/p", "/q", *MANY)))
+    shaky.perform(ReadZnodes(["/a", "/b", "/c", *MANY], watch=True))
+    shaky.perform(CheckExists(["/new", "/never", "/d"], watch=True))
+    shaky.perform(ListChildren(["/p", "/q", "/d"], watch=True))
+    session_id = shaky.session.session_id
+
+    proxy.refuse()
+    shaky.states.wait_for(SessionState.SUSPENDED)
+    write(direct, SetData("/a", b"1"), Delete("/b"), Create("/new"), Create("/p/child"))
+    write(direct, SetData(MANY[7], b"1"))
+    proxy.allow()
+
+    during = shaky.watches.wait_until(lambda heard: len(heard) >= 5)
+    assert set(during) == {
+        fired("NODE_DATA_CHANGED", "/a"),
+        fired("NODE_DELETED", "/b"),
+        fired("NODE_CREATED", "/new"),
+        fired("NODE_CHILDREN_CHANGED", "/p"),
+        fired("NODE_DATA_CHANGED", MANY[7]),
+    }
+    write(direct, SetData("/c", b"1"), Create("/never"), Create("/q/x"), Delete("/d/e"))
+    write(direct, Delete("/d"))
+    assert shaky.watches.wait_until(lambda heard: len(heard) >= 10)[5:] == [
+        fired("NODE_DATA_CHANGED", "/c"),
+        fired("NODE_CREATED", "/never"),
+        fired("NODE_CHILDREN_CHANGED", "/q"),
+        fired("NODE_CHILDREN_CHANGED", "/d"),
+        fired("NODE_DELETED", "/d"),
+    ]
+    assert shaky.session.session_id == session_id
+    assert len(shaky.watches.heard) == 10
+
+
+@pytest.mark.parametrize("fate", [None, Fate.LOSE_REQUEST, Fate.LOSE_REPLY])
+def test_a_change_between_a_bulk_read_and_its_watch_is_not_missed(
+    proxy: Proxy, shaky: Client, direct: Client, fate: Fate | None
+) -> None:
+    write(direct, *map(Create, MANY), Create("/elsewhere"))
+
+    def change_before_the_watch_is_set() -> Fate | None:
+        write(direct, SetData(MANY[3], b"changed"), Create("/new"), Delete(MANY[4]))
+        return fate
+
+    proxy.arrange(OpCode.SET_WATCHES, change_before_the_watch_is_set)
+    stats = shaky.perform(CheckExists([*MANY, "/new"], watch=True))
+
+    assert stats[-1] is ZkCode.NO_NODE
+    heard = shaky.watches.wait_until(lambda heard: len(heard) >= 3)
+    assert sorted(heard) == [
+        fired("NODE_CREATED", "/new"),
+        fired("NODE_DELETED", MANY[4]),
+        fired("NODE_DATA_CHANGED", MANY[3]),
+    ]
+
+
+def test_a_multi_that_never_arrived_is_sent_again(
+    proxy: Proxy, shaky: Client, direct: Client
+) -> None:
+    proxy.arrange(OpCode.MULTI, Fate.LOSE_REQUEST, Fate.LOSE_REQUEST)
+
+    results = write(shaky, *(Create(f"/n{number}") for number in range(2500)))
+
+    assert results == [Written(f"/n{number}", 0, -1) for number in range(2500)]
+    assert num_children(direct, "/") == 2500
+
+
+def test_creates_that_landed_unanswered_read_node_exists_each_for_itself(
+    proxy: Proxy, shaky: Client, direct: Client
+) -> None:
+    write(direct, Create("/n1100"))
+    proxy.arrange(OpCode.MULTI, Fate.LOSE_REPLY)
+
+    results = write(shaky, *(Create(f"/n{number}") for number in range(2500)))
+
+    assert results[:1000] == [ZkCode.NODE_EXISTS] * 1000
+    assert results[1100] is ZkCode.NODE_EXISTS
+    # Those behind the lost one landed with it or after it; never is one created and not there.
+    assert set(results[1000:]) <= {ZkCode.NODE_EXISTS} | {
+        Written(f"/n{number}", 0, -1) for number in range(1000, 2500)
+    }
+    assert num_children(direct, "/") == 2500
+
+
+def test_fenced_writes_that_landed_unanswered_read_bad_version_and_landed_once(
+    proxy: Proxy, shaky: Client, direct: Client
+) -> None:
+    paths = [f"/n{number}" for number in range(300)]
+    write(direct, Create("/controller_epoch"), *(Create(path, b"0") for path in paths))
+    proxy.arrange(OpCode.MULTI, Fate.LOSE_REPLY)
+
+    results = shaky.perform(FencedBatch([SetData(path, b"1", 0) for path in paths], 0))
+
+    assert results == [ZkCode.BAD_VERSION] * 300
+    found = direct.perform(ReadZnodes(paths))
+    assert {(each.data, each.zk_version) for each in found if isinstance(each, Znode)} == {
+        (b"1", 1)
+    }
+
+
+def test_a_transaction_that_landed_unanswered_says_what_its_own_doing_makes_of_it(
+    proxy: Proxy, shaky: Client, direct: Client
+) -> None:
+    write(direct, Create("/epoch", b"1"))
+    proxy.arrange(OpCode.MULTI, Fate.LOSE_REPLY)
+
+    result = shaky.perform(
+        Transaction([SetData("/epoch", b"2", 0), Create("/mine", b"", ephemeral=True)])
+    )
+
+    assert result == RolledBack(ZkCode.BAD_VERSION, 0)
+    mine = direct.session.read("/mine")
+    assert isinstance(mine, Znode)
+    assert mine.ephemeral_owner == shaky.session.session_id
+
+
+def test_bulk_reads_go_on_after_lost_requests_and_lost_replies(
+    proxy: Proxy, shaky: Client, direct: Client
+) -> None:
+    paths = [f"/n{number}" for number in range(3000)]
+    write(direct, *(Create(path, path.encode()) for path in paths))
+    proxy.arrange(OpCode.MULTI_READ, Fate.LOSE_REPLY, Fate.LOSE_REQUEST, Fate.LOSE_REPLY)
+
+    found = shaky.perform(ReadZnodes(paths, watch=True))
+
+    assert [each.data for each in found if isinstance(each, Znode)] == [
+        path.encode() for path in paths
+    ]
+    assert shaky.session.state_counts[SessionState.SUSPENDED] >= 3
+    write(direct, SetData(paths[2999], b""), SetData(paths[0], b""))
+    assert shaky.watches.wait_until(lambda heard: len(heard) >= 2) == [
+        fired("NODE_DATA_CHANGED", paths[2999]),
+        fired("NODE_DATA_CHANGED", paths[0]),
+    ]
+
+
+def test_a_server_without_multi_read_is_asked_path_by_path_from_then_on(
+    proxy: Proxy, shaky: Client, direct: Client
+) -> None:
+    paths = [f"/n{number}" for number in range(200)]
+    write(direct, *(Create(path, path.encode()) for path in paths), Create("/n0/c"))
+    proxy.arrange(OpCode.MULTI_READ, Fate.UNIMPLEMENTED)
+
+    found = shaky.perform(ReadZnodes([*paths, "/nope"], watch=True))
+    listed = shaky.perform(ListChildren(paths))
+    stats = shaky.perform(CheckExists([*paths, "/nope"], watch=True))
+
+    assert [each.data for each in found if isinstance(each, Znode)] == [
+        path.encode() for path in paths
+    ]
+    assert found[-1] is ZkCode.NO_NODE
+    assert listed == [["c"]] + [[]] * 199
+    assert stats[-1] is ZkCode.NO_NODE
+    assert proxy.requests[OpCode.MULTI_READ] == 1
+    write(direct, SetData("/n150", b""), Create("/nope"))
+    assert shaky.watches.wait_until(lambda heard: len(heard) >= 2) == [
+        fired("NODE_DATA_CHANGED", "/n150"),
+        fired("NODE_CREATED", "/nope"),
+    ]
+
+
+def test_a_question_waits_for_the_connection(proxy: Proxy, shaky: Client, direct: Client) -> None:
+    write(direct, Create("/a", b"1"))
+    proxy.refuse()
+    shaky.states.wait_for(SessionState.SUSPENDED)
+
+    with ThreadPoolExecutor(4) as threads:
+        answers = [threads.submit(shaky.session.read, "/a") for _ in range(4)]
+        landed = threads.submit(shaky.session.write, SetData("/a", b"2"))
+        assert not landed.done()
+        proxy.allow()
+
+        assert {type(answer.result(PATIENCE_S)) for answer in answers} == {Znode}
+        assert isinstance(landed.result(PATIENCE_S), Written)
+
+
+def test_a_question_that_waits_raises_when_its_session_ends(
+    proxy: Proxy, chroot: str, direct: Client, open_client: OpenClient
+) -> None:
+    client = open_client(proxy.connect + chroot, session_timeout_ms=1000)
+    over = client.session.session_id
+    client.session.write(Create("/mine", ephemeral=True))
+    direct.session.exists("/mine", watch=True)
+
+    proxy.refuse()
+    client.states.wait_for(SessionState.SUSPENDED)
+    with ThreadPoolExecutor(2) as threads:
+        unpinned = threads.submit(client.session.write, Create("/late"))
+        pinned = threads.submit(client.perform, ReadZnodes(["/"]), over)
+        direct.watches.wait_for(fired("NODE_DELETED", "/mine"))
+        proxy.allow()
+
+        for waiting in (unpinned, pinned):
+            with pytest.raises(SessionExpired):
+                waiting.result(PATIENCE_S)
+
+    client.states.wait_for(SessionState.CONNECTED, times=2)
+    assert client.states.heard[-2:] == [SessionState.EXPIRED, SessionState.CONNECTED]
+    assert client.session.past_session_ids == (over,)
+    assert direct.session.read("/late") is ZkCode.NO_NODE
+
+
+def test_closing_without_a_connection_ends_waiting_questions(proxy: Proxy, shaky: Client) -> None:
+    proxy.refuse()
+    shaky.states.wait_for(SessionState.SUSPENDED)
+
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(shaky.session.read, "/")
+        shaky.session.close()
+        with pytest.raises(SessionExpired):
+            waiting.result(PATIENCE_S)
+
+    with pytest.raises(SessionExpired):
+        shaky.session.read("/")
+
+
+def test_session_and_watches_survive_a_killed_and_restarted_server(
+    own_zookeeper: EmbeddedZooKeeper, open_client: OpenClient
+) -> None:
+    client = open_client(own_zookeeper.connect + "/kafka")
+    write(client, Create("/e", b"", ephemeral=True), Create("/a"))
+    client.perform(ReadZnodes(["/a"], watch=True))
+    session_id = client.session.session_id
+
+    own_zookeeper.kill()
+    client.states.wait_for(SessionState.SUSPENDED)
+    own_zookeeper.start()
+
+    found = client.session.read("/e")
+    assert isinstance(found, Znode)
+    assert found.ephemeral_owner == session_id == client.session.session_id
+    client.session.write(SetData("/a", b"1"))
+    assert client.watches.wait_until(bool) == [fired("NODE_DATA_CHANGED", "/a")]
+
+
+def test_a_frozen_server_only_delays(
+    own_zookeeper: EmbeddedZooKeeper, open_client: OpenClient
+) -> None:
+    client = open_client(own_zookeeper.connect + "/kafka")
+
+    own_zookeeper.suspend()
+    with ThreadPoolExecutor(1) as threads:
+        landed = threads.submit(client.session.write, Create("/a"))
+        own_zookeeper.resume()
+        assert landed.result(PATIENCE_S) == Written("/a", 0, -1)
+
+
+def test_the_second_server_is_used_when_the_first_is_down(
+    zookeeper_connect: str, chroot: str, open_client: OpenClient
+) -> None:
+    client = open_client(f"127.0.0.1:{free_port()},{zookeeper_connect}{chroot}")
+
+    assert client.session.write(Create("/a")) == Written("/a", 0, -1)

@@ -1,0 +1,162 @@
+"""The metrics of an active controller: the names of Kafka's MBeans, equal gauges, equal counts.
+
+Three counts are left out, each with its reason at ``_NOT_ALIKE``; rates, quantiles and durations
+are not compared.
+Kafka's are read by JMX, ours from the port that Prometheus scrapes, where they have the names that
+the JMX exporter gives to MBeans.
+"""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from typing_extensions import override
+
+from benchmarks.broker_process import OurBroker
+from benchmarks.kafka_peer import run_kafka_tool
+from tests.peers.cluster import PROPERTIES, Cluster
+from tests.peers.controller_story import CANDIDATE, Storyteller
+from tests.peers.recording_brokers import RecordingBrokers
+
+pytestmark = pytest.mark.peers
+
+RECORDERS: Final = (101, 102, 103)
+QUIET_S: Final = 1.5
+MBEANS: Final = str(Path(__file__).with_name("MBeans.java"))
+GROUPS: Final = (
+    "kafka.controller:*",
+    "kafka.server:type=SessionExpireListener,*",
+    "kafka.server:type=ZooKeeperClientMetrics,*",
+    "kafka.server:type=MetadataLoader,*",
+)
+PREFIXES: Final = (
+    "kafka_controller_",
+    "kafka_server_sessionexpirelistener_",
+    "kafka_server_zookeeperclientmetrics_",
+    "kafka_server_metadataloader_",
+)
+OFFLINE: Final = "kafka_controller_kafkacontroller_offlinepartitionscount[]"
+_SERVED_AT: Final = re.compile(r"Serving metrics at (\S+)")
+_NOT_ALIKE: Final = (
+    # Our reads are bulk reads and our writes go in transactions.
+    "zookeeperrequestlatencyms",
+    # Whoever deletes an order, we look once more, so that the next one is noticed.
+    "manualleaderbalancerateandtimems",
+    "eventqueuetimems",
+)
+
+Values = dict[str, float | str]
+"""Sample, as ``name{label="value"}``, to what it says; of histograms and timers their counts."""
+
+
+class ScrapedBroker(OurBroker):
+    """Our broker with a metrics port."""
+
+    @override
+    def _command(self, properties: Path) -> Sequence[str]:
+        return [*super()._command(properties), "--metrics-port", "0"]
+
+    def metrics(self) -> Values:
+        """What Prometheus would read."""
+        [url] = [
+            found[1] for line in self.log_lines("server.log") if (found := _SERVED_AT.search(line))
+        ]
+        assert url.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(url, timeout=10) as response:
+            text = response.read().decode()
+        values: Values = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name.endswith("_sum") or "quantile" in sample.labels:
+                    continue
+                name = sample.name
+                if family.type in ("counter", "summary"):
+                    name = name.removesuffix("_total").removesuffix("_count")
+                labels = dict(sample.labels)
+                said = labels.pop("value", None)
+                values[_sample(name, labels)] = sample.value if said is None else said
+        return values
+
+
+def kafkas_metrics(pid: int) -> Values:
+    """The MBeans of a broker of Kafka, renamed as the JMX exporter does."""
+    done = run_kafka_tool(MBEANS, str(pid), *GROUPS)
+    assert done.returncode == 0, done.stderr
+    values: Values = {}
+    for line in done.stdout.splitlines():
+        mbean, attribute, value = line.split("\t")
+        if attribute not in ("Value", "Count"):
+            continue
+        domain, _, keys = mbean.partition(":")
+        labels = dict(pair.split("=", 1) for pair in keys.split(","))
+        name = re.sub(r"\W", "_", f"{domain}_{labels.pop('type')}_{labels.pop('name')}").lower()
+        if attribute == "Count":
+            name = name.removesuffix("persec")
+        labels = {key.replace("-", "_"): text for key, text in labels.items()}
+        is_number = re.fullmatch(r"-?[\d.]+(E-?\d+)?", value)
+        values[_sample(name, labels)] = float(value) if is_number else value
+    return values
+
+
+def _sample(name: str, labels: dict[str, str]) -> str:
+    return f"{name}{sorted(labels.items())}"
+
+
+@pytest.mark.timeout(240)
+def test_after_the_same_story_metrics_have_the_same_names_and_values(
+    new_cluster: Callable[[], Cluster], tmp_path: Path
+) -> None:
+    ours, kafkas = new_cluster(), new_cluster()
+    our_broker = ScrapedBroker(CANDIDATE, ours.zookeeper, tmp_path / "scraped", PROPERTIES)
+    ours.start(our_broker)
+    kafka_broker = kafkas.start_kafka(CANDIDATE)
+
+    our_chapters = _story(ours, our_broker.metrics)
+    kafka_chapters = _story(kafkas, lambda: kafkas_metrics(kafka_broker.pid))
+
+    for chapter, expected in kafka_chapters.items():
+        found = our_chapters[chapter]
+        assert sorted(name for name in found if name.startswith(PREFIXES)) == sorted(expected)
+        differences = {
+            name: (found[name], value)
+            for name, value in expected.items()
+            if found[name] != value and not any(part in name for part in _NOT_ALIKE)
+        }
+        assert differences == {}, chapter
+    assert our_chapters["a broker is dead"][OFFLINE] == 1
+
+
+def _story(cluster: Cluster, read: Callable[[], Values]) -> dict[str, Values]:
+    """What the metrics say after each chapter."""
+    chapters: dict[str, Values] = {}
+    with RecordingBrokers(cluster.zookeeper, RECORDERS) as brokers:
+        teller = Storyteller(cluster, brokers)
+
+        def end_chapter(name: str) -> None:
+            brokers.wait_until_quiet(QUIET_S)
+            chapters[name] = read()
+
+        end_chapter("a controller alone")
+        for broker_id in RECORDERS:
+            brokers[broker_id].register()
+            brokers.wait_until_quiet(QUIET_S)
+        teller.create_topic("alpha", [[101, 102], [102, 103], [103, 101]])
+        teller.create_topic("beta", [[102], [103]])
+        end_chapter("two topics")
+        brokers[102].leave()
+        end_chapter("a broker is dead")
+        teller.delete_topic("beta")
+        end_chapter("a topic waits for its deletion")
+        brokers[102].register()
+        end_chapter("the broker is back")
+        teller.ask_for_preferred_leaders(("alpha", 1))
+        end_chapter("a preferred leader leads")
+        teller.delete_controller()
+        end_chapter("the controller is elected again")
+    return chapters

@@ -1,0 +1,1 @@
+"""What the controller does, told as short stories against the simulated world."""

@@ -1,0 +1,13 @@
+"""A world in fair weather for every scenario."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    """No broker, no topic, no bad luck."""
+    return World()

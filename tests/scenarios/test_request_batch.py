@@ -1,0 +1,281 @@
+"""What goes into one batch of control requests, in which version, and to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.scenarios.workbench import EPOCH, Workbench
+from tests.simulation.control_requests import LeaderAndIsr, StopReplica, ToldStop, UpdateMetadata
+from zkcontroller.core.broker_requests import RequestBatch, event_for_response
+from zkcontroller.core.effects import Send
+from zkcontroller.core.events import UpdateMetadataResponseReceived
+from zkcontroller.core.partition_table import PartitionState
+from zkcontroller.model import RECOVERING, TopicPartition
+
+ORDERS_0 = TopicPartition("orders", 0)
+
+# The tables of Kafka's MetadataVersion: from this protocol on, LeaderAndIsr, UpdateMetadata and
+# StopReplica go out in these versions.
+VERSIONS = [
+    ("0.9.0", 0, 1, 0),
+    ("0.10.0-IV0", 0, 1, 0),
+    ("0.10.0-IV1", 0, 2, 0),
+    ("0.10.2-IV0", 0, 3, 0),
+    ("1.0-IV0", 1, 4, 0),
+    ("2.0-IV1", 1, 4, 0),
+    ("2.2-IV0", 2, 5, 1),
+    ("2.4-IV0", 3, 5, 1),
+    ("2.4-IV1", 4, 6, 2),
+    ("2.5-IV0", 4, 6, 2),
+    ("2.6-IV0", 4, 6, 3),
+    ("2.7-IV2", 4, 6, 3),
+    ("2.8-IV1", 5, 7, 3),
+    ("3.2-IV0", 6, 7, 3),
+    ("3.3-IV3", 6, 7, 3),
+    ("3.4-IV0", 7, 8, 4),
+    ("3.9-IV0", 7, 8, 4),
+]
+
+
+def bench_with_orders(protocol: str = "3.9-IV0", partitions: int = 2) -> Workbench:
+    """Partitions of "orders" on brokers 1 and 2, led by 1, just out of an unclean election."""
+    bench = Workbench(inter_broker_protocol_version=protocol)
+    for partition in range(partitions):
+        led_by = bench.led(1, [1, 2], leader_epoch=3)._replace(leader_recovery_state=RECOVERING)
+        bench.add("orders", partition, [1, 2], state=PartitionState.ONLINE, led_by=led_by)
+    return bench
+
+
+@contextmanager
+def one_batch(bench: Workbench) -> Iterator[RequestBatch]:
+    """A batch that is sent at the end."""
+    batch = bench.desk.new_batch()
+    yield batch
+    batch.send()
+    bench.gather()
+
+
+@pytest.mark.parametrize(("protocol", "leader_and_isr", "metadata", "stop"), VERSIONS)
+def test_each_protocol_has_its_request_versions(
+    protocol: str, leader_and_isr: int, metadata: int, stop: int
+) -> None:
+    bench = bench_with_orders(protocol)
+
+    with one_batch(bench) as batch:
+        batch.add_leader_and_isr([2], [0])
+        batch.add_stop_replica([2], [0], delete=False)
+
+    assert bench.sent_to(2, LeaderAndIsr)[0].version == leader_and_isr
+    assert bench.sent_to(2, UpdateMetadata)[0].version == metadata
+    assert bench.sent_to(2, StopReplica)[0].version == stop
+
+
+@pytest.mark.parametrize(("protocol", "kept"), [("3.1-IV0", False), ("3.2-IV0", True)])
+def test_the_recovery_state_is_told_since_protocol_3_2(protocol: str, kept: bool) -> None:
+    bench = bench_with_orders(protocol)
+
+    with one_batch(bench) as batch:
+        batch.add_leader_and_isr([2], [0])
+
+    told = bench.sent_to(2, LeaderAndIsr)[0].partitions[ORDERS_0]
+    assert (told.leader_recovery_state == RECOVERING) is kept
+
+
+def test_requests_carry_the_epochs_of_controller_broker_and_state() -> None:
+    bench = bench_with_orders()
+    older = bench.context.table.leader_and_isr(0)._replace(controller_epoch=EPOCH - 2)
+    bench.context.table.put_leader_and_isr(0, older)
+
+    with one_batch(bench) as batch:
+        batch.add_leader_and_isr([2], [0])
+
+    (request,) = bench.sent_to(2, LeaderAndIsr)
+    assert (request.controller_epoch, request.broker_epoch) == (EPOCH, 102)
+    assert request.partitions[ORDERS_0].controller_epoch == EPOCH - 2
+
+
+def test_new_stays_new_whatever_is_added_later() -> None:
+    bench = bench_with_orders()
+
+    with one_batch(bench) as batch:
+        batch.add_leader_and_isr([2], [0], is_new=True)
+        batch.add_leader_and_isr([2], [0], is_new=False)
+        batch.add_leader_and_isr([2], [1], is_new=False)
+
+    (request,) = bench.sent_to(2, LeaderAndIsr)
+    assert [told.is_new for told in request.partitions.values()] == [True, False]
+
+
+def test_delete_stays_delete_whatever_is_added_later() -> None:
+    bench = bench_with_orders()
+
+    with one_batch(bench) as batch:
+        batch.add_stop_replica([2], [0], delete=True)
+        batch.add_stop_replica([2], [0], delete=False)
+
+    (request,) = bench.sent_to(2, StopReplica)
+    assert request.partitions[ORDERS_0].delete
+
+
+def test_requests_go_to_live_and_leaving_brokers_and_to_no_dead_one() -> None:
+    bench = bench_with_orders()
+    bench.context.shutting_down.add(2)
+
+    with one_batch(bench) as batch:
+        batch.add_leader_and_isr([1, 2, 9], [0])
+        batch.add_stop_replica([1, 2, 9], [0], delete=False)
+
+    assert bench.receivers(LeaderAndIsr) == [1, 2]
+    assert bench.receivers(UpdateMetadata) == [1, 2, 3]
+    assert bench.receivers(StopReplica) == [1, 2]
+
+
+def test_leader_and_isr_goes_out_before_metadata_before_stops() -> None:
+    bench = bench_with_orders()
+
+    with one_batch(bench) as batch:
+        batch.add_stop_replica([1], [0], delete=False)
+        batch.add_leader_and_isr([1], [1])
+
+    kinds = [type(request) for _, request in bench.sent]
+    assert kinds == [LeaderAndIsr, UpdateMetadata, UpdateMetadata, UpdateMetadata, StopReplica]
+
+
+def test_the_live_leaders_of_a_request_are_those_of_its_partitions() -> None:
+    bench = bench_with_orders()
+    bench.add("refunds", 0, [3], state=PartitionState.ONLINE, led_by=bench.led(3, [3]))
+
+    with one_batch(bench) as batch:
+        batch.add_leader_and_isr([2], [0])
+
+    (request,) = bench.sent_to(2, LeaderAndIsr)
+    assert request.live_leaders == {1: ("host1", 9092)}
+
+
+def test_metadata_tells_all_live_brokers_even_without_partitions() -> None:
+    bench = bench_with_orders()
+
+    with one_batch(bench) as batch:
+        batch.add_update_metadata([1, 2, 3])
+
+    for broker_id in (1, 2, 3):
+        (request,) = bench.sent_to(broker_id, UpdateMetadata)
+        assert request.partitions == {}
+        assert sorted(request.live_brokers) == [1, 2, 3]
+
+
+def test_a_partition_that_nobody_ever_led_is_left_out_of_metadata_and_logged() -> None:
+    bench = Workbench()
+    row = bench.add("orders", 0, [1, 2], state=PartitionState.NEW)
+
+    with one_batch(bench) as batch:
+        batch.add_update_metadata([1], [row])
+
+    (request,) = bench.sent_to(1, UpdateMetadata)
+    assert request.partitions == {}
+    (line,) = [line.message for line in bench.lines if "Leader not yet assigned" in line.message]
+    assert line.startswith("Leader not yet assigned for partition orders-0. Skip sending")
+
+
+def test_metadata_of_a_topic_queued_for_deletion_says_so_and_spares_the_others() -> None:
+    bench = bench_with_orders()
+    kept = bench.add("refunds", 0, [3], state=PartitionState.ONLINE, led_by=bench.led(3, [3]))
+    bench.context.queue_for_deletion(["orders"])
+
+    with one_batch(bench) as batch:
+        batch.add_update_metadata([1], [0, kept])
+
+    (request,) = bench.sent_to(1, UpdateMetadata)
+    going = request.partitions[ORDERS_0]
+    assert (going.leader, going.leader_epoch, going.zk_version, going.isr) == (-2, 0, 0, (1, 2))
+    assert request.partitions[TopicPartition("refunds", 0)].leader == 3
+
+
+def test_metadata_names_the_replicas_that_are_offline() -> None:
+    bench = bench_with_orders()
+    bench.set_live([2, 3])
+
+    with one_batch(bench) as batch:
+        batch.add_update_metadata([2], [0])
+
+    (request,) = bench.sent_to(2, UpdateMetadata)
+    assert request.partitions[ORDERS_0].offline_replicas == (1,)
+
+
+@pytest.mark.parametrize("is_queued", [False, True])
+def test_a_stop_carries_the_leader_epoch_or_that_the_topic_is_being_deleted(
+    is_queued: bool,
+) -> None:
+    bench = bench_with_orders()
+    if is_queued:
+        bench.context.queue_for_deletion(["orders"])
+
+    with one_batch(bench) as batch:
+        batch.add_stop_replica([2], [0], delete=False)
+
+    (request,) = bench.sent_to(2, StopReplica)
+    assert request.partitions[ORDERS_0] == ToldStop(-2 if is_queued else 3, delete=False)
+
+
+def test_stops_are_grouped_per_broker() -> None:
+    bench = bench_with_orders()
+
+    with one_batch(bench) as batch:
+        batch.add_stop_replica([1, 2], [0], delete=False)
+        batch.add_stop_replica([2], [1], delete=False)
+
+    assert [len(request.partitions) for request in bench.sent_to(1, StopReplica)] == [1]
+    assert [len(request.partitions) for request in bench.sent_to(2, StopReplica)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "expected"),
+    [("2.6-IV0", [[True, False]]), ("2.5-IV0", [[True], [False]])],
+)
+def test_deletes_and_other_stops_share_a_request_since_protocol_2_6(
+    protocol: str, expected: list[list[bool]]
+) -> None:
+    bench = bench_with_orders(protocol)
+
+    with one_batch(bench) as batch:
+        batch.add_stop_replica([2], [0], delete=True)
+        batch.add_stop_replica([2], [1], delete=False)
+
+    requests = bench.sent_to(2, StopReplica)
+    assert [[stop.delete for stop in r.partitions.values()] for r in requests] == expected
+
+
+def test_negative_broker_ids_are_skipped() -> None:
+    bench = bench_with_orders()
+
+    with one_batch(bench) as batch:
+        batch.add_leader_and_isr([-1], [0])
+        batch.add_stop_replica([-1], [0], delete=False)
+
+    assert bench.receivers(LeaderAndIsr) == bench.receivers(StopReplica) == []
+
+
+def test_brokers_that_are_told_the_same_share_the_bytes() -> None:
+    bench = bench_with_orders()
+    batch = bench.desk.new_batch()
+    batch.add_update_metadata([1, 2, 3], [0, 1])
+    batch.send()
+
+    sends = [deed for deed in bench.desk.outbox if isinstance(deed, Send)]
+
+    shared = set(map(id, sends[0].body)) & set(map(id, sends[1].body))
+    assert sum(len(chunk) for chunk in sends[0].body if id(chunk) in shared) > 50
+
+
+def test_a_refused_metadata_request_becomes_one_event_with_its_error() -> None:
+    event = event_for_response(Send(2, 6, 8, (), EPOCH), bytes.fromhex("000b00"))
+
+    assert isinstance(event, UpdateMetadataResponseReceived)
+    assert (event.broker_id, event.request_error) == (2, 11)
+
+
+def test_a_stop_that_deletes_nothing_becomes_no_event() -> None:
+    assert event_for_response(Send(2, 5, 4, (), EPOCH), bytes.fromhex("00000100")) is None

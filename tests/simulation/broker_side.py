@@ -1,0 +1,164 @@
+"""What a broker does with control requests: the gates it puts them through, and what it remembers.
+
+There is no log here, only the rules by which a broker accepts or refuses what a controller tells
+it, in their order and with their error codes.
+
+Source: Kafka 3.9 ``KafkaApis`` (broker-epoch gate), ``ReplicaManager.becomeLeaderOrFollower``,
+``ReplicaManager.stopReplicas``, ``ZkMetadataCache.updateMetadata``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from tests.simulation.control_requests import (
+    ControlRequest,
+    LeaderAndIsr,
+    StopReplica,
+    ToldLeaderAndIsr,
+    ToldMetadata,
+    ToldStop,
+    UpdateMetadata,
+    leader_and_isr_response,
+    stop_replica_response,
+    update_metadata_response,
+)
+from zkcontroller.model import (
+    EPOCH_DURING_DELETE,
+    LEADER_DURING_DELETE,
+    NO_EPOCH,
+    UNKNOWN_BROKER_EPOCH,
+    TopicPartition,
+)
+from zkcontroller.model import (
+    LeaderAndIsr as State,
+)
+
+NONE: Final = 0
+UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+STALE_CONTROLLER_EPOCH: Final = 11
+KAFKA_STORAGE_ERROR: Final = 56
+FENCED_LEADER_EPOCH: Final = 74
+STALE_BROKER_EPOCH: Final = 77
+INCONSISTENT_TOPIC_ID: Final = 103
+
+
+class BrokerSide:
+    """The replica manager's and the metadata cache's view of the controller."""
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
+        self.latest_controller_epoch = 0
+        self.controller_id = -1
+        self.hosted: dict[TopicPartition, ToldLeaderAndIsr] = {}
+        """Partitions this broker took on, with the state it took."""
+        self.told: dict[TopicPartition, ToldLeaderAndIsr] = {}
+        """The last LeaderAndIsr per partition that came through the gates, taken on or not."""
+        self.topic_ids: dict[str, UUID] = {}
+        self.metadata: dict[TopicPartition, ToldMetadata] = {}
+        self.live_brokers: Mapping[int, tuple[tuple[str, int, str], ...]] = {}
+        self.failed: set[TopicPartition] = set()
+        """Partitions in a log directory that failed."""
+        self.received: list[ControlRequest] = []
+
+    def handle(self, request: ControlRequest) -> tuple[int, bytes]:
+        """Applies the request; the top-level error and the answer's bytes."""
+        self.received.append(request)
+        match request:
+            case LeaderAndIsr():
+                error, errors = self._leader_and_isr(request)
+                return error, leader_and_isr_response(request, error, errors)
+            case UpdateMetadata():
+                error = self._update_metadata(request)
+                return error, update_metadata_response(request, error)
+            case StopReplica():
+                error, errors = self._stop_replica(request)
+                return error, stop_replica_response(request, error, errors)
+
+    def leads(self, tp: TopicPartition) -> bool:
+        """Whether this broker takes itself for the partition's leader."""
+        return tp in self.hosted and self.hosted[tp].leader == self.broker_id
+
+    def widened(self, tp: TopicPartition, state: State) -> None:
+        """The controller accepted this leader's new ISR; ignored if another leads by now."""
+        current = self.hosted.get(tp)
+        if current is not None and self.leads(tp) and current.leader_epoch == state.leader_epoch:
+            isr, zk_version = state.in_sync_replicas, state.zk_version
+            if zk_version > current.zk_version:
+                self.hosted[tp] = current._replace(isr=isr, zk_version=zk_version)
+
+    def _gate(self, request: ControlRequest) -> int:
+        # A greater broker epoch is accepted: the controller may learn it before the broker does.
+        if UNKNOWN_BROKER_EPOCH != request.broker_epoch < self.broker_epoch:
+            return STALE_BROKER_EPOCH
+        if request.controller_epoch < self.latest_controller_epoch:
+            return STALE_CONTROLLER_EPOCH
+        self.latest_controller_epoch = request.controller_epoch
+        return NONE
+
+    def _leader_and_isr(self, request: LeaderAndIsr) -> tuple[int, dict[TopicPartition, int]]:
+        error = self._gate(request)
+        if error != NONE:
+            return error, dict.fromkeys(request.partitions, error)
+        self.told.update(request.partitions)
+        errors = {
+            tp: self._take_on(tp, state, request.topic_ids.get(tp.topic))
+            for tp, state in request.partitions.items()
+        }
+        return NONE, errors
+
+    def _take_on(self, tp: TopicPartition, state: ToldLeaderAndIsr, topic_id: UUID | None) -> int:
+        if tp in self.failed:
+            return KAFKA_STORAGE_ERROR
+        known_id = self.topic_ids.get(tp.topic)
+        if topic_id and known_id and topic_id != known_id:
+            return INCONSISTENT_TOPIC_ID
+        current = self.hosted[tp].leader_epoch if tp in self.hosted else NO_EPOCH
+        if state.leader_epoch == current and topic_id and not known_id:
+            self.topic_ids[tp.topic] = topic_id
+            return NONE
+        if state.leader_epoch <= current:
+            return STALE_CONTROLLER_EPOCH
+        if self.broker_id not in state.replicas:
+            return UNKNOWN_TOPIC_OR_PARTITION
+        if topic_id:
+            self.topic_ids[tp.topic] = topic_id
+        if state.leader == self.broker_id or state.leader in self.live_brokers:
+            self.hosted[tp] = state  # a follower of a leader that is not alive keeps its old epoch
+        return NONE
+
+    def _update_metadata(self, request: UpdateMetadata) -> int:
+        error = self._gate(request)
+        if error != NONE:
+            return error
+        self.controller_id = request.controller_id
+        self.live_brokers = request.live_brokers
+        for tp, state in request.partitions.items():
+            if state.leader == LEADER_DURING_DELETE:
+                self.metadata.pop(tp, None)
+            else:
+                self.metadata[tp] = state
+        return NONE
+
+    def _stop_replica(self, request: StopReplica) -> tuple[int, dict[TopicPartition, int]]:
+        error = self._gate(request)
+        if error != NONE:
+            return error, {}
+        return NONE, {tp: self._stop(tp, stop) for tp, stop in request.partitions.items()}
+
+    def _stop(self, tp: TopicPartition, stop: ToldStop) -> int:
+        if tp in self.failed:
+            return KAFKA_STORAGE_ERROR
+        current = self.hosted.get(tp)
+        unchecked = stop.leader_epoch in (NO_EPOCH, EPOCH_DURING_DELETE)
+        if current is not None and not unchecked and stop.leader_epoch < current.leader_epoch:
+            return FENCED_LEADER_EPOCH
+        if stop.delete:
+            self.hosted.pop(tp, None)
+            self.told.pop(tp, None)
+            if not any(hosted.topic == tp.topic for hosted in self.hosted):
+                self.topic_ids.pop(tp.topic, None)
+        return NONE

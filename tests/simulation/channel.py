@@ -1,0 +1,112 @@
+"""A controller's channel to one broker: a queue, one request in flight, the same until answered.
+
+Source: Kafka ``RequestSendThread``: a request that fails is sent again after 100 ms, without limit;
+only the removal of the channel ends it, and then what is queued is lost.  What is already on its
+way to the broker still arrives, even if the controller is dead by then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from tests.simulation.control_requests import decode
+from tests.simulation.timeline import Lane
+from zkcontroller.core.broker_requests import event_for_response
+from zkcontroller.core.effects import Send
+
+if TYPE_CHECKING:
+    from tests.simulation.process import BrokerProcess
+    from tests.simulation.world import World
+
+RETRY_MS: Final = 100
+REQUEST_TIMEOUT_MS: Final = 30_000
+NAMES: Final = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata"}
+
+
+class Channel:
+    """From the controller in ``owner`` to broker ``broker_id``, whichever incarnation lives."""
+
+    def __init__(self, world: World, owner: BrokerProcess, broker_id: int) -> None:
+        self._world = world
+        self._owner = owner
+        self._broker_id = broker_id
+        self._queue: deque[Send] = deque()
+        self._to_broker = Lane(world.timeline)
+        self._from_broker = Lane(world.timeline)
+        self._attempt = 0  # what belongs to an earlier attempt is ignored
+        self._is_busy = False
+        self.is_closed = False
+
+    def put(self, send: Send) -> None:
+        """Queues a request behind the others."""
+        self._queue.append(send)
+        self._next()
+
+    def close(self) -> None:
+        """Forgets what is queued; no answer is heard any more."""
+        self.is_closed = True
+        self._attempt += 1
+        self._queue.clear()
+
+    def _next(self) -> None:
+        if self._queue and not self._is_busy and not self.is_closed:
+            self._is_busy = True
+            self._transmit()
+
+    def _transmit(self) -> None:
+        timeline, weather = self._world.timeline, self._world.weather
+        self._attempt += 1
+        attempt, send = self._attempt, self._queue[0]
+        if timeline.happens(weather.lost_request):
+            self._retry_later(attempt)
+            return
+        delay_ms = timeline.within(weather.network_delay_ms)
+        self._to_broker.send(delay_ms, lambda: self._arrive(attempt, send))
+        timeline.after(
+            REQUEST_TIMEOUT_MS,
+            lambda: self._owner.run(lambda: self._retry(attempt)),
+            background=True,
+        )
+
+    def _arrive(self, attempt: int, send: Send) -> None:
+        target = self._world.living.get(self._broker_id)
+        if target is None or not target.is_listening:
+            self._retry_later(attempt)
+        else:
+            target.run(lambda: self._handle(target, attempt, send))
+
+    def _handle(self, target: BrokerProcess, attempt: int, send: Send) -> None:
+        timeline, weather = self._world.timeline, self._world.weather
+        request = decode(send.api_key, send.api_version, b"".join(send.body))
+        error, body = target.broker.handle(request)
+        name = NAMES[send.api_key]
+        timeline.tell(
+            f"{target.name} gets {name} of controller {self._owner.broker_id} "
+            f"epoch {send.controller_epoch} for {len(request.partitions)} partitions"
+            + (f": refused with {error}" if error else "")
+        )
+        if timeline.happens(weather.lost_response):
+            self._retry_later(attempt)
+            return
+        delay_ms = timeline.within(weather.network_delay_ms)
+        self._from_broker.send(
+            delay_ms, lambda: self._owner.run(lambda: self._answered(attempt, send, body))
+        )
+
+    def _answered(self, attempt: int, send: Send, body: bytes) -> None:
+        if attempt != self._attempt or self.is_closed:
+            return
+        self._queue.popleft()
+        self._is_busy = False
+        event = event_for_response(send, body)
+        if event is not None:
+            self._owner.put(event)
+        self._next()
+
+    def _retry_later(self, attempt: int) -> None:
+        self._world.timeline.after(RETRY_MS, lambda: self._owner.run(lambda: self._retry(attempt)))
+
+    def _retry(self, attempt: int) -> None:
+        if attempt == self._attempt and self._is_busy and not self.is_closed:
+            self._transmit()

@@ -1,0 +1,246 @@
+"""What must hold after every action, and what must hold in a cluster at rest.
+
+The first kind is fed by every commit of the simulated ZooKeeper, so that nothing that was written
+and overwritten between two looks escapes it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from tests.simulation.zookeeper_server import Change, Commit
+from zkcontroller.model import NO_LEADER, TopicPartition
+from zkcontroller.zookeeper.requests import Znode
+from zkcontroller.zookeeper.znodes import (
+    ControllerEpochZnode,
+    ControllerZnode,
+    PartitionStateZnode,
+    TopicZnode,
+)
+
+if TYPE_CHECKING:
+    from tests.simulation.process import BrokerProcess
+    from tests.simulation.world import World
+
+_STATE_PATH: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
+_TOPIC_PATH: Final = re.compile(r"/brokers/topics/([^/]+)")
+_CONTROLLER_ONLY: Final = re.compile(r"/brokers/topics/[^/]+/partitions(/.*)?")
+
+
+class Invariants:
+    """Watches one world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._epoch = 0
+        self._winner_session_id = 0
+        self._acted: dict[int, int] = {}  # controller epoch → broker that acted in it
+        self._leader_epochs: dict[TopicPartition, int] = {}
+        self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        world.zookeeper.on_commit.append(self._committed)
+        self.is_deletion_sure = True
+        """Whether every deletion that can end must have ended (not in :mod:`~.chaos`)."""
+        self.moved: set[str] = set()
+        """Topics of which a replica ever moved: nobody waits until one left behind is gone."""
+        self.unclean: set[str] | None = None
+        """Topics for which somebody allowed unclean elections; None if nobody keeps the list."""
+        self.is_isr_told = True
+        """Whether the last LeaderAndIsr holds the ISR: AlterPartition tells only the leader."""
+        self.is_forgetting_sure = True
+        """Whether brokers must have forgotten every topic that is deleted."""
+
+    # ------------------------------------------------------------------ always
+
+    def check(self) -> None:
+        """After every action: at most one broker ever acts in a controller epoch."""
+        for process in self._world.living.values():
+            controller = process.controller
+            if controller.is_active:
+                epoch = controller.context.epoch
+                acting = self._acted.setdefault(epoch, process.broker_id)
+                assert acting == process.broker_id, (
+                    f"brokers {acting} and {process.broker_id} both act in epoch {epoch}"
+                )
+
+    def _committed(self, commit: Commit) -> None:
+        for change in commit.changes:
+            topic = _TOPIC_PATH.fullmatch(change.path)
+            if topic is not None and change.after is not None and _is_moving(change.after):
+                self.moved.add(topic[1])
+        if self._is_by_operator(commit):
+            return  # operators may write what they like; brokers answer for themselves
+        paths = [change.path for change in commit.changes]
+        for change in commit.changes:
+            if change.path == ControllerEpochZnode.PATH and change.after is not None:
+                self._controller_epoch_written(commit, change.after, paths)
+            elif _CONTROLLER_ONLY.fullmatch(change.path):
+                assert commit.session_id == self._winner_session_id, (
+                    f"{change.path} was written by session 0x{commit.session_id:x}, which did not "
+                    f"win controller epoch {self._epoch}"
+                )
+            state = _STATE_PATH.fullmatch(change.path)
+            if state is not None:
+                self._state_written(TopicPartition(state[1], int(state[2])), change)
+
+    def _is_by_operator(self, commit: Commit) -> bool:
+        return commit.session_id == self._world.operator.session_id
+
+    def _controller_epoch_written(self, commit: Commit, after: Znode, paths: list[str]) -> None:
+        epoch = ControllerEpochZnode.decode(after.data)
+        assert epoch >= self._epoch, f"controller epoch fell from {self._epoch} to {epoch}"
+        if epoch == 0:
+            return
+        assert epoch == self._epoch + 1, f"controller epoch went from {self._epoch} to {epoch}"
+        assert ControllerZnode.PATH in paths, "an epoch begins with an election"
+        self._epoch = epoch
+        self._winner_session_id = commit.session_id
+
+    def _state_written(self, tp: TopicPartition, change: Change) -> None:
+        if change.before is None or change.after is None:
+            self._forget(tp)
+        if change.after is None:
+            return
+        state = PartitionStateZnode.decode(change.path, change.after.data)
+        before = self._leader_epochs.get(tp, -1)
+        assert state.leader_epoch >= before, f"leader epoch of {tp} fell below {before}: {state}"
+        self._leader_epochs[tp] = state.leader_epoch
+        if change.before is not None:
+            self._check_successor(
+                tp, PartitionStateZnode.decode(change.path, change.before.data), state
+            )
+        leader = self._leaders.setdefault((tp, state.leader_epoch), state.leader)
+        assert leader == state.leader, (
+            f"{tp} has leaders {leader} and {state.leader} in leader epoch {state.leader_epoch}"
+        )
+        assert state.in_sync_replicas, f"ISR of {tp} is empty"
+        assert len(set(state.in_sync_replicas)) == len(state.in_sync_replicas), f"{tp}: {state}"
+        replicas = self._replicas(tp)
+        beyond = set(state.in_sync_replicas) - set(replicas)
+        # Replicas that an order drops leave the assignment first, and the ISR one by one after it.
+        is_leaving = change.before is not None and beyond <= set(
+            PartitionStateZnode.decode(change.path, change.before.data).in_sync_replicas
+        )
+        assert is_leaving or not beyond, f"{tp}: ISR beyond {replicas}: {state}"
+        assert state.leader == NO_LEADER or state.leader in state.in_sync_replicas, f"{tp}: {state}"
+        assert state.controller_epoch == self._epoch, (
+            f"{tp} was written under epoch {state.controller_epoch} in epoch {self._epoch}"
+        )
+
+    def _check_successor(
+        self, tp: TopicPartition, before: PartitionStateZnode, after: PartitionStateZnode
+    ) -> None:
+        """Only who was in sync may lead or stay; newcomers are the leader's own affair."""
+        if after.leader_epoch == before.leader_epoch:
+            return  # the leader changed its ISR
+        if self.unclean is None:
+            return
+        if tp.topic in self.unclean and after.in_sync_replicas == (after.leader,):
+            return
+        joined = set(after.in_sync_replicas) - set(before.in_sync_replicas)
+        assert not joined, f"{tp}: brokers {joined} came in sync by an election: {before}, {after}"
+
+    def _forget(self, tp: TopicPartition) -> None:
+        self._leader_epochs.pop(tp, None)
+        for led in [led for led in self._leaders if led[0] == tp]:
+            del self._leaders[led]
+
+    def _replicas(self, tp: TopicPartition) -> tuple[int, ...]:
+        return self._world.topic_znode(tp.topic).partitions[tp.partition].replicas
+
+    # ------------------------------------------------------------------ at rest
+
+    def check_at_rest(self) -> None:
+        """What holds once everybody has done all there is to do."""
+        world = self._world
+        running = [process for process in world.living.values() if process.is_running]
+        if not running:
+            return
+        acting = [process for process in running if process.controller.is_active]
+        assert len(acting) == 1, f"{len(acting)} brokers act as controller"
+        controller = acting[0]
+        assert world.controller_znode == controller.broker_id, "/controller names another one"
+        assert controller.controller.context.epoch == world.controller_epoch
+        self._check_registrations(controller, running)
+        self._check_leaders(running)
+        self._check_deletions(running)
+        for process in running:
+            self._check_told(process, controller)
+
+    def _check_registrations(self, controller: BrokerProcess, running: list[BrokerProcess]) -> None:
+        epochs = controller.controller.context.live_broker_epochs
+        expected = {process.broker_id: process.broker.broker_epoch for process in running}
+        assert dict(epochs) == expected, f"controller knows {dict(epochs)}, alive are {expected}"
+
+    def _assigned(self) -> Iterator[tuple[TopicPartition, tuple[int, ...]]]:
+        for topic, znode in self._world.topics().items():
+            for partition, assignment in znode.partitions.items():
+                yield TopicPartition(topic, partition), assignment.replicas
+
+    def _check_leaders(self, running: list[BrokerProcess]) -> None:
+        live = [process.broker_id for process in running]
+        doomed = self._world.zookeeper.peek_children("/admin/delete_topics")
+        for tp, replicas in self._assigned():
+            if tp.topic in doomed:
+                continue
+            if not self._world.has_state_znode(*tp):
+                assert not any(broker in live for broker in replicas), f"{tp} never had a leader"
+                continue
+            state = self._world.state_znode(*tp)
+            assert set(state.in_sync_replicas) <= set(replicas), f"{tp}: {state}, not {replicas}"
+            if any(broker in live for broker in state.in_sync_replicas):
+                assert state.leader in live, f"{tp} has no live leader: {state}, alive are {live}"
+
+    def _check_deletions(self, running: list[BrokerProcess]) -> None:
+        live = [process.broker_id for process in running]
+        for topic in self._world.zookeeper.peek_children("/admin/delete_topics"):
+            assert self._world.zookeeper.peek(TopicZnode.path(topic)), f"{topic}: left-over request"
+            assignments = self._world.topic_znode(topic).partitions.values()
+            replicas = {broker for assignment in assignments for broker in assignment.replicas}
+            is_possible = replicas <= set(live)
+            assert not (is_possible and self.is_deletion_sure), f"deletion of {topic} did not end"
+
+    def _check_told(self, process: BrokerProcess, controller: BrokerProcess) -> None:
+        world, broker = self._world, process.broker
+        assert broker.controller_id == controller.broker_id, (
+            f"{process.name} takes broker {broker.controller_id} for the controller"
+        )
+        assert sorted(broker.live_brokers) == sorted(
+            p.broker_id for p in world.living.values() if p.is_running
+        ), f"{process.name} was told of brokers {sorted(broker.live_brokers)}"
+        doomed = world.zookeeper.peek_children("/admin/delete_topics")
+        assigned = {tp: replicas for tp, replicas in self._assigned() if tp.topic not in doomed}
+        for tp, replicas in assigned.items():
+            if not world.has_state_znode(*tp):
+                continue
+            state = world.state_znode(*tp)
+            znode = world.zookeeper.peek(PartitionStateZnode.path(*tp))
+            assert znode is not None
+            wanted = (state.leader, state.leader_epoch, state.in_sync_replicas, znode.zk_version)
+            cached = broker.metadata.get(tp)
+            assert cached is not None, f"{process.name} was never told of {tp}"
+            assert cached[:4] == wanted, (
+                f"{process.name}: {tp} is {cached} in metadata, not {wanted}"
+            )
+            assert cached.replicas == replicas, f"{process.name}: {tp} {cached}, not {replicas}"
+            if process.broker_id in replicas:
+                told = broker.told.get(tp)
+                assert told is not None, f"{process.name} was never told to host {tp}"
+                known = 4 if self.is_isr_told else 2
+                assert told[:known] == wanted[:known], (
+                    f"{process.name} was told {told} of {tp}, not {wanted}"
+                )
+        for tp in broker.metadata if self.is_forgetting_sure else ():
+            assert tp in assigned, f"{process.name} still has {tp} in its metadata"
+
+    def check_nothing_is_left(self) -> None:
+        """No broker keeps a replica of a topic that is gone."""
+        topics = self._world.topics()
+        for process in self._world.living.values():
+            for tp in process.broker.hosted:
+                assert tp.topic in topics or tp.topic in self.moved, f"{process.name} keeps {tp}"
+
+
+def _is_moving(znode: Znode) -> bool:
+    return b'"adding_replicas":{},"removing_replicas":{}' not in znode.data

@@ -1,0 +1,217 @@
+"""The simulator on trial: bugs put into the core on purpose, each of which it must find.
+
+A simulator that never fails proves nothing.  Each mutation below is a mistake that somebody could
+make; the storms of the first seeds must end badly with it, and well without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, Final
+
+import pytest
+
+from tests.simulation.test_seeds import drizzly_world, stormy_world
+from zkcontroller.core import (
+    broker_requests,
+    controller,
+    elections,
+    failover,
+    isr_changes,
+    leader_epochs,
+    partition_states,
+    reassignment,
+    replica_states,
+)
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.elections import IsOnline
+from zkcontroller.model import LeaderAndIsr
+from zkcontroller.zookeeper.requests import CheckExists, ListChildren, UnfencedBatch
+
+SEEDS: Final = range(20)
+"""Storms that find every mutation, and that the unmutated core survives."""
+
+Patch = pytest.MonkeyPatch
+
+
+def ends_badly(seed: int) -> bool:
+    """Whether the story breaks an invariant, an assertion, or the core itself."""
+    try:
+        worlds = [stormy_world(seed), drizzly_world(seed)]
+    except Exception:  # noqa: BLE001 - a mutant may fall over in any way
+        return True
+    return any(world.failures for world in worlds)
+
+
+# ---------------------------------------------------------------------- the mistakes
+
+
+def drop_the_fence(patch: Patch) -> None:
+    """A deposed controller's writes land."""
+
+    def write(_: Desk, operations: Sequence[Any]) -> Generator[Any, Any, Any]:
+        return (yield UnfencedBatch(operations)) if operations else []
+
+    patch.setattr(Desk, "write", write)
+
+
+def elect_without_a_new_leader_epoch(patch: Patch) -> None:
+    """Brokers ignore a new leader that carries the old leader epoch."""
+    elect = elections.elect_offline
+
+    def same_epoch(current: LeaderAndIsr, *args: Any, **settings: Any) -> LeaderAndIsr | None:
+        elected = elect(current, *args, **settings)
+        return elected and elected._replace(leader_epoch=current.leader_epoch)
+
+    patch.setattr(partition_states, "elect_offline", same_epoch)
+
+
+def leave_no_watch(patch: Patch) -> None:
+    """Children are listed and never looked at again."""
+
+    def children(_: Desk, path: str, *, watch: bool = False) -> Generator[Any, Any, list[str]]:
+        (names,) = yield ListChildren([path], watch and path != "/brokers/ids")
+        return sorted(names) if isinstance(names, list) else []
+
+    patch.setattr(Desk, "children", children)
+
+
+def resign_and_remember(patch: Patch) -> None:
+    """The next rule of the same broker starts from what the last one knew."""
+    reset = failover.Failover.resign
+
+    def resign(self: Any) -> None:
+        context = self._context
+        table, brokers = context.table, context.live_broker_epochs
+        reset(self)
+        context.table, context.live_broker_epochs = table, brokers
+
+    patch.setattr(failover.Failover, "resign", resign)
+
+
+def elect_outside_the_isr(patch: Patch) -> None:
+    """Whoever is alive leads."""
+
+    def first_alive(
+        current: LeaderAndIsr, replicas: Sequence[int], is_online: IsOnline, **_: Any
+    ) -> LeaderAndIsr | None:
+        alive = tuple(broker for broker in replicas if is_online(broker))
+        if not alive:
+            return None
+        leader_epoch = current.leader_epoch + 1
+        return current._replace(leader=alive[0], leader_epoch=leader_epoch, in_sync_replicas=alive)
+
+    patch.setattr(partition_states, "elect_offline", first_alive)
+
+
+def forget_a_partition_in_update_metadata(patch: Patch) -> None:
+    """The last of several partitions is left out."""
+    add = broker_requests.RequestBatch.add_update_metadata
+
+    def most(self: Any, broker_ids: Iterable[int], rows: Sequence[int] = ()) -> None:
+        add(self, broker_ids, rows[:-1] if len(rows) > 1 else rows)
+
+    patch.setattr(broker_requests.RequestBatch, "add_update_metadata", most)
+
+
+def delete_the_old_replicas_too_early(patch: Patch) -> None:
+    """A move stops the replicas it leaves before the new ones have caught up."""
+    expand = reassignment.Reassignments._expand
+
+    def hasty(self: Any, moves: Any) -> Generator[Any, Any, None]:
+        yield from expand(self, moves)
+        removing: dict[int, list[int]] = {}
+        for row, assignment in moves.items():
+            for broker in assignment.removing_replicas:
+                removing.setdefault(broker, []).append(row)
+        yield from self._remove_replicas(removing)
+
+    patch.setattr(reassignment.Reassignments, "_expand", hasty)
+
+
+def give_up_a_lost_race(patch: Patch) -> None:
+    """A state that changed between read and write is not read again."""
+    for module in (partition_states, replica_states, leader_epochs):
+        write_states = module.write_states
+
+        def once(desk: Desk, states: Any, write: Any = write_states) -> Generator[Any, Any, Any]:
+            verdicts = yield from write(desk, states)
+            return verdicts._replace(lost=[])
+
+        patch.setattr(module, "write_states", once)
+
+
+def a_vanished_controller_is_only_looked_at(patch: Patch) -> None:
+    """A Reelect looks who is controller and does not run."""
+
+    def look(self: Any, _: int) -> Generator[Any, Any, None]:
+        yield from self._failover.maybe_resign()
+
+    patch.setattr(controller.Controller, "_run_for_controller", look)
+
+
+def send_too_low_a_broker_epoch(patch: Patch) -> None:
+    """Brokers take every request for one that was meant for their earlier incarnation."""
+    send = broker_requests.RequestBatch.send
+
+    def stale(self: Any) -> None:
+        context = self._context
+        epochs = context.live_broker_epochs
+        context.live_broker_epochs = {broker: epoch - 1 for broker, epoch in epochs.items()}
+        send(self)
+        context.live_broker_epochs = epochs
+
+    patch.setattr(broker_requests.RequestBatch, "send", stale)
+
+
+def believe_a_deposed_leader(patch: Patch) -> None:
+    """AlterPartition does not look at epochs."""
+    judge = isr_changes.IsrChanges._judge
+
+    def trusting(self: Any, event: Any, change: Any) -> Any:
+        row = self._row(change)
+        if row >= 0 and self._context.table.has_leadership(row):
+            state = self._context.table.leader_and_isr(row)
+            change = change._replace(
+                leader_epoch=state.leader_epoch, partition_epoch=state.zk_version
+            )
+        return judge(self, event, change)
+
+    patch.setattr(isr_changes.IsrChanges, "_judge", trusting)
+
+
+def keep_the_dead_in_the_isr(patch: Patch) -> None:
+    """A replica that went offline stays in sync in ZooKeeper."""
+
+    def nobody(_: Any, __: int, rows: Sequence[int]) -> Generator[Any, Any, list[int]]:
+        yield CheckExists(["/controller"])
+        return list(rows)
+
+    patch.setattr(replica_states.ReplicaStateMachine, "_remove_from_isr", nobody)
+
+
+MUTATIONS: Final[tuple[Callable[[Patch], None], ...]] = (
+    drop_the_fence,
+    elect_without_a_new_leader_epoch,
+    leave_no_watch,
+    resign_and_remember,
+    elect_outside_the_isr,
+    forget_a_partition_in_update_metadata,
+    delete_the_old_replicas_too_early,
+    give_up_a_lost_race,
+    a_vanished_controller_is_only_looked_at,
+    send_too_low_a_broker_epoch,
+    believe_a_deposed_leader,
+    keep_the_dead_in_the_isr,
+)
+
+
+@pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__)
+def test_the_simulator_finds(mutate: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    mutate(monkeypatch)
+
+    assert any(ends_badly(seed) for seed in SEEDS), mutate.__doc__
+
+
+def test_the_core_as_it_is_survives_the_same_storms() -> None:
+    assert [seed for seed in SEEDS if ends_badly(seed)] == []

@@ -1,0 +1,104 @@
+"""The cluster through random misfortune; a failing seed prints its history and how to replay it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.simulation.chaos import Chaos
+from tests.simulation.history import BrokenWorldError
+from tests.simulation.world import World
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+def stormy_world(seed: int, deeds: int = 120) -> World:
+    world = World(seed)
+    chaos = Chaos(world)
+    chaos.begin()
+    chaos.storm(deeds)
+    chaos.end()
+    return world
+
+
+def drizzly_world(seed: int) -> World:
+    world = World(seed)
+    chaos = Chaos(world)
+    chaos.begin()
+    chaos.drizzle(60)
+    return world
+
+
+def fingerprint(world: World) -> str:
+    return hashlib.sha256("\n".join(world.timeline.history).encode()).hexdigest()
+
+
+def test_a_cluster_survives_misfortune_and_comes_to_rest(seed: int) -> None:
+    world = stormy_world(seed)
+
+    assert world.failures == []
+
+
+def test_lost_replies_alone_leave_nothing_undone(seed: int) -> None:
+    world = drizzly_world(seed)
+
+    assert world.failures == []
+
+
+def test_a_hundred_deletions_of_the_controller_znode_always_end_with_a_controller(
+    seed: int,
+) -> None:
+    world = World(seed)
+    chaos = Chaos(world)
+    chaos.begin()
+
+    chaos.delete_controllers(100)
+    chaos.await_controller()
+    chaos.end()
+
+    assert chaos.deletions >= 100
+    assert world.controller_epoch > 50
+    assert world.failures == []
+
+
+def test_the_same_seed_tells_the_same_story() -> None:
+    assert fingerprint(stormy_world(7, 40)) == fingerprint(stormy_world(7, 40))
+    assert fingerprint(stormy_world(7, 40)) != fingerprint(stormy_world(8, 40))
+
+
+def test_a_story_does_not_depend_on_how_strings_are_hashed() -> None:
+    program = (
+        "from tests.simulation.test_seeds import fingerprint, stormy_world;"
+        "print(fingerprint(stormy_world(7, 40)))"
+    )
+    stories = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+
+    assert len(stories) == 1
+
+
+def test_a_broken_world_shows_its_history_and_how_to_replay_it() -> None:
+    world = World(42)
+    world.start_brokers(1)
+    try:
+        world.run_until(lambda: False, within_ms=10_000)
+    except BrokenWorldError as broken:
+        shown = str(broken)
+    else:
+        raise AssertionError("a world that waits for ever must be told so")
+
+    assert "broker 1: Startup()" in shown
+    assert "pytest tests/simulation/test_seeds.py --seed=42" in shown

@@ -1,0 +1,197 @@
+"""What must stay true of the house itself: its lists, its documents, its commands.
+
+A list that nobody compares with what it lists is wrong within a month.
+"""
+
+from __future__ import annotations
+
+import configparser
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scripts.draw_state_machines import DOCUMENT, redrawn
+
+ROOT = Path(__file__).parent.parent
+INSTALLED_FOLDERS = ("zkcontroller", "replica_manager", "cli")
+
+
+@pytest.fixture(scope="module")
+def setup_cfg() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(ROOT / "setup.cfg")
+    return parser
+
+
+@pytest.fixture(scope="module")
+def project_files() -> list[Path]:
+    """Every file the project consists of: what git tracks, without what git ignores."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [ROOT / name for name in listing.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def readme_commands() -> list[str]:
+    """The lines of README's shell blocks, comments cut off."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def modules() -> list[Path]:
+    return [
+        path.relative_to(ROOT)
+        for folder in INSTALLED_FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path.name != "__init__.py"
+    ]
+
+
+def test_the_package_list_equals_the_folders(setup_cfg: configparser.ConfigParser) -> None:
+    folders = [
+        str(path.parent.relative_to(ROOT)).replace("/", ".")
+        for folder in INSTALLED_FOLDERS
+        for path in (ROOT / folder).rglob("__init__.py")
+    ]
+    installed = [re.sub(r"^cli\b", "zkcontroller_cli", name) for name in folders]
+
+    listed = setup_cfg["options"]["packages"].split()
+
+    assert sorted(listed) == sorted(installed)
+
+
+def test_no_folder_with_modules_lacks_its_init() -> None:
+    assert [path for path in modules() if not (ROOT / path.parent / "__init__.py").exists()] == []
+
+
+def test_every_module_is_named_in_the_architecture() -> None:
+    architecture = (ROOT / "ARCHITECTURE.md").read_text()
+
+    assert [str(path) for path in modules() if f"`{path}`" not in architecture] == []
+
+
+def test_every_module_that_the_architecture_names_exists() -> None:
+    folders = "|".join((*INSTALLED_FOLDERS, "tests", "scripts", "benchmarks", "docs", "compose"))
+    named = re.findall(rf"`((?:{folders})/[\w./-]+\.\w+)`", (ROOT / "ARCHITECTURE.md").read_text())
+
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
+def test_the_make_commands_of_a_document_exist(document: str) -> None:
+    # Commands stand in backticks or at the start of a line of a shell block; prose does not.
+    commands = re.findall(r"(?:`|^)make ([a-z]+)", (ROOT / document).read_text(), re.MULTILINE)
+
+    assert commands
+    assert set(commands) <= make_targets()
+
+
+def test_readme_shows_the_two_commands() -> None:
+    assert {"make demo", "make test"} <= set(readme_commands())
+
+
+def test_every_target_explains_itself_in_the_help() -> None:
+    printed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    explained = re.findall(r"^  make ([a-z-]+) +\S", printed.stdout, re.MULTILINE)
+
+    assert set(explained) == make_targets()
+
+
+def test_ci_runs_what_readme_tells_a_newcomer_to_run() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+
+    assert re.search(r"^run test$", script, re.MULTILINE)
+    assert 'make "$target"' in script
+
+
+@pytest.mark.parametrize("script", [".ci/run", *sorted((ROOT / "scripts").glob("*.sh"))], ids=str)
+def test_shell_scripts_can_be_run_and_parsed(script: str | Path) -> None:
+    path = ROOT / script
+
+    assert path.stat().st_mode & 0o111
+    subprocess.run(["bash", "-n", str(path)], check=True)
+
+
+def test_the_changelog_has_an_entry_for_the_version(setup_cfg: configparser.ConfigParser) -> None:
+    version = setup_cfg["metadata"]["version"]
+
+    assert re.search(rf"^## {re.escape(version)}\b", (ROOT / "CHANGELOG.md").read_text(), re.M)
+
+
+def test_no_file_names_the_machine_it_was_written_on(project_files: list[Path]) -> None:
+    # Put together here, so that this file does not name one itself.
+    machine_path = re.compile(rb"(?<![\w.-])/" + rb"(?:work|farm|home/[a-z]+|Users)/[a-z]")
+
+    assert [
+        path.relative_to(ROOT) for path in project_files if machine_path.search(path.read_bytes())
+    ] == []
+
+
+def test_every_link_in_the_documents_leads_to_a_file(project_files: list[Path]) -> None:
+    broken = [
+        (path.relative_to(ROOT), target)
+        for path in project_files
+        if path.suffix == ".md"
+        for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", path.read_text())
+        if not (path.parent / target).exists()
+    ]
+
+    assert broken == []
+
+
+def test_the_drawn_state_machines_equal_the_tables() -> None:
+    document = DOCUMENT.read_text()
+
+    assert redrawn(document) == document
+
+
+def test_the_compose_file_names_only_what_it_defines() -> None:
+    compose = yaml.safe_load((ROOT / "compose" / "compose.yaml").read_text())
+    services = compose["services"]
+    published = [port.split(":")[1] for service in services.values() for port in service["ports"]]
+    volumes = [
+        volume.split(":")[0] for service in services.values() for volume in service["volumes"]
+    ]
+    broker_ids = [
+        argument
+        for service in services.values()
+        for argument in service.get("command", ())
+        if argument.startswith("broker.id=")
+    ]
+
+    assert sorted(volumes) == sorted(compose["volumes"])
+    assert len(published) == len(set(published)) == len(services)
+    assert len(broker_ids) == len(set(broker_ids)) == len(services) - 1
+    assert all("healthcheck" in service for service in services.values())
+    for service in services.values():
+        assert set(service.get("depends_on", ())) <= set(services)
+        build = service.get("build")
+        assert build is None or (ROOT / build["dockerfile"]).exists()
+
+
+def test_imports_between_packages_are_what_the_contracts_say(
+    setup_cfg: configparser.ConfigParser,
+) -> None:
+    """A module that a contract names and nobody has makes lint-imports check nothing there."""
+    named = [
+        module
+        for section in setup_cfg.sections()
+        if section.startswith("importlinter:contract:")
+        for option in ("source_modules", "allowed_importers")
+        for module in setup_cfg[section].get(option, "").split()
+    ]
+
+    assert named
+    for module in named:
+        path = ROOT / re.sub(r"^zkcontroller_cli\b", "cli", module).replace(".", "/")
+        assert path.with_suffix(".py").exists() or (path / "__init__.py").exists(), module

@@ -1,0 +1,193 @@
+"""A broker without sockets and without ZooKeeper's wire, for tests of what it answers.
+
+The metadata cache, the replica manager, the handlers and the dispatcher are the real ones;
+ZooKeeper is the one in memory, which the contract tests hold to the real one's behaviour; the
+controller is a switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import Any, cast
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.config import BrokerConfig
+from replica_manager.replication.metadata_cache import (
+    MetadataCache,
+    MetadataUpdate,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.server.auto_creation import AutoTopicCreation
+from replica_manager.server.context import BrokerContext
+from replica_manager.server.dispatch import OFFERED, respond
+from replica_manager.server.topic_admin import TopicAdmin
+from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
+from tests.simulation.zookeeper import SimulatedSession
+from tests.simulation.zookeeper_server import SimulatedZooKeeper
+from zkcontroller.core.effects import ControlledShutdownResult, Result
+from zkcontroller.core.events import Question
+from zkcontroller.model import Broker, Endpoint
+from zkcontroller.protocol.framing import parse_response_header, request_header
+from zkcontroller.protocol.messages import read_response, write
+from zkcontroller.state_changes.kafka_lines import kafka_line
+from zkcontroller.state_changes.record import Kind, StateChange
+from zkcontroller.zookeeper.requests import Create, ZkCode, Znode
+from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.znodes import PERSISTENT_PATHS, ControllerZnode
+
+CORRELATION_ID = 77
+BROKER_EPOCH = 1000
+ORDERS_ID = UUID(int=0x0123456789ABCDEF0123456789ABCDEF)
+
+
+class SwitchedController:
+    """A controller candidate that is active when the test says so."""
+
+    def __init__(self) -> None:
+        self.is_active = True
+        self.result = ControlledShutdownResult(0)
+        self.asked: list[tuple[int, int]] = []
+        self.answer: Result | None = None
+        self.questions: list[Question] = []
+
+    async def controlled_shutdown(
+        self, broker_id: int, broker_epoch: int
+    ) -> ControlledShutdownResult:
+        self.asked.append((broker_id, broker_epoch))
+        return self.result
+
+    async def ask(self, make: Callable[[int], Question]) -> Result | None:
+        self.questions.append(make(len(self.questions)))
+        return self.answer
+
+
+class BrokerWorld:
+    """Broker 1, and what a test needs to look into it."""
+
+    def __init__(self, executor: ThreadPoolExecutor, **properties: str) -> None:
+        given = {name.replace("__", "."): value for name, value in properties.items()}
+        self.config = BrokerConfig.parse({"zookeeper.connect": "memory:1", **given})
+        self.records: list[StateChange] = []
+        self.now_ms = 0
+        self.is_tracing = False
+        self.cache = MetadataCache(1)
+        self.replicas = ReplicaManager(
+            1,
+            self.cache,
+            write_state_changes=self.records.extend,
+            now_ms=lambda: self.now_ms,
+            is_tracing=lambda: self.is_tracing,
+        )
+        self.session = SimulatedSession(SimulatedZooKeeper())
+        self.session.start()
+        self.session.create_missing(PERSISTENT_PATHS)
+        self.session.write(Create(ControllerZnode.PATH, ControllerZnode(1, 0).encode()))
+        # The two sessions share their interface by the contract tests, not by a base class.
+        session = cast(ZooKeeperSession, self.session)
+        self.topics = TopicAdmin(session, executor, lambda: self.config, Random(7))
+        self.controller = SwitchedController()
+        self.context = BrokerContext(
+            broker_id=1,
+            cluster_id="cluster",
+            config=lambda: self.config,
+            metadata_cache=self.cache,
+            replica_manager=self.replicas,
+            topics=self.topics,
+            admin=ZooKeeperAdmin(session, executor),
+            auto_creation=AutoTopicCreation(self.topics, self.cache, lambda: self.config),
+            controller=self.controller,
+            offered=OFFERED,
+            broker_epoch=lambda: BROKER_EPOCH,
+            finalized_features_epoch=lambda: 5,
+        )
+
+    async def ask(self, request: Any, *, listener_name: str = "PLAINTEXT") -> Any:
+        """The response to a kio request, over the wire format both ways."""
+        api_key, version = int(request.__api_key__), int(request.__version__)
+        header = request_header(api_key, version, CORRELATION_ID, "test")
+        answer = await self.ask_raw(header + write(request), listener_name=listener_name)
+        correlation_id, start = parse_response_header(api_key, version, answer)
+        assert correlation_id == CORRELATION_ID
+        return read_response(api_key, version, answer, start)
+
+    async def ask_raw(self, data: bytes, *, listener_name: str = "PLAINTEXT") -> bytes:
+        """The answer to a frame, both without their size."""
+        answer = await respond(
+            data, listener_name=listener_name, client_address="192.0.2.1", broker=self.context
+        )
+        assert int.from_bytes(answer[:4], "big") == len(answer) - 4
+        return answer[4:]
+
+    def update(
+        self,
+        topics: Mapping[str, Mapping[int, PartitionMetadata]] | None = None,
+        *,
+        brokers: Sequence[Broker] = (),
+        topic_ids: Mapping[str, UUID] | None = None,
+        controller_id: int = 1,
+        controller_epoch: int = 1,
+    ) -> ErrorCode:
+        """What an UpdateMetadata request would do."""
+        error, _ = self.replicas.update_metadata(
+            MetadataUpdate(
+                api_version=8,
+                controller_id=controller_id,
+                controller_epoch=controller_epoch,
+                broker_epoch=-1,
+                topics=[
+                    TopicMetadata(topic, (topic_ids or {}).get(topic), list(states.items()))
+                    for topic, states in (topics or {}).items()
+                ],
+                live_brokers=brokers or [broker(1), broker(2), broker(3)],
+            ),
+            CORRELATION_ID,
+        )
+        self.topics.waiters.changed(topics or ())
+        return error
+
+    def znode(self, path: str) -> Znode | None:
+        """What stands at ``path``; None if nothing does."""
+        found = self.session.read(path)
+        return None if isinstance(found, ZkCode) else found
+
+    def check_records(self) -> None:
+        """Every record so far has what its line in Kafka's log needs."""
+        for record in self.records:
+            assert kafka_line(record) is not None, record
+
+    def kinds(self) -> list[Kind]:
+        """The kinds of the records so far."""
+        return [record.kind for record in self.records]
+
+
+def broker(
+    broker_id: int, *listener_names: str, rack: str | None = None, host: str | None = None
+) -> Broker:
+    """A broker that has those listeners; PLAINTEXT if none is named."""
+    names = listener_names or ("PLAINTEXT",)
+    return Broker(
+        broker_id,
+        tuple(
+            Endpoint(host or f"host{broker_id}", 9092 + index, name, "PLAINTEXT")
+            for index, name in enumerate(names)
+        ),
+        rack,
+    )
+
+
+def metadata(
+    leader: int,
+    *,
+    isr: tuple[int, ...] = (1, 2, 3),
+    replicas: tuple[int, ...] = (1, 2, 3),
+    leader_epoch: int = 0,
+    offline: tuple[int, ...] = (),
+) -> PartitionMetadata:
+    """A partition in the metadata cache."""
+    return PartitionMetadata(1, leader, leader_epoch, isr, 0, replicas, offline)

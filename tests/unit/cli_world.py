@@ -1,0 +1,111 @@
+"""A ``zkctl`` to call in a test: the installed entry point, on a ZooKeeper in memory.
+
+The simulated ZooKeeper is held to the real one's behaviour by the contract tests, so what a verb
+reads here it would read there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import orjson
+import pytest
+
+from tests.simulation.zookeeper import SimulatedSession, SimulatedZooKeeper
+from zkcontroller.model import Broker, Endpoint, ReplicaAssignment
+from zkcontroller.zookeeper.requests import Create
+from zkcontroller.zookeeper.session import ZooKeeperConfig
+from zkcontroller.zookeeper.znodes import (
+    BrokerIdZnode,
+    ConfigZnode,
+    ControllerEpochZnode,
+    ControllerZnode,
+    PartitionStateZnode,
+    TopicPartitionZnode,
+    TopicZnode,
+)
+
+ORDERS_ID = UUID(int=0x0123456789ABCDEF0123456789ABCDEF)
+
+
+class Answer(NamedTuple):
+    """What one command line came to."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        """stdout, which must be one JSON document."""
+        return orjson.loads(self.stdout)
+
+
+class Zkctl:
+    """Calls ``zkctl`` in this process; ``zookeeper`` answers at any address."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], zookeeper: SimulatedZooKeeper) -> None:
+        [entry_point] = entry_points(group="console_scripts", name="zkctl")
+        self._main: Callable[[list[str]], int] = entry_point.load()
+        self._capsys = capsys
+        self.zookeeper = zookeeper
+        self.connected_to: list[str] = []
+
+    def __call__(self, *arguments: str) -> Answer:
+        """Run one command line."""
+        self._capsys.readouterr()
+        exit_code = self._main(list(arguments))
+        return Answer(int(exit_code), *self._capsys.readouterr())
+
+    def open_session(self, config: ZooKeeperConfig, **callbacks: Any) -> SimulatedSession:
+        """Stands in for ``ZooKeeperSession``."""
+        self.connected_to.append(config.connect)
+        return SimulatedSession(self.zookeeper, **callbacks)
+
+    def create(self, path: str, data: bytes | None = None) -> None:
+        """Put a znode, and its parents, into ZooKeeper."""
+        session = SimulatedSession(self.zookeeper)
+        session.start()
+        parent = path.rpartition("/")[0]
+        if parent:
+            session.create_missing([parent])
+        session.write(Create(path, data))
+
+
+def installed_zkctl(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Zkctl]:
+    """The body of a fixture: nothing of the developer's own environment, ZooKeeper in memory."""
+    for variable in ("ZOOKEEPER", "BOOTSTRAP_SERVER", "DIR", "ZOOKEEPER_AUTH"):
+        monkeypatch.delenv(f"ZKCTL_{variable}", raising=False)
+    zkctl = Zkctl(capsys, SimulatedZooKeeper())
+    module = import_module("zkcontroller_cli.zookeeper")
+    monkeypatch.setattr(module, "ZooKeeperSession", zkctl.open_session)
+    yield zkctl
+
+
+def furnish(zkctl: Zkctl, chroot: str = "") -> None:
+    """Brokers 1 and 2 alive, 3 gone, 1 the controller; topic ``orders`` in three states."""
+    for broker_id in (1, 2):
+        endpoint = Endpoint("127.0.0.1", 9090 + broker_id, "PLAINTEXT", "PLAINTEXT")
+        broker = BrokerIdZnode(Broker(broker_id, (endpoint,)), timestamp_ms=1_700_000_000_000)
+        zkctl.create(chroot + BrokerIdZnode.path(broker_id), broker.encode())
+    zkctl.create(chroot + ControllerZnode.PATH, ControllerZnode(1, 1_700_000_000_123).encode())
+    zkctl.create(chroot + ControllerEpochZnode.PATH, ControllerEpochZnode.encode(7))
+    assignment = ReplicaAssignment((1, 2))
+    topic = TopicZnode(ORDERS_ID, {0: assignment, 1: assignment, 2: ReplicaAssignment((3, 2))})
+    zkctl.create(chroot + TopicZnode.path("orders"), topic.encode())
+    config = ConfigZnode({"retention.ms": "1000"})
+    zkctl.create(chroot + ConfigZnode.topic_path("orders"), config.encode())
+    states = (
+        PartitionStateZnode(1, 4, (1, 2), 7),
+        PartitionStateZnode(2, 5, (2,), 6),
+        PartitionStateZnode(-1, 9, (3,), 6),
+    )
+    for partition, state in enumerate(states):
+        zkctl.create(chroot + TopicPartitionZnode.path("orders", partition))
+        zkctl.create(chroot + PartitionStateZnode.path("orders", partition), state.encode())

@@ -1,0 +1,138 @@
+"""Values to text: what the formats promise beyond what the verbs' own tests see."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from importlib import import_module
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
+render = import_module("zkcontroller_cli.render")
+
+ROWS: list[dict[str, Any]] = [
+    {"topic": "orders", "isr": [1, 2], "leader": None, "is_offline": False, "more": {"a": [1]}},
+    {"topic": 'naïve, "quoted"\nname', "isr": [], "leader": 3, "is_offline": True, "more": {}},
+]
+LAYOUT = render.named("topic", "topic", "isr", "leader", "is_offline", keys=tuple(ROWS[0]))
+
+
+def rendered(output_format: str, rows: list[dict[str, Any]] = ROWS) -> str:
+    out = io.StringIO()
+    render.Renderer(render.Format(output_format), out).rows(rows, LAYOUT)
+    return out.getvalue()
+
+
+def test_a_table_shows_chosen_columns_aligned_and_whole() -> None:
+    lines = rendered("table").splitlines()
+
+    assert lines[0].split() == ["TOPIC", "ISR", "LEADER", "IS_OFFLINE"]
+    assert lines[1].split() == ["orders", "1,2", "-", "no"]
+    assert lines[2].startswith('naïve, "quoted"\\nname')
+    assert lines[0].index("IS_OFFLINE") == lines[1].index("no") == lines[2].index("yes")
+
+
+def test_rows_without_members_are_an_empty_listing_in_every_format() -> None:
+    assert rendered("table", []).split() == ["TOPIC", "ISR", "LEADER", "IS_OFFLINE"]
+    assert orjson.loads(rendered("json", [])) == []
+    assert rendered("jsonl", []) == ""
+    assert yaml.safe_load(rendered("yaml", [])) == []
+    assert rendered("csv", []) == "topic,isr,leader,is_offline,more\n"
+    assert rendered("name", []) == ""
+
+
+def test_csv_quotes_what_needs_it_and_joins_lists_by_spaces() -> None:
+    assert rendered("csv") == (
+        "topic,isr,leader,is_offline,more\n"
+        'orders,1 2,,false,"{""a"":[1]}"\n'
+        '"naïve, ""quoted""\nname",,3,true,{}\n'
+    )
+
+
+def test_json_and_yaml_keep_types_and_order() -> None:
+    assert orjson.loads(rendered("json")) == ROWS
+    assert yaml.safe_load(rendered("yaml")) == ROWS
+    assert list(orjson.loads(rendered("json"))[0]) == list(ROWS[0])
+
+
+@pytest.mark.parametrize("text", ["no", "1e3", "0x10", "null", "- a", "a: b", "", "é", "a\tb", "~"])
+def test_yaml_does_not_turn_text_into_something_else(text: str) -> None:
+    assert yaml.safe_load(rendered("yaml", [{"topic": text}])) == [{"topic": text}]
+
+
+def test_a_record_in_a_table_has_its_lists_of_objects_below_it() -> None:
+    out = io.StringIO()
+    record = {"topic": "orders", "configs": {"a": "b"}, "partitions": [{"partition": 0}]}
+
+    render.Renderer(render.Format.TABLE, out).record(record, LAYOUT)
+
+    assert out.getvalue().splitlines() == [
+        "topic:    orders",
+        'configs:  {"a":"b"}',
+        "",
+        "partitions:",
+        "PARTITION",
+        "0",
+    ]
+
+
+def test_a_stream_of_json_is_readable_line_by_line_and_as_a_whole() -> None:
+    out = io.StringIO()
+    stream = render.Renderer(render.Format.JSON, out).stream(LAYOUT)
+    stream.write(ROWS[0])
+    stream.write(ROWS[1])
+    stream.close()
+
+    assert orjson.loads(out.getvalue()) == ROWS
+    assert len(out.getvalue().splitlines()) == len(ROWS) + 2
+
+
+def test_twenty_thousand_rows_are_rendered_whole() -> None:
+    row = {"topic": "t", "isr": [1, 2, 3], "leader": 1, "is_offline": False, "more": {}}
+
+    for output_format in ("table", "json", "jsonl", "csv", "name"):
+        assert rendered(output_format, [row] * 20_000).count("\n") >= 20_000
+
+
+def on_a_terminal(**environment: str) -> str:
+    """What a table looks like when stdout is a terminal."""
+    program = (
+        "import sys\n"
+        "from zkcontroller_cli.render import Format, Renderer, named\n"
+        "row = {'topic': 'orders', 'leader': 1}\n"
+        "Renderer(Format.TABLE, sys.stdout).rows([row], named('topic'))\n"
+    )
+    ours, theirs = pty.openpty()
+    kept = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "TERM")}
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        subprocess.run(
+            [sys.executable, "-c", program],
+            stdout=theirs,
+            env={**kept, "TERM": "xterm-256color", **environment},
+            timeout=30,
+            check=True,
+        )
+        shown = screen.read(65536).decode()
+        os.close(theirs)
+    return shown
+
+
+def test_a_terminal_gets_colours() -> None:
+    shown = on_a_terminal()
+
+    assert "\x1b[" in shown
+    assert "orders" in shown
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_no_color_and_a_dumb_terminal_get_none(environment: dict[str, str]) -> None:
+    shown = on_a_terminal(**environment)
+
+    assert "\x1b" not in shown
+    assert "orders" in shown
