@@ -25,10 +25,12 @@ from tests.simulation.control_requests import (
     stop_replica_response,
     update_metadata_response,
 )
+from zkcontroller.core.events import IsrChange
 from zkcontroller.model import (
     EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
     NO_EPOCH,
+    RECOVERED,
     UNKNOWN_BROKER_EPOCH,
     TopicPartition,
 )
@@ -40,9 +42,13 @@ NONE: Final = 0
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 STALE_CONTROLLER_EPOCH: Final = 11
 KAFKA_STORAGE_ERROR: Final = 56
+UNKNOWN_SERVER_ERROR: Final = -1
+NOT_CONTROLLER: Final = 41
+OPERATION_NOT_ATTEMPTED: Final = 55
 FENCED_LEADER_EPOCH: Final = 74
 STALE_BROKER_EPOCH: Final = 77
 INCONSISTENT_TOPIC_ID: Final = 103
+INELIGIBLE_REPLICA: Final = 107
 
 
 class BrokerSide:
@@ -57,6 +63,10 @@ class BrokerSide:
         """Partitions this broker took on, with the state it took."""
         self.told: dict[TopicPartition, ToldLeaderAndIsr] = {}
         """The last LeaderAndIsr per partition that came through the gates, taken on or not."""
+        self.proposals: dict[TopicPartition, IsrChange] = {}
+        """ISR changes that the controller has not answered yet."""
+        self.waiting: set[TopicPartition] = set()
+        """Partitions whose proposal was refused in a way that only a new leader epoch mends."""
         self.topic_ids: dict[str, UUID] = {}
         self.metadata: dict[TopicPartition, ToldMetadata] = {}
         self.live_brokers: Mapping[int, tuple[tuple[str, int, str], ...]] = {}
@@ -82,13 +92,47 @@ class BrokerSide:
         """Whether this broker takes itself for the partition's leader."""
         return tp in self.hosted and self.hosted[tp].leader == self.broker_id
 
-    def widened(self, tp: TopicPartition, state: State) -> None:
-        """The controller accepted this leader's new ISR; ignored if another leads by now."""
-        current = self.hosted.get(tp)
-        if current is not None and self.leads(tp) and current.leader_epoch == state.leader_epoch:
+    def propose(self, tp: TopicPartition, isr: tuple[int, ...]) -> IsrChange | None:
+        """What this leader asks the controller for; None while it must not ask.
+
+        A leader has one proposal at a time and repeats it, unchanged, until it is answered: so a
+        change that was made while its answer got lost is found out.  Source: Kafka
+        ``AlterPartitionManager``, ``Partition.submitAlterPartition``.
+        """
+        pending = self.proposals.get(tp)
+        if pending is not None:
+            return None if tp in self.waiting else pending
+        state, topic_id = self.hosted[tp], self.topic_ids.get(tp.topic)
+        if isr == state.isr or topic_id is None:
+            return None
+        epochs = (state.leader_epoch, isr, RECOVERED, state.zk_version)
+        self.proposals[tp] = IsrChange(topic_id, tp.partition, *epochs)
+        return self.proposals[tp]
+
+    def proposal_answered(
+        self, tp: TopicPartition, proposal: IsrChange, error: int, state: State | None
+    ) -> None:
+        """The controller's verdict; ignored if the proposal is no longer what is waited for.
+
+        Source: Kafka ``Partition.handleAlterPartitionError`` and ``handleAlterPartitionUpdate``.
+        """
+        if self.proposals.get(tp) != proposal:
+            return
+        if state is not None:
+            self._widened(tp, state)
+        elif error in (OPERATION_NOT_ATTEMPTED, INELIGIBLE_REPLICA):
+            del self.proposals[tp]
+        elif error not in (NOT_CONTROLLER, UNKNOWN_SERVER_ERROR):
+            self.waiting.add(tp)  # for a LeaderAndIsr with a new leader epoch
+
+    def _widened(self, tp: TopicPartition, state: State) -> None:
+        current = self.hosted[tp]
+        if state.leader_epoch == current.leader_epoch and state.zk_version >= current.zk_version:
+            del self.proposals[tp]
             isr, zk_version = state.in_sync_replicas, state.zk_version
-            if zk_version > current.zk_version:
-                self.hosted[tp] = current._replace(isr=isr, zk_version=zk_version)
+            self.hosted[tp] = current._replace(isr=isr, zk_version=zk_version)
+        else:
+            self.waiting.add(tp)
 
     def _gate(self, request: ControlRequest) -> int:
         # A greater broker epoch is accepted: the controller may learn it before the broker does.
@@ -127,8 +171,13 @@ class BrokerSide:
         if topic_id:
             self.topic_ids[tp.topic] = topic_id
         if state.leader == self.broker_id or state.leader in self.live_brokers:
+            self._settle(tp)
             self.hosted[tp] = state  # a follower of a leader that is not alive keeps its old epoch
         return NONE
+
+    def _settle(self, tp: TopicPartition) -> None:
+        self.proposals.pop(tp, None)
+        self.waiting.discard(tp)
 
     def _update_metadata(self, request: UpdateMetadata) -> int:
         error = self._gate(request)
@@ -158,6 +207,7 @@ class BrokerSide:
             return FENCED_LEADER_EPOCH
         if stop.delete:
             self.hosted.pop(tp, None)
+            self._settle(tp)
             self.told.pop(tp, None)
             if not any(hosted.topic == tp.topic for hosted in self.hosted):
                 self.topic_ids.pop(tp.topic, None)

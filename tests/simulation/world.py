@@ -31,7 +31,7 @@ from zkcontroller.core.events import (
     TopicUncleanLeaderElectionEnable,
 )
 from zkcontroller.errors import SessionExpired, ZkControllerError
-from zkcontroller.model import RECOVERED, Broker, ReplicaAssignment, TopicPartition
+from zkcontroller.model import Broker, ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.requests import Create, Delete, SetData, Write, ZkCode
 from zkcontroller.zookeeper.znodes import (
     ConfigZnode,
@@ -196,26 +196,25 @@ class World:
     def _alter_partition(
         self, leader: BrokerProcess, tp: TopicPartition, isr: tuple[int, ...]
     ) -> None:
-        state = leader.broker.hosted[tp]
-        topic_id = leader.broker.topic_ids.get(tp.topic)
         controller = self.living.get(leader.broker.controller_id)
-        if isr == state.isr or topic_id is None or controller is None:
+        proposal = None if controller is None else leader.broker.propose(tp, isr)
+        if controller is None or proposal is None:
             return
-        self.timeline.tell(f"{leader.name} asks to change the ISR of {tp} to {isr}")
-        epochs = (state.leader_epoch, isr, RECOVERED, state.zk_version)
-        change = IsrChange(topic_id, tp.partition, *epochs)
+        self.timeline.tell(f"{leader.name} asks to change the ISR of {tp} to {proposal.new_isr}")
         epoch = leader.broker.broker_epoch
         self.request(
             controller,
-            lambda i: AlterPartitionReceived(leader.broker_id, epoch, 3, (change,), i),
-            lambda result: self._changed(leader, tp, result),
+            lambda i: AlterPartitionReceived(leader.broker_id, epoch, 3, (proposal,), i),
+            lambda result: self._changed(leader, tp, proposal, result),
         )
 
-    def _changed(self, leader: BrokerProcess, tp: TopicPartition, result: Result) -> None:
+    def _changed(
+        self, leader: BrokerProcess, tp: TopicPartition, proposal: IsrChange, result: Result
+    ) -> None:
         assert isinstance(result, AlterPartitionResult)
         for changed in result.results:
-            if changed.state is not None:
-                self._travel(partial(leader.broker.widened, tp, changed.state), leader)
+            verdict = (tp, proposal, changed.error_code, changed.state)
+            self._travel(partial(leader.broker.proposal_answered, *verdict), leader)
 
     def request(
         self,
