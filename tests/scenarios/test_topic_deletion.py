@@ -36,10 +36,16 @@ def test_with_all_replicas_alive_the_topic_its_configuration_and_the_request_go(
 ) -> None:
     orders.operator.create_missing([ConfigZnode.topic_path("orders")])
 
+    topic_id = orders.topic_znode("orders").topic_id
+    context = orders.living[1].controller.context
+    assert topic_id is not None
+    assert context.topic_names[topic_id] == "orders"
+
     orders.delete_topic("orders")
     orders.settle()
 
     assert is_gone(orders)
+    assert topic_id not in context.topic_names
     assert orders.zookeeper.peek(ConfigZnode.topic_path("orders")) is None
     for broker_id in (1, 2, 3):
         broker = orders.living[broker_id].broker

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zkcontroller.core.elections import (
+    elect_first_in_sync,
     elect_for_controlled_shutdown,
     elect_initial,
     elect_offline,
@@ -95,6 +97,31 @@ def test_controlled_shutdown_takes_every_broker_that_stops_out_of_the_isr() -> N
 
 def test_the_last_in_sync_replica_keeps_its_leadership_when_it_stops() -> None:
     assert elect_for_controlled_shutdown(state(1, 1), (1, 2), up(1, 2), up(1)) is None
+
+
+def test_a_reassigned_partition_is_led_by_the_first_target_that_is_live_and_in_sync() -> None:
+    elected = elect_first_in_sync(state(9, 5, 6, 9), (4, 5, 6), up(4, 5, 6))
+
+    # The ISR stays as it was, with its offline member.
+    assert elected == state(5, 5, 6, 9, leader_epoch=6)
+
+
+@pytest.mark.parametrize(("isr", "live"), [((2, 4), (3,)), ((), (2, 4))], ids=["dead", "empty"])
+def test_without_a_live_in_sync_target_a_reassigned_partition_gets_no_leader(
+    isr: tuple[int, ...], live: tuple[int, ...]
+) -> None:
+    assert elect_first_in_sync(state(9, *isr), (2, 4), up(*live)) is None
+
+
+@pytest.mark.parametrize(
+    ("isr", "live"),
+    [((1, 2), (2, 3)), ((2, 3), (1, 2)), ((2, 3), (2, 3))],
+    ids=["in sync but dead", "live but not in sync", "neither"],
+)
+def test_the_preferred_replica_leads_only_if_it_is_live_and_in_sync(
+    isr: tuple[int, ...], live: tuple[int, ...]
+) -> None:
+    assert elect_first_in_sync(state(2, *isr), (1,), up(*live)) is None
 
 
 def test_a_dead_leader_leaves_no_leader_and_a_shrunk_isr() -> None:

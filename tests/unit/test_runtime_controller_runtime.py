@@ -71,8 +71,9 @@ class OneAtATime:
 class World:
     """One broker, which is a controller candidate too."""
 
-    def __init__(self, broker: StubBroker) -> None:
+    def __init__(self, broker: StubBroker, control_plane: StubBroker | None = None) -> None:
         self.broker = broker
+        self.control_plane = control_plane
         self.server = SimulatedZooKeeper()
         self.records = Records()
         self.metrics = Metrics()
@@ -84,7 +85,11 @@ class World:
         )
         self.session = OneAtATime(self.zk)
         self.runtime = ControllerRuntime(
-            config=ControllerConfig(1, trace_state_changes=True),
+            config=ControllerConfig(
+                1,
+                listener_name="PLAINTEXT" if control_plane is None else "CONTROL",
+                trace_state_changes=True,
+            ),
             session=self.session,
             loop=asyncio.get_running_loop(),
             register_broker=self.register,
@@ -94,8 +99,11 @@ class World:
 
     def register(self) -> int:
         self.registrations += 1
-        endpoint = Endpoint("127.0.0.1", self.broker.port, "PLAINTEXT", "PLAINTEXT")
-        znode = BrokerIdZnode(Broker(1, (endpoint,)), timestamp_ms=0)
+        endpoints = [Endpoint("127.0.0.1", self.broker.port, "PLAINTEXT", "PLAINTEXT")]
+        if self.control_plane is not None:
+            port = self.control_plane.port
+            endpoints.append(Endpoint("127.0.0.1", port, "CONTROL", "PLAINTEXT"))
+        znode = BrokerIdZnode(Broker(1, tuple(endpoints)), timestamp_ms=0)
         self.zk.write(Create(BrokerIdZnode.path(1), znode.encode(), ephemeral=True))
         registered = self.zk.read(BrokerIdZnode.path(1))
         assert isinstance(registered, Znode)
@@ -117,10 +125,10 @@ class World:
 
 
 @asynccontextmanager
-async def world() -> AsyncIterator[World]:
+async def world(control_plane: StubBroker | None = None) -> AsyncIterator[World]:
     broker = StubBroker()
     await broker.listen()
-    w = World(broker)
+    w = World(broker, control_plane)
     w.zk.start()
     for path in PERSISTENT_PATHS:
         w.zk.write(Create(path))
@@ -155,6 +163,24 @@ def test_a_lone_broker_becomes_controller_and_tells_itself() -> None:
             assert w.gauge("ActiveControllerCount") == 1
             current = "kafka.server:type=MetadataLoader,name=CurrentControllerId"
             assert w.metrics.snapshot()[current]["Value"] == 1
+
+    run(story)
+
+
+def test_with_a_control_plane_the_first_request_and_its_answer_go_through_it_alone() -> None:
+    async def story() -> None:
+        control_plane = StubBroker()
+        await control_plane.listen()
+        async with world(control_plane) as w:
+            await control_plane.has_received(1)
+            await w.becomes(
+                lambda: any(r.kind is Kind.RESPONSE_RECEIVED for r in w.records.written)
+            )
+
+            (request,) = control_plane.frames
+            assert request[:4] == b"\x00\x06\x00\x08"  # UpdateMetadata 8
+            assert (w.broker.connections, w.broker.frames) == (0, [])
+        control_plane.close()
 
     run(story)
 
@@ -330,6 +356,7 @@ def test_the_thirteen_gauges_of_kafka_are_there_from_the_start() -> None:
                 "ZkMigrationState",
             ]
             assert w.gauge("ZkMigrationState") == 4
+        assert not [name for name in w.metrics.snapshot() if name.startswith(KAFKA_CONTROLLER)]
 
     run(story)
 

@@ -18,7 +18,9 @@ from zkcontroller.core.events import (
     Expire,
     PartitionModifications,
     TopicChange,
+    TopicDeletion,
     UpdateMetadataResponseReceived,
+    ZkPartitionReassignment,
     event_text,
 )
 from zkcontroller.errors import SessionExpired
@@ -195,6 +197,7 @@ def test_an_error_is_logged_with_its_event_and_the_thread_lives(
     assert f.done == [MarkMeter("said before it failed")]
     assert f.failed == [(PartitionModifications("orders"), KeyError)]
     assert f.stats("TopicChangeRateAndTimeMs")["Count"] == 2
+    assert f.thread.state is ControllerState.IDLE
 
 
 def test_the_state_is_the_events_while_it_is_processed_and_idle_after_it() -> None:
@@ -215,12 +218,34 @@ def test_the_state_is_the_events_while_it_is_processed_and_idle_after_it() -> No
     assert f.thread.state is ControllerState.IDLE
 
 
-def test_the_timer_of_a_broker_change_has_its_historical_name() -> None:
+@pytest.mark.parametrize(
+    ("event", "timer"),
+    [
+        (BrokerChange(), "LeaderElectionRateAndTimeMs"),
+        (ZkPartitionReassignment(), "PartitionReassignmentRateAndTimeMs"),
+        (TopicDeletion(), "TopicDeletionRateAndTimeMs"),
+    ],
+)
+def test_an_event_is_timed_under_the_historical_name_of_its_state(event: Event, timer: str) -> None:
     f = Fixture(nothing)
-    f.run(BrokerChange())
+    f.run(event)
 
-    assert f.stats("LeaderElectionRateAndTimeMs")["Count"] == 1
+    assert f.stats(timer)["Count"] == 1
     assert f.stats("TopicChangeRateAndTimeMs")["Count"] == 0
+
+
+def test_an_event_whose_state_has_no_timer_is_processed_too() -> None:
+    f = Fixture(nothing)
+    f.run(UpdateMetadataResponseReceived(2, 77))
+
+    assert f.handled[0] == UpdateMetadataResponseReceived(2, 77)
+    timed = [
+        values["Count"]
+        for name, values in f.metrics.snapshot().items()
+        if name.startswith("kafka.controller:type=ControllerStats") and "RateAndTime" in name
+    ]
+    # The last event, by which the thread ends, is all there was to time.
+    assert sorted(timed)[-2:] == [0, 1]
 
 
 def test_without_a_session_a_question_fails_at_once_instead_of_waiting_for_the_next() -> None:
