@@ -169,6 +169,35 @@ def test_unknown_topics_and_partitions_have_their_own_codes(shrunk: World) -> No
     assert code(shrunk, known._replace(topic="orders"), api_version=1) == NONE
 
 
+@pytest.mark.parametrize("api_version", range(4))
+def test_a_controller_gone_back_to_2_7_still_knows_topics_by_the_ids_they_have(
+    world: World, api_version: int
+) -> None:
+    world.start_brokers(1, 2, 3)
+    world.create_topic("orders", replicas=[[2, 3]])
+    world.settle()
+    world.settings["inter_broker_protocol_version"] = "2.7-IV2"
+    world.stop(1)
+    world.start_brokers(1)
+    for broker_id in (2, 3):
+        world.stop(broker_id)
+        world.start_brokers(broker_id)
+    world.settle()
+    assert world.topic_znode("orders").topic_id is not None
+    leader = world.state_znode("orders", 0).leader
+    topic = "orders" if api_version < 2 else None
+
+    change = isr_change(world, ORDERS_0, [leader], topic=topic)
+    answer = ask(
+        world,
+        AlterPartitionResult,
+        alter_partition(world, leader, change, api_version=api_version),
+    )
+
+    assert [result.error_code for result in answer.results] == [NONE]
+    assert world.state_znode("orders", 0).in_sync_replicas == (leader,)
+
+
 @pytest.mark.parametrize(
     ("api_version", "verdict"),
     [(0, OPERATION_NOT_ATTEMPTED), (1, OPERATION_NOT_ATTEMPTED), (2, INELIGIBLE_REPLICA)],

@@ -14,7 +14,7 @@ from tests.simulation.registration import broker_of
 from tests.simulation.zookeeper import SimulatedSession, SimulatedZooKeeper
 from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.desk import Desk
-from zkcontroller.core.effects import LogLine, Procedure, Send, StateChanges
+from zkcontroller.core.effects import Answer, LogLine, Procedure, Send, StateChanges
 from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.core.replica_states import ReplicaStateMachine
@@ -61,6 +61,7 @@ class Workbench:
         """Every request, with the broker it was for."""
         self.records: list[StateChange] = []
         self.lines: list[LogLine] = []
+        self.answers: list[Answer] = []
         self.questions: list[ZkRequest] = []
 
     # ------------------------------------------------------------------ making a context
@@ -157,6 +158,8 @@ class Workbench:
                     self.records.extend(records)
                 case LogLine():
                     self.lines.append(deed)
+                case Answer():
+                    self.answers.append(deed)
                 case _:
                     pass
         self.desk.outbox.clear()

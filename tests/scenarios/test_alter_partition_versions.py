@@ -1,0 +1,137 @@
+"""AlterPartition through the real handler into the real core: every dialect, every version."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+from typing_extensions import override
+
+from tests.scenarios.workbench import CONTROLLER_ID, Workbench
+from tests.unit.broker_world import ORDERS_ID, BrokerWorld, SwitchedController
+from zkcontroller.core.effects import Result
+from zkcontroller.core.events import AlterPartitionReceived, Question
+from zkcontroller.core.isr_changes import IsrChanges
+from zkcontroller.core.partition_table import PartitionState
+from zkcontroller.core.reassignment import Reassignments
+from zkcontroller.protocol.inter_broker_versions import (
+    VERSIONS,
+    InterBrokerVersion,
+    is_alter_partition_supported,
+    is_topic_id_supported,
+)
+
+API_VERSIONS = range(4)
+TOPIC_IDS_SINCE = 2
+BROKER_EPOCH = 100 + CONTROLLER_ID
+PAIRS = [
+    pytest.param(dialect, version, id=f"{dialect.name}-v{version}")
+    for dialect in VERSIONS
+    if is_alter_partition_supported(dialect)
+    for version in API_VERSIONS
+    # Without ids a topic can only be named, which version 2 no longer does.
+    if version < TOPIC_IDS_SINCE or is_topic_id_supported(dialect)
+]
+
+
+class CoreOnABench(SwitchedController):
+    """Answers with what the core of a controller at this dialect decides."""
+
+    def __init__(self, dialect: str, topic_id: UUID | None) -> None:
+        super().__init__()
+        self.bench = Workbench(inter_broker_protocol_version=dialect)
+        state = self.bench.led(1, [1, 2, 3], leader_epoch=4)
+        self.row = self.bench.add("orders", 0, [1, 2, 3], state=PartitionState.ONLINE, led_by=state)
+        if topic_id is not None:
+            self.bench.context.put_topic_id("orders", topic_id)
+        bench = self.bench
+        reassignments = Reassignments(bench.desk, bench.partitions, bench.replicas)
+        self._changes = IsrChanges(bench.desk, reassignments)
+
+    @override
+    async def ask(self, make: Callable[[int], Question]) -> Result | None:
+        event = make(7)
+        assert isinstance(event, AlterPartitionReceived)
+        self.bench.run(self._changes.alter(event))
+        (answer,) = self.bench.answers
+        self.bench.answers.clear()
+        assert answer.request_id == 7
+        return answer.result
+
+
+@pytest.fixture
+def world() -> Iterator[BrokerWorld]:
+    with ThreadPoolExecutor(1) as executor:
+        yield BrokerWorld(executor)
+
+
+def request(version: int, isr: tuple[int, ...], partition_epoch: int) -> Any:
+    messages = import_module(f"kio.schema.alter_partition.v{version}.request")
+    fields: dict[str, Any] = {
+        "partition_index": 0,
+        "leader_epoch": 4,
+        "partition_epoch": partition_epoch,
+    }
+    if version >= 3:
+        fields["new_isr_with_epochs"] = tuple(
+            messages.BrokerState(broker_id=broker, broker_epoch=100 + broker) for broker in isr
+        )
+    else:
+        fields["new_isr"] = isr
+    if version >= 1:
+        fields["leader_recovery_state"] = 0
+    named = {"topic_id": ORDERS_ID} if version >= TOPIC_IDS_SINCE else {"topic_name": "orders"}
+    return messages.AlterPartitionRequest(
+        broker_id=CONTROLLER_ID,
+        broker_epoch=BROKER_EPOCH,
+        topics=(messages.TopicData(partitions=(messages.PartitionData(**fields),), **named),),
+    )
+
+
+def ask(world: BrokerWorld, core: CoreOnABench, asked: Any) -> Any:
+    """The one partition of the answer, after a check of how its topic is named."""
+    world.context.controller = core
+    answer = asyncio.run(world.ask(asked))
+    assert answer.error_code is ErrorCode.none
+    (topic,) = answer.topics
+    if asked.__version__ >= TOPIC_IDS_SINCE:
+        assert topic.topic_id == ORDERS_ID
+    else:
+        assert topic.topic_name == "orders"
+    (partition,) = topic.partitions
+    return partition
+
+
+@pytest.mark.parametrize(("dialect", "version"), PAIRS)
+def test_what_stands_is_answered_unchanged_for_every_dialect_and_version(
+    world: BrokerWorld, dialect: InterBrokerVersion, version: int
+) -> None:
+    core = CoreOnABench(dialect.name, ORDERS_ID if is_topic_id_supported(dialect) else None)
+    before = core.bench.state_znode("orders", 0)
+
+    told = ask(world, core, request(version, (1, 2, 3), partition_epoch=1))
+
+    assert (told.error_code, told.leader_id, told.leader_epoch) == (ErrorCode.none, 1, 4)
+    assert (told.isr, told.partition_epoch) == ((1, 2, 3), 1)
+    assert getattr(told, "leader_recovery_state", 0) == 0
+    assert core.bench.state_znode("orders", 0) == before
+
+
+@pytest.mark.parametrize("version", API_VERSIONS)
+def test_a_smaller_isr_is_written_in_every_version_and_may_be_asked_for_again(
+    world: BrokerWorld, version: int
+) -> None:
+    core = CoreOnABench("3.9-IV0", ORDERS_ID)
+
+    for partition_epoch in (1, 1, 2):
+        told = ask(world, core, request(version, (1, 3), partition_epoch))
+
+        assert (told.error_code, told.isr, told.partition_epoch) == (ErrorCode.none, (1, 3), 2)
+
+    assert core.bench.state_znode("orders", 0).in_sync_replicas == (1, 3)
