@@ -1,0 +1,153 @@
+"""The one schema of a typed row: what every log line, and every line of our export, becomes.
+
+A row is one record: a log line with the exception below it, or one object of
+``state-changes.jsonl``.  Both sources fill the same columns, so no question asked of the rows needs
+to know where they came from.  Columns that do not apply are null; names and meanings are those of
+:class:`~.record.StateChange` wherever both have them.
+
+This module is plain data: it imports no Spark, so that tools can show the schema without a JVM.
+``docs/history-schema.md`` is made from it.
+
+How rows are kept
+-----------------
+An output directory holds Parquet tables, each read with :func:`~.readers.store.read_table`:
+
+``events``
+    :data:`EVENT_COLUMNS`, in folders ``ingest=<n>/cluster=<key>/day=<yyyy-mm-dd>``; ``day`` is the
+    record's UTC day, ``unknown`` where the record has no time.
+``sources``
+    :data:`SOURCE_COLUMNS`: every file that was looked at, read or not, and what was found in it.
+
+``history.json`` beside them lists the ingests that are complete; a folder that is not listed is the
+rest of an ingest that died, and is neither read nor in the way.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+SCHEMA_VERSION: Final = 1
+"""Grows when a column changes its meaning or goes away; new columns do not count."""
+
+
+class Column(NamedTuple):
+    """One column: Spark's name of its type, and what it holds."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+EVENT_COLUMNS: Final = (
+    # Where it stands.
+    Column("cluster", "string", "cluster the file belongs to: from the path, the log or an option"),
+    Column("file", "string", "path of the source file, as it was given"),
+    Column("line", "bigint", "number of the record's first line in that file, from 1"),
+    Column("lines", "int", "physical lines of the record: more than 1 with an exception below it"),
+    Column("size_bytes", "int", "bytes of the record in the file, decompressed"),
+    # Who says it, when, how loudly.
+    Column("broker_id", "int", "broker that wrote it: the line's own prefix, else path or option"),
+    Column("time_ms", "bigint", "milliseconds since 1970 (UTC) by the clock of that broker"),
+    Column("level", "string", "TRACE, DEBUG, INFO, WARN, ERROR or FATAL"),
+    Column("logger", "string", "log4j's logger; state.change.logger for our export"),
+    # What it says.
+    Column(
+        "shape", "string", "which line of Kafka's it is, such as partition-online; null: unknown"
+    ),
+    Column(
+        "kind", "string", "the shape's family: partition-online-v10 and -v011 belong to the same"
+    ),
+    Column(
+        "story", "string", "chapter of the shape: election, partition, isr, deletion, fetcher, …"
+    ),
+    Column("component", "string", "controller or broker: in which role the broker speaks"),
+    Column("controller_id", "int", "controller that is spoken of: sender of a request, or elected"),
+    Column(
+        "controller_epoch", "int", "epoch of the controller that writes or that sent the request"
+    ),
+    Column(
+        "state_controller_epoch", "int", "epoch of the controller that wrote the partition's state"
+    ),
+    Column("topic", "string", "topic of the partition"),
+    Column("partition", "int", "partition of the topic"),
+    Column("replica", "int", "broker whose replica changed: also the one removed from an ISR"),
+    Column("leader", "int", "leader; -1 none, -2 the topic is being deleted"),
+    Column("leader_epoch", "int", "epoch of the leadership"),
+    Column("isr", "array<int>", "in-sync replicas, in order"),
+    Column("zk_version", "int", "version of the state znode, Kafka's partition epoch"),
+    Column("leader_recovery_state", "int", "0 recovered, 1 recovering after an unclean election"),
+    Column("replicas", "array<int>", "assigned replicas, in order of preference"),
+    Column("adding_replicas", "array<int>", "replicas that a reassignment adds"),
+    Column("removing_replicas", "array<int>", "replicas that a reassignment removes"),
+    Column("offline_replicas", "array<int>", "assigned replicas that are not online"),
+    Column("is_new", "boolean", "the request says that the replica is new"),
+    Column("delete_partition", "boolean", "StopReplica: the replica's data goes away"),
+    Column("from_state", "string", "state before: OnlinePartition, NewReplica, …"),
+    Column("to_state", "string", "state after, or the one that could not be reached"),
+    Column("previous_leader", "int", "leader before, as the broker knew it"),
+    Column("previous_leader_epoch", "int", "its epoch"),
+    Column("current_leader_epoch", "int", "the epoch a broker holds, where it ignores a request"),
+    Column(
+        "latest_controller_epoch", "int", "controller epoch a broker knows, where it ignores one"
+    ),
+    Column("offset", "bigint", "log end offset a leader or follower starts from or truncates to"),
+    Column("high_watermark", "bigint", "high watermark at that moment"),
+    Column("topic_id", "string", "id of the topic, base64 as Kafka prints it"),
+    Column("request", "string", "LeaderAndIsr, UpdateMetadata or StopReplica"),
+    Column("correlation_id", "int", "links the controller's record to the broker's"),
+    Column("peer", "int", "the other broker: asked, answering, failed, born; victim of the line"),
+    Column("peers", "array<int>", "several brokers: addressees, or those that are active"),
+    Column("role", "string", "leader or follower: which transition"),
+    Column("reason", "string", "why something was ignored or skipped"),
+    Column("error", "string", "Kafka's name of an error code, such as STALE_BROKER_EPOCH"),
+    Column("error_code", "int", "top-level error code of a response"),
+    Column("elapsed_ms", "bigint", "how long it took, where the line says so"),
+    Column("count", "int", "partitions or replicas in a request; leaders, if followers are apart"),
+    Column(
+        "other_count", "int", "followers of a LeaderAndIsr; partitions an UpdateMetadata deletes"
+    ),
+    # The exception below the line, folded.
+    Column("exception_class", "string", "class of the exception below the line"),
+    Column("exception_message", "string", "its message, at most 2,000 characters"),
+    Column(
+        "exception_frames", "array<string>", "its first frames, at most 3, without line numbers"
+    ),
+    Column("exception_frame_count", "int", "frames in all, causes included"),
+    Column(
+        "fingerprint", "string", "class, masked message and first frame: equal for equal faults"
+    ),
+    # The rest.
+    Column("values", "map<string,string>", "what else the shape names: see the shape's own fields"),
+    Column(
+        "text", "string", "the message, at most 4,000 characters; of unknown lines all there is"
+    ),
+)
+"""A row of ``events``, in order."""
+
+SOURCE_COLUMNS: Final = (
+    Column("file", "string", "path as it was given or found"),
+    Column("cluster", "string", "cluster it was counted to"),
+    Column("broker_id", "int", "broker it belongs to, from the path, the option or its lines"),
+    Column("format", "string", "log4j or jsonl; null if it was not read"),
+    Column("size_bytes", "bigint", "size of the file as it lies on disk"),
+    Column("modified_ms", "bigint", "its modification time, ms since 1970"),
+    Column("records", "bigint", "records in it"),
+    Column("typed", "bigint", "records whose shape is known"),
+    Column("lines", "bigint", "physical lines in it"),
+    Column("read_bytes", "bigint", "bytes that became records, decompressed"),
+    Column("first_ms", "bigint", "time of its first record"),
+    Column("last_ms", "bigint", "time of its last record"),
+    Column(
+        "status", "string", "read, damaged (part of it was read), skipped (duplicate, binary, …)"
+    ),
+    Column("problem", "string", "what is wrong with it, one sentence; null if nothing is"),
+)
+"""A row of ``sources``."""
+
+PARTITION_COLUMNS: Final = ("ingest", "cluster", "day")
+"""The folders of ``events``; ``ingest`` and ``day`` exist in no file."""
+
+
+def ddl(columns: tuple[Column, ...]) -> str:
+    """The columns as a schema in Spark's DDL, which ``createDataFrame`` and readers accept."""
+    return ", ".join(f"`{column.name}` {column.type}" for column in columns)
