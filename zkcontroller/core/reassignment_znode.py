@@ -1,0 +1,72 @@
+"""The list in ``/admin/reassign_partitions``: read it, and take off what is done or cannot be.
+
+Source: Kafka ``KafkaController.maybeRemoveFromZkReassignment``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import Procedure, Put
+from zkcontroller.core.events import ZkPartitionReassignment
+from zkcontroller.core.journal import csv, scala_map
+from zkcontroller.errors import ZnodeCorrupt
+from zkcontroller.model import TopicPartition
+from zkcontroller.zookeeper.requests import Create, Delete, SetData, ZkCode
+from zkcontroller.zookeeper.znodes import ReassignPartitionsZnode
+
+_IsDone: TypeAlias = Callable[[TopicPartition, tuple[int, ...]], bool]
+
+
+class ReassignmentZnode:
+    """The orders that stand in ZooKeeper."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._journal = desk.journal
+
+    def is_there(self) -> Procedure[bool]:
+        """Whether there is such a znode; leaves the watch that tells of the next one."""
+        stat = (yield from self._desk.exists([ReassignPartitionsZnode.PATH], watch=True))[0]
+        return not isinstance(stat, ZkCode)
+
+    def read(self) -> Procedure[dict[TopicPartition, tuple[int, ...]]]:
+        """Each partition listed with its target; nothing if the znode is missing or corrupt."""
+        znode = yield from self._desk.read_one(ReassignPartitionsZnode.PATH)
+        if isinstance(znode, ZkCode):
+            return {}
+        try:
+            return dict(ReassignPartitionsZnode.decode(znode.data).partitions)
+        except ZnodeCorrupt as corrupt:
+            self._journal.warn(f"{corrupt}; it names no reassignment")
+            return {}
+
+    def remove(self, is_done: _IsDone) -> Procedure[None]:
+        """Take partitions off the list, if there is one; the last one takes the znode along."""
+        if not (yield from self.is_there()):
+            return
+        listed = yield from self.read()
+        removed = {p: replicas for p, replicas in listed.items() if is_done(p, replicas)}
+        left = {p: replicas for p, replicas in listed.items() if p not in removed}
+        removed_text = scala_map((p, f"List({csv(r)})") for p, r in removed.items())
+        self._journal.info(
+            f"Removing partitions {removed_text} from the list of reassigned partitions in"
+            " zookeeper"
+        )
+        if not left:
+            self._journal.info(
+                "No more partitions need to be reassigned. Deleting zk path"
+                f" {ReassignPartitionsZnode.PATH}"
+            )
+            yield from self._desk.write([Delete(ReassignPartitionsZnode.PATH)])
+            # Leaves the watch for the next order, and takes one that came meanwhile.
+            self._desk.outbox.append(Put(ZkPartitionReassignment()))
+            return
+        if not removed:
+            return
+        data = ReassignPartitionsZnode(left).encode()
+        results = yield from self._desk.write([SetData(ReassignPartitionsZnode.PATH, data)])
+        if results[0] is ZkCode.NO_NODE:
+            yield from self._desk.write([Create(ReassignPartitionsZnode.PATH, data)])
