@@ -1,0 +1,197 @@
+"""Fetch sessions, the asking side: says what a Fetch request must name, and what comes next.
+
+A follower has one :class:`FetchSessionHandler` per connection to a leader.  It tells the handler
+all the partitions it wants; the handler answers with what the leader does not know yet.  After
+anything unclear (an error, a lost connection, an answer that does not fit) the next request closes
+the session and names everything again, so the two sides can never disagree for long.
+
+Source: Kafka 3.9 ``FetchSessionHandler`` (KIP-227), ``FetchMetadata``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.fetch_values import (
+    FINAL_SESSION_EPOCH,
+    FIRST_TOPIC_ID_VERSION,
+    INITIAL_SESSION_EPOCH,
+    NO_SESSION,
+    FetchMetadata,
+    FetchPartition,
+    TopicIdPartition,
+    next_session_epoch,
+)
+from zkcontroller.model import TopicPartition
+
+_log = logging.getLogger("kafka.clients.FetchSessionHandler")
+
+
+class FetchPlan(NamedTuple):
+    """What the next Fetch request says."""
+
+    metadata: FetchMetadata
+    to_send: Mapping[TopicPartition, FetchPartition]
+    to_forget: Sequence[TopicIdPartition]
+    to_replace: Sequence[TopicIdPartition]
+    """Partitions of an old topic id under a name that has a new one; forgotten from version 13."""
+    session_partitions: Mapping[TopicPartition, FetchPartition]
+    """Everything the answer may be about.  A copy: the next plan does not change it."""
+    can_use_topic_ids: bool
+    """Every topic has an id; otherwise the request must be of version 12 at most."""
+
+    def forgotten(self, api_version: int) -> Sequence[TopicIdPartition]:
+        """``ForgottenTopicsData`` of a request of that version."""
+        if api_version < FIRST_TOPIC_ID_VERSION:
+            return self.to_forget
+        return (*self.to_forget, *self.to_replace)
+
+
+class FetchSessionHandler:
+    """The session with one leader, as its client sees it."""
+
+    def __init__(self, leader: int) -> None:
+        self._leader = leader
+        self._next = FetchMetadata()
+        self._partitions: dict[TopicPartition, FetchPartition] = {}
+        self.topic_names: dict[UUID, str] = {}
+        """Topics whose ids the session uses; empty while it uses names."""
+
+    @property
+    def session_id(self) -> int:
+        """Of the session that the next request continues; 0 if it opens one."""
+        return self._next.session_id
+
+    def plan(self, wanted: Mapping[TopicPartition, FetchPartition]) -> FetchPlan:
+        """The next request, for all that is wanted now; what is not in ``wanted`` is left out."""
+        can_use_ids = all(question.topic_id is not None for question in wanted.values())
+        to_send: Mapping[TopicPartition, FetchPartition] = dict(wanted)
+        to_forget: Sequence[TopicIdPartition] = ()
+        to_replace: Sequence[TopicIdPartition] = ()
+        if self._next.is_full:
+            self._partitions = dict(wanted)
+        else:
+            to_send, to_forget, to_replace = self._changes(wanted)
+            if any(partition.topic_id is None for partition in to_forget):
+                can_use_ids = False
+        self.topic_names = {
+            question.topic_id: partition.topic
+            for partition, question in wanted.items()
+            if can_use_ids and question.topic_id is not None
+        }
+        return FetchPlan(
+            self._next, to_send, to_forget, to_replace, dict(self._partitions), can_use_ids
+        )
+
+    def _changes(
+        self, wanted: Mapping[TopicPartition, FetchPartition]
+    ) -> tuple[
+        dict[TopicPartition, FetchPartition], list[TopicIdPartition], list[TopicIdPartition]
+    ]:
+        """What is new, what is gone, and what came again under another topic id."""
+        new = {tp: question for tp, question in wanted.items() if tp not in self._partitions}
+        altered: dict[TopicPartition, FetchPartition] = {}
+        gone: list[TopicIdPartition] = []
+        replaced: list[TopicIdPartition] = []
+        for tp, known in list(self._partitions.items()):
+            old_name = TopicIdPartition(known.topic_id, tp.topic, tp.partition)
+            question = wanted.get(tp)
+            if question is None:
+                del self._partitions[tp]
+                gone.append(old_name)
+            elif question != known:
+                altered[tp] = self._partitions[tp] = question
+                has_ids = None not in (known.topic_id, question.topic_id)
+                if has_ids and known.topic_id != question.topic_id:
+                    replaced.append(old_name)
+        self._partitions.update(new)
+        return new | altered, gone, replaced
+
+    def handle_answer(
+        self,
+        api_version: int,
+        error: ErrorCode,
+        session_id: int,
+        partitions: Collection[TopicPartition],
+        topic_ids: Collection[UUID] = (),
+        throttle_time_ms: int = 0,
+    ) -> bool:
+        """Takes note of an answer; False if its partitions must not be used.
+
+        ``partitions`` are those it tells of, ``topic_ids`` every id in it (from version 13), also
+        of topics that nobody here knows.
+        """
+        if error is not ErrorCode.none:
+            _log.info(
+                "Node %d was unable to process the fetch request with %s: %s.",
+                self._leader,
+                self._next,
+                error.name.upper(),
+            )
+            if error is ErrorCode.fetch_session_id_not_found:
+                self._next = FetchMetadata()
+            else:
+                self._close_and_open()
+            return False
+        is_full = self._next.is_full
+        if is_full and not partitions and throttle_time_ms > 0:
+            # KIP-219: an empty full answer with a throttle time asks for patience, no more.
+            self._next = FetchMetadata()
+            return False
+        problem = self._problem(api_version, partitions, topic_ids)
+        if problem is not None:
+            _log.info(
+                "Node %d sent an invalid %s fetch response with %s",
+                self._leader,
+                "full" if is_full else "incremental",
+                problem,
+            )
+            if is_full:
+                self._next = FetchMetadata()
+            else:
+                self._close_and_open()
+            return False
+        if session_id == NO_SESSION:
+            self._next = FetchMetadata()
+        elif is_full:
+            self._next = FetchMetadata(session_id, next_session_epoch(INITIAL_SESSION_EPOCH))
+        else:
+            self._next = self._next._replace(epoch=next_session_epoch(self._next.epoch))
+        return True
+
+    def handle_error(self) -> None:
+        """No answer came: whether the leader saw the request nobody knows, so start anew."""
+        self._close_and_open()
+
+    def close(self) -> None:
+        """The next request is to be the last one of the session."""
+        self._next = self._next._replace(epoch=FINAL_SESSION_EPOCH)
+
+    def _close_and_open(self) -> None:
+        self._next = self._next._replace(epoch=INITIAL_SESSION_EPOCH)
+
+    def _problem(
+        self, api_version: int, partitions: Collection[TopicPartition], topic_ids: Collection[UUID]
+    ) -> str | None:
+        """What is wrong with the partitions of an answer, in Kafka's words."""
+        problems: dict[str, list[str]] = {}
+        if self._next.is_full:
+            told = set(partitions)
+            problems["omittedPartitions"] = [str(tp) for tp in self._partitions if tp not in told]
+        problems["extraPartitions"] = [str(tp) for tp in partitions if tp not in self._partitions]
+        if api_version >= FIRST_TOPIC_ID_VERSION:
+            unknown = [topic_id for topic_id in topic_ids if topic_id not in self.topic_names]
+            problems["extraIds"] = [str(topic_id) for topic_id in unknown]
+        if not any(problems.values()):
+            return None
+        problems["response"] = [str(tp) for tp in partitions]
+        return ", ".join(
+            f"{name}=({', '.join(names)})"
+            for name, names in problems.items()
+            if names or name == "response"
+        )

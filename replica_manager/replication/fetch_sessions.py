@@ -1,0 +1,330 @@
+"""Fetch sessions, the broker's side: a client names its partitions once, then only what changes.
+
+:class:`FetchSessionCache` turns each Fetch request into a context.  The context says which
+partitions are to be read, in which order, and afterwards which of the results the answer must
+carry.  There are as many sessions as the cache has slots; whoever gets none is told session id 0
+and goes on naming everything.
+
+The order of a session's partitions is its fairness: what just gave records moves to the end, so
+that a budget of bytes that never reaches all of them reaches a different one each time.
+
+Source: Kafka 3.9 ``FetchSession.scala`` (KIP-227; topic ids KIP-516).  Kafka splits the cache into
+eight shards, each under its own lock; the event loop needs one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.fetch_values import (
+    FINAL_SESSION_EPOCH,
+    FIRST_TOPIC_ID_VERSION,
+    INITIAL_SESSION_EPOCH,
+    NO_PREFERRED_REPLICA,
+    NO_SESSION,
+    UNKNOWN_OFFSET,
+    FetchedPartition,
+    FetchMetadata,
+    FetchPartition,
+    TopicIdPartition,
+    next_session_epoch,
+)
+
+EVICTION_MS: Final = 120_000
+"""A session unused for so long loses its slot to anybody, one as old to a larger one."""
+MAX_SESSION_ID: Final = 2**31 - 1
+
+_Key: TypeAlias = tuple[UUID | str | None, int]
+_log = logging.getLogger("kafka.server.FetchManager")
+
+
+class FetchAnswer(NamedTuple):
+    """A Fetch response without its frame."""
+
+    error: ErrorCode
+    session_id: int
+    partitions: Mapping[TopicIdPartition, FetchedPartition]
+
+
+@dataclass(slots=True)
+class _CachedPartition:
+    """What a session remembers of one partition: the question, and what was last answered."""
+
+    topic_id: UUID | None
+    topic: str | None
+    partition: int
+    wanted: FetchPartition
+    high_watermark: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
+
+    def must_be_told(self, fetched: FetchedPartition) -> bool:
+        """Whether the answer must carry this partition; remembers what it then tells."""
+        is_news = (
+            len(fetched.records) > 0
+            or self.high_watermark != fetched.high_watermark
+            or self.log_start_offset != fetched.log_start_offset
+            or fetched.preferred_read_replica != NO_PREFERRED_REPLICA
+            or fetched.diverging_epoch is not None
+            or fetched.error is not ErrorCode.none
+        )
+        self.log_start_offset = fetched.log_start_offset
+        # After an error the next good answer must be told even if it repeats the last one.
+        is_good = fetched.error is ErrorCode.none
+        self.high_watermark = fetched.high_watermark if is_good else UNKNOWN_OFFSET
+        return is_news
+
+
+@dataclass(slots=True)
+class _Session:
+    """One session.  ``size`` and ``last_used_ms`` are of its last use, as eviction sees them."""
+
+    session_id: int
+    is_privileged: bool
+    """A follower's: consumers cannot take its slot."""
+    uses_topic_ids: bool
+    created_ms: int
+    last_used_ms: int
+    partitions: dict[_Key, _CachedPartition]
+    epoch: int = next_session_epoch(INITIAL_SESSION_EPOCH)
+    size: int = 0
+
+    @property
+    def rank(self) -> tuple[bool, int, int]:
+        """The smallest goes first."""
+        return (self.is_privileged, self.size, self.session_id)
+
+    def key(self, partition: TopicIdPartition) -> _Key:
+        name = partition.topic_id if self.uses_topic_ids else partition.topic
+        return (name, partition.partition)
+
+    def update(
+        self,
+        wanted: Mapping[TopicIdPartition, FetchPartition],
+        forgotten: Iterable[TopicIdPartition],
+    ) -> None:
+        for partition, question in wanted.items():
+            cached = self.partitions.get(self.key(partition))
+            if cached is None:
+                self.partitions[self.key(partition)] = _CachedPartition(*partition, question)
+            else:
+                cached.wanted = question
+        for partition in forgotten:
+            self.partitions.pop(self.key(partition), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionError:
+    """The request does not fit its session; nothing is read."""
+
+    error: ErrorCode
+
+    def partitions(self) -> Iterator[tuple[TopicIdPartition, FetchPartition]]:
+        """Nothing."""
+        return iter(())
+
+    def answer(self, _: Mapping[TopicIdPartition, FetchedPartition], __: int) -> FetchAnswer:
+        """The error; session id 0."""
+        return FetchAnswer(self.error, NO_SESSION, {})
+
+
+@dataclass(frozen=True, slots=True)
+class SessionlessFetch:
+    """A full request that wants no session."""
+
+    wanted: Mapping[TopicIdPartition, FetchPartition]
+
+    def partitions(self) -> Iterator[tuple[TopicIdPartition, FetchPartition]]:
+        """What to read, in the order of the request."""
+        return iter(self.wanted.items())
+
+    def answer(self, fetched: Mapping[TopicIdPartition, FetchedPartition], _: int) -> FetchAnswer:
+        """Everything that was read."""
+        return FetchAnswer(ErrorCode.none, NO_SESSION, fetched)
+
+
+@dataclass(frozen=True, slots=True)
+class FullFetch:
+    """A full request that opens a session, if the cache has room for it."""
+
+    cache: FetchSessionCache
+    wanted: Mapping[TopicIdPartition, FetchPartition]
+    uses_topic_ids: bool
+    is_from_follower: bool
+
+    def partitions(self) -> Iterator[tuple[TopicIdPartition, FetchPartition]]:
+        """What to read, in the order of the request."""
+        return iter(self.wanted.items())
+
+    def answer(
+        self, fetched: Mapping[TopicIdPartition, FetchedPartition], now_ms: int
+    ) -> FetchAnswer:
+        """Everything that was read, and the id of the new session (0: there is none)."""
+        session_id = self.cache._create(self, fetched, now_ms)
+        return FetchAnswer(ErrorCode.none, session_id, fetched)
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalFetch:
+    """The next request of a session."""
+
+    session: _Session
+    epoch: int
+    """Of the request; the session is one further unless a later request overtook this one."""
+    topic_names: Mapping[UUID, str] = field(default_factory=dict)
+
+    def partitions(self) -> Iterator[tuple[TopicIdPartition, FetchPartition]]:
+        """What to read, in the order of the session."""
+        for cached in list(self.session.partitions.values()):
+            if cached.topic is None and cached.topic_id is not None:
+                cached.topic = self.topic_names.get(cached.topic_id)
+            name = TopicIdPartition(cached.topic_id, cached.topic, cached.partition)
+            yield name, cached.wanted
+
+    def answer(self, fetched: Mapping[TopicIdPartition, FetchedPartition], _: int) -> FetchAnswer:
+        """Only what is news to the client."""
+        session = self.session
+        if session.epoch != next_session_epoch(self.epoch):
+            _log.info(
+                "Incremental fetch session %d expected epoch %d, but got %d.  Possible duplicate "
+                "request.",
+                session.session_id,
+                next_session_epoch(self.epoch),
+                session.epoch,
+            )
+            error = ErrorCode.invalid_fetch_session_epoch
+            return FetchAnswer(error, session.session_id, {})
+        told: dict[TopicIdPartition, FetchedPartition] = {}
+        for partition, result in fetched.items():
+            key = session.key(partition)
+            cached = session.partitions[key]
+            if cached.must_be_told(result):
+                told[partition] = result
+                if len(result.records) > 0:
+                    session.partitions[key] = session.partitions.pop(key)
+        return FetchAnswer(ErrorCode.none, session.session_id, told)
+
+
+FetchContext: TypeAlias = SessionError | SessionlessFetch | FullFetch | IncrementalFetch
+
+
+class FetchSessionCache:
+    """Every fetch session of a broker, at most ``slots`` of them."""
+
+    def __init__(
+        self, slots: int, new_session_id: Callable[[], int], eviction_ms: int = EVICTION_MS
+    ) -> None:
+        """``new_session_id`` draws a number in 1 … 2147483647."""
+        self._slots = slots
+        self._new_session_id = new_session_id
+        self._eviction_ms = eviction_ms
+        # In the order of last use, longest unused first.
+        self._sessions: OrderedDict[int, _Session] = OrderedDict()
+        self.evictions = 0
+        """Meter ``IncrementalFetchSessionEvictionsPerSec``: how many sessions lost their slot."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def total_partitions(self) -> int:
+        """Gauge ``NumIncrementalFetchPartitionsCached``."""
+        return sum(session.size for session in self._sessions.values())
+
+    def context(
+        self,
+        api_version: int,
+        metadata: FetchMetadata,
+        wanted: Mapping[TopicIdPartition, FetchPartition],
+        forgotten: Iterable[TopicIdPartition],
+        topic_names: Mapping[UUID, str],
+        *,
+        is_from_follower: bool,
+        now_ms: int,
+    ) -> FetchContext:
+        """What is to be done for a Fetch request; a full one closes the session it names."""
+        uses_topic_ids = api_version >= FIRST_TOPIC_ID_VERSION
+        if metadata.is_full:
+            self._sessions.pop(metadata.session_id, None)
+            if metadata.epoch == FINAL_SESSION_EPOCH:
+                return SessionlessFetch(wanted)
+            return FullFetch(self, wanted, uses_topic_ids, is_from_follower)
+        session = self._sessions.get(metadata.session_id)
+        if session is None:
+            return SessionError(ErrorCode.fetch_session_id_not_found)
+        if session.epoch != metadata.epoch:
+            return SessionError(ErrorCode.invalid_fetch_session_epoch)
+        if session.uses_topic_ids != uses_topic_ids:
+            return SessionError(ErrorCode.fetch_session_topic_id_error)
+        session.update(wanted, forgotten)
+        if not session.partitions:
+            del self._sessions[session.session_id]
+            return SessionlessFetch(wanted)
+        self._touch(session, now_ms)
+        session.epoch = next_session_epoch(session.epoch)
+        return IncrementalFetch(session, metadata.epoch, topic_names)
+
+    def _touch(self, session: _Session, now_ms: int) -> None:
+        session.last_used_ms = now_ms
+        session.size = len(session.partitions)
+        self._sessions.move_to_end(session.session_id)
+
+    def _create(
+        self,
+        request: FullFetch,
+        fetched: Mapping[TopicIdPartition, FetchedPartition],
+        now_ms: int,
+    ) -> int:
+        has_slot = len(self._sessions) < self._slots
+        if not has_slot and not self._evict(request.is_from_follower, len(fetched), now_ms):
+            return NO_SESSION
+        session = _Session(
+            self._free_session_id(),
+            request.is_from_follower,
+            request.uses_topic_ids,
+            now_ms,
+            now_ms,
+            {},
+        )
+        for partition, result in fetched.items():
+            cached = _CachedPartition(*partition, request.wanted[partition])
+            cached.high_watermark = result.high_watermark
+            cached.log_start_offset = result.log_start_offset
+            session.partitions[session.key(partition)] = cached
+        self._sessions[session.session_id] = session
+        self._touch(session, now_ms)
+        return session.session_id
+
+    def _free_session_id(self) -> int:
+        session_id = self._new_session_id()
+        # At most as many steps as there are slots.
+        while session_id in self._sessions:
+            session_id = 1 if session_id == MAX_SESSION_ID else session_id + 1
+        return session_id
+
+    def _evict(self, is_privileged: bool, size: int, now_ms: int) -> bool:
+        """Frees a slot for a session of that rank; False if nobody there has to give way."""
+        if not self._sessions:
+            return False
+        victim = next(iter(self._sessions.values()))
+        if now_ms - victim.last_used_ms <= self._eviction_ms:
+            candidates = [s for s in self._sessions.values() if self._may_evict(s, is_privileged)]
+            if not candidates:
+                return False
+            victim = min(candidates, key=lambda session: session.rank)
+            if (is_privileged, size, 0) < victim.rank:
+                return False
+        del self._sessions[victim.session_id]
+        self.evictions += 1
+        return True
+
+    def _may_evict(self, session: _Session, is_privileged: bool) -> bool:
+        """Old sessions can lose their slot to anybody, a consumer's young one to a follower."""
+        is_old = session.last_used_ms - session.created_ms > self._eviction_ms
+        return is_old or (is_privileged and not session.is_privileged)

@@ -1,0 +1,99 @@
+"""What a Fetch request asks and what it is told, partition by partition: values.
+
+They are the same on both sides.  A leader answers :class:`FetchPartition` with
+:class:`FetchedPartition`; a follower asks with the one and reads the other.
+
+Source: Kafka ``FetchRequest.PartitionData``, ``FetchResponseData.PartitionData``,
+``FetchMetadata``; KIP-227 for the sessions.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.model import NO_EPOCH, TopicPartition
+
+UNKNOWN_OFFSET: Final = -1
+NO_PREFERRED_REPLICA: Final = -1
+
+NO_SESSION: Final = 0
+"""Session id of a request or an answer that belongs to no session."""
+INITIAL_SESSION_EPOCH: Final = 0
+FINAL_SESSION_EPOCH: Final = -1
+FIRST_TOPIC_ID_VERSION: Final = 13
+"""From this version on a Fetch request names topics by id alone."""
+_LAST_SESSION_EPOCH: Final = 2**31 - 1
+
+
+def next_session_epoch(epoch: int) -> int:
+    """The epoch after ``epoch``; after the largest comes 1, since 0 asks for a new session."""
+    if epoch < 0:
+        return FINAL_SESSION_EPOCH
+    return 1 if epoch == _LAST_SESSION_EPOCH else epoch + 1
+
+
+class FetchMetadata(NamedTuple):
+    """Where in which session a Fetch request stands."""
+
+    session_id: int = NO_SESSION
+    epoch: int = INITIAL_SESSION_EPOCH
+
+    @property
+    def is_full(self) -> bool:
+        """The request names every partition it wants, whatever a session knows."""
+        return self.epoch in (INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH)
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition as a Fetch request names it.
+
+    ``topic`` is None for an id that nobody here knows, ``topic_id`` for a request below version 13.
+    """
+
+    topic_id: UUID | None
+    topic: str | None
+    partition: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition by name; only for one whose topic is known."""
+        assert self.topic is not None
+        return TopicPartition(self.topic, self.partition)
+
+
+class FetchPartition(NamedTuple):
+    """What is wanted of one partition."""
+
+    topic_id: UUID | None
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int = NO_EPOCH
+    """-1: the request does not say, nothing is checked."""
+    last_fetched_epoch: int = NO_EPOCH
+    """Epoch of the last record the follower has; -1: do not look for a divergence."""
+    log_start_offset: int = UNKNOWN_OFFSET
+    """The follower's own; -1 from consumers."""
+
+
+class EpochEndOffset(NamedTuple):
+    """The end of a leader epoch in somebody's log: where the next epoch starts, or the log ends."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class FetchedPartition(NamedTuple):
+    """What one partition has to give."""
+
+    error: ErrorCode
+    high_watermark: int = UNKNOWN_OFFSET
+    last_stable_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
+    records: bytes | memoryview = b""
+    """Record batches, the last perhaps cut short."""
+    diverging_epoch: EpochEndOffset | None = None
+    """Where the asker's log leaves the leader's; then there are no records."""
+    preferred_read_replica: int = NO_PREFERRED_REPLICA

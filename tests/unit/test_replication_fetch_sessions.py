@@ -1,0 +1,283 @@
+"""Fetch sessions on the broker: who gets one, who loses one, and what an answer leaves out.
+
+Source of the behaviours: Kafka ``FetchSessionTest``; KIP-227, KIP-516.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.fetch_sessions import (
+    EVICTION_MS,
+    MAX_SESSION_ID,
+    FetchAnswer,
+    FetchContext,
+    FetchSessionCache,
+    SessionError,
+    SessionlessFetch,
+)
+from replica_manager.replication.fetch_values import (
+    FINAL_SESSION_EPOCH,
+    EpochEndOffset,
+    FetchedPartition,
+    FetchMetadata,
+    FetchPartition,
+    TopicIdPartition,
+    next_session_epoch,
+)
+
+ID = UUID(int=7)
+NAMES = {ID: "orders"}
+OK = FetchedPartition(ErrorCode.none, high_watermark=10, log_start_offset=0)
+
+
+def partitions(*numbers: int, topic_id: UUID | None = ID) -> list[TopicIdPartition]:
+    return [TopicIdPartition(topic_id, "orders", number) for number in numbers]
+
+
+def question(offset: int = 0) -> FetchPartition:
+    return FetchPartition(ID, offset, 1_000)
+
+
+class Broker:
+    """A session cache with session ids 1, 2, 3 … and a clock."""
+
+    def __init__(self, slots: int = 10) -> None:
+        numbers = count(1)
+        self.cache = FetchSessionCache(slots, lambda: next(numbers))
+        self.now_ms = 1_000
+
+    def request(
+        self,
+        metadata: FetchMetadata,
+        wanted: Sequence[TopicIdPartition] = (),
+        forgotten: Sequence[TopicIdPartition] = (),
+        *,
+        api_version: int = 17,
+        is_from_follower: bool = False,
+        offset: int = 0,
+    ) -> FetchContext:
+        return self.cache.context(
+            api_version,
+            metadata,
+            {partition: question(offset) for partition in wanted},
+            forgotten,
+            NAMES,
+            is_from_follower=is_from_follower,
+            now_ms=self.now_ms,
+        )
+
+    def answer(self, context: FetchContext, result: FetchedPartition = OK) -> FetchAnswer:
+        results = {partition: result for partition, _ in context.partitions()}
+        return context.answer(results, self.now_ms)
+
+    def open(
+        self, *numbers: int, is_from_follower: bool = False, api_version: int = 17
+    ) -> FetchAnswer:
+        topic_id = ID if api_version >= 13 else None
+        context = self.request(
+            FetchMetadata(),
+            partitions(*numbers, topic_id=topic_id),
+            is_from_follower=is_from_follower,
+            api_version=api_version,
+        )
+        return self.answer(context)
+
+
+def test_a_full_request_opens_a_session_and_is_told_everything() -> None:
+    broker = Broker()
+
+    answer = broker.open(0, 1)
+
+    assert answer == FetchAnswer(ErrorCode.none, 1, dict.fromkeys(partitions(0, 1), OK))
+    assert broker.cache.total_partitions == 2
+
+
+def test_an_incremental_answer_carries_only_news() -> None:
+    broker = Broker()
+    broker.open(0, 1, 2)
+    context = broker.request(FetchMetadata(1, 1))
+    moved = OK._replace(high_watermark=11)
+
+    answer = context.answer(
+        dict(zip(partitions(0, 1, 2), (OK, moved, OK), strict=True)), broker.now_ms
+    )
+
+    assert answer == FetchAnswer(ErrorCode.none, 1, {partitions(1)[0]: moved})
+
+
+def test_records_log_start_divergence_and_preferred_replica_are_news() -> None:
+    for news in (
+        OK._replace(records=b"batch"),
+        OK._replace(log_start_offset=5),
+        OK._replace(diverging_epoch=EpochEndOffset(1, 3)),
+        OK._replace(preferred_read_replica=2),
+    ):
+        broker = Broker()
+        broker.open(0)
+
+        assert list(broker.answer(broker.request(FetchMetadata(1, 1)), news).partitions) == (
+            partitions(0)
+        ), news
+
+
+def test_after_an_error_the_same_good_answer_is_told_again() -> None:
+    broker = Broker()
+    broker.open(0)
+    failed = FetchedPartition(ErrorCode.not_leader_or_follower)
+
+    first = broker.answer(broker.request(FetchMetadata(1, 1)), failed)
+    second = broker.answer(broker.request(FetchMetadata(1, 2)), failed)
+    third = broker.answer(broker.request(FetchMetadata(1, 3)), OK)
+    fourth = broker.answer(broker.request(FetchMetadata(1, 4)), OK)
+
+    assert [len(answer.partitions) for answer in (first, second, third, fourth)] == [1, 1, 1, 0]
+
+
+def test_partitions_are_added_updated_and_forgotten() -> None:
+    broker = Broker()
+    broker.open(0, 1)
+
+    context = broker.request(FetchMetadata(1, 1), partitions(1, 2), partitions(0), offset=9)
+
+    assert [(name.partition, wanted.fetch_offset) for name, wanted in context.partitions()] == [
+        (1, 9),
+        (2, 9),
+    ]
+
+
+def test_a_partition_that_gave_records_is_read_last_next_time() -> None:
+    broker = Broker()
+    broker.open(0, 1, 2)
+    context = broker.request(FetchMetadata(1, 1))
+    zero, one, two = partitions(0, 1, 2)
+    context.answer({zero: OK._replace(records=b"r"), one: OK, two: OK}, broker.now_ms)
+
+    order = [name for name, _ in broker.request(FetchMetadata(1, 2)).partitions()]
+
+    assert order == [one, two, zero]
+
+
+def test_a_session_without_partitions_is_closed() -> None:
+    broker = Broker()
+    broker.open(0)
+
+    context = broker.request(FetchMetadata(1, 1), forgotten=partitions(0))
+
+    assert isinstance(context, SessionlessFetch)
+    assert broker.answer(context) == FetchAnswer(ErrorCode.none, 0, {})
+    assert len(broker.cache) == 0
+
+
+def test_errors_of_a_session_read_nothing() -> None:
+    broker = Broker()
+    broker.open(0)
+    broker.open(0, api_version=12)
+
+    def error(metadata: FetchMetadata, api_version: int = 17) -> ErrorCode:
+        context = broker.request(metadata, api_version=api_version)
+        assert isinstance(context, SessionError)
+        assert list(context.partitions()) == []
+        assert broker.answer(context).session_id == 0
+        return context.error
+
+    assert error(FetchMetadata(99, 1)) is ErrorCode.fetch_session_id_not_found
+    assert error(FetchMetadata(1, 2)) is ErrorCode.invalid_fetch_session_epoch
+    assert error(FetchMetadata(1, 1), 12) is ErrorCode.fetch_session_topic_id_error
+    assert error(FetchMetadata(2, 1), 13) is ErrorCode.fetch_session_topic_id_error
+
+
+def test_a_full_request_closes_the_session_it_names() -> None:
+    broker = Broker()
+    broker.open(0)
+
+    last = broker.request(FetchMetadata(1, FINAL_SESSION_EPOCH), partitions(0))
+
+    assert isinstance(last, SessionlessFetch)
+    assert len(broker.cache) == 0
+    assert broker.answer(last) == FetchAnswer(ErrorCode.none, 0, {partitions(0)[0]: OK})
+
+
+def test_a_request_that_was_overtaken_is_not_answered_with_records() -> None:
+    broker = Broker()
+    broker.open(0)
+    parked = broker.request(FetchMetadata(1, 1))
+    broker.request(FetchMetadata(1, 2))
+
+    answer = broker.answer(parked, OK._replace(records=b"late"))
+
+    assert answer == FetchAnswer(ErrorCode.invalid_fetch_session_epoch, 1, {})
+
+
+def test_an_unknown_topic_id_gets_its_name_once_the_topic_is_known() -> None:
+    broker = Broker()
+    nameless = TopicIdPartition(ID, None, 0)
+    broker.answer(broker.request(FetchMetadata(), [nameless]))
+
+    ((name, _),) = broker.request(FetchMetadata(1, 1)).partitions()
+
+    assert name == TopicIdPartition(ID, "orders", 0)
+
+
+def test_without_a_free_slot_a_young_session_stays_and_the_newcomer_gets_none() -> None:
+    broker = Broker(slots=1)
+    broker.open(0)
+
+    assert broker.open(0, 1).session_id == 0
+    assert broker.cache.evictions == 0
+
+
+def test_a_session_that_nobody_uses_gives_way_to_anybody() -> None:
+    broker = Broker(slots=2)
+    broker.open(0, 1, 2, is_from_follower=True)
+    broker.now_ms += 1
+    broker.open(0)
+    broker.now_ms += EVICTION_MS
+
+    assert broker.open(0).session_id == 3
+    assert broker.cache.evictions == 1
+    assert isinstance(broker.request(FetchMetadata(1, 1)), SessionError)
+
+
+def test_an_old_session_in_use_gives_way_only_to_a_larger_one() -> None:
+    broker = Broker(slots=1)
+    broker.open(0, 1)
+    broker.now_ms += EVICTION_MS + 1
+    broker.answer(broker.request(FetchMetadata(1, 1)))
+
+    assert broker.open(0).session_id == 0
+    assert broker.open(0, 1, 2).session_id == 2
+
+
+def test_a_follower_takes_the_slot_of_a_young_consumer_but_never_the_other_way_round() -> None:
+    broker = Broker(slots=1)
+    broker.open(0, 1, 2, 3)
+    assert broker.open(0, is_from_follower=True).session_id == 2
+
+    broker.now_ms += EVICTION_MS + 1
+    broker.answer(broker.request(FetchMetadata(2, 1)))
+
+    assert broker.open(0, 1, 2, 3).session_id == 0
+    assert broker.open(0, 1, is_from_follower=True).session_id == 3
+
+
+def test_a_session_id_is_given_to_one_session_at_a_time() -> None:
+    cache = FetchSessionCache(3, lambda: MAX_SESSION_ID)
+    wanted = {partitions(0)[0]: question()}
+
+    def open_one() -> int:
+        context = cache.context(
+            17, FetchMetadata(), wanted, (), NAMES, is_from_follower=False, now_ms=0
+        )
+        return context.answer({partitions(0)[0]: OK}, 0).session_id
+
+    assert [open_one() for _ in range(4)] == [MAX_SESSION_ID, 1, 2, 0]
+
+
+def test_the_epoch_of_a_session_skips_zero_when_it_wraps() -> None:
+    assert next_session_epoch(2**31 - 1) == 1
+    assert next_session_epoch(FINAL_SESSION_EPOCH) == FINAL_SESSION_EPOCH
