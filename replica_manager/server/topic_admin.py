@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from kio.schema.errors import ErrorCode
 
@@ -29,7 +29,6 @@ from replica_manager.server.topic_waiters import TopicWaiters
 from zkcontroller.errors import ZooKeeperRefused
 from zkcontroller.model import Broker, ReplicaAssignment
 from zkcontroller.protocol.inter_broker_versions import is_topic_id_supported
-from zkcontroller.runtime.controller_runtime import random_topic_id
 from zkcontroller.zookeeper.requests import (
     Create,
     ZkCode,
@@ -39,6 +38,7 @@ from zkcontroller.zookeeper.znodes import (
     DeleteTopicZnode,
     TopicsZnode,
     TopicZnode,
+    new_topic_id,
 )
 
 _log = logging.getLogger("kafka.zk.AdminZkClient")
@@ -148,7 +148,7 @@ class TopicAdmin:
         topic_creation.check_config(config, broker_config.values)
         topic_id = None
         if is_topic_id_supported(broker_config.inter_broker_version):
-            topic_id = random_topic_id()
+            topic_id = new_topic_id(uuid4)
         if not validate_only:
             _log.info(
                 "Creating topic %s with configuration %s and initial partition assignment %s",

@@ -32,6 +32,7 @@ from zkcontroller.zookeeper.znodes import (
     decode_topic_id,
     describe,
     encode_topic_id,
+    new_topic_id,
 )
 
 STATE_PATH: Final = PartitionStateZnode.path("t", 3)
@@ -381,6 +382,14 @@ def test_topic_ids_survive_a_round_trip(topic_id: UUID) -> None:
 
     assert len(text) == 22
     assert decode_topic_id("/x", text) == decode_topic_id("/x", text + "==") == topic_id
+
+
+def test_a_new_topic_gets_no_reserved_id_and_none_that_reads_as_an_option() -> None:
+    dash = UUID(bytes=b"\xf8" + bytes(15))
+    assert encode_topic_id(dash).startswith("-")
+    made_up = iter([UUID(int=0), UUID(int=1), dash, UUID(int=2), UUID(int=3)])
+
+    assert new_topic_id(lambda: next(made_up)) == UUID(int=2)
 
 
 def test_features_of_both_versions_are_read_and_levels_checked() -> None:

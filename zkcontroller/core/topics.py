@@ -29,6 +29,7 @@ from zkcontroller.zookeeper.znodes import (
     TopicsZnode,
     TopicZnode,
     encode_topic_id,
+    new_topic_id,
 )
 
 
@@ -206,7 +207,7 @@ class Topics:
         Kafka writes whatever the version; ours only what it has read, so that a change made
         meanwhile is not lost: its watch fires and the id is written then.
         """
-        ids = [self._new_topic_id() for _ in topics]
+        ids = [new_topic_id(self._new_uuid) for _ in topics]
         results = yield from self._desk.write(
             [
                 SetData(
@@ -220,13 +221,6 @@ class Topics:
         for read, topic_id, result in zip(topics, ids, results, strict=True):
             if isinstance(result, Written):
                 self._context.put_topic_id(read.topic, topic_id)
-
-    def _new_topic_id(self) -> UUID:
-        while True:
-            topic_id = self._new_uuid()
-            # Ids 0 and 1 are reserved; a text that starts with "-" trips command lines up.
-            if topic_id.int > 1 and not encode_topic_id(topic_id).startswith("-"):
-                return topic_id
 
     # ------------------------------------------------------------------ new partitions
 

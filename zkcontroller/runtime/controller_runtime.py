@@ -8,7 +8,6 @@ answers come back as events.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import itertools
 import time
@@ -101,7 +100,7 @@ class ControllerRuntime:
         self._state_changes = state_changes
         self._metrics = metrics
         self._session_metrics = SessionMetrics(metrics)
-        self._controller = Controller(config, new_uuid or random_topic_id)
+        self._controller = Controller(config, new_uuid or uuid4)
         self._channels = BrokerChannels(
             channel_settings or ChannelSettings(config.broker_id, config.listener_name),
             loop,
@@ -367,17 +366,6 @@ class ControllerRuntime:
         for gauge, value in self._controller.gauges().items():
             if gauge in self._refreshed:
                 self._refreshed[gauge].set(value)
-
-
-def random_topic_id() -> UUID:
-    """A random id whose base64 text does not begin with a dash, which tools take for an option.
-
-    Source: Kafka ``Uuid.randomUuid``.
-    """
-    while True:
-        candidate = uuid4()
-        if not base64.urlsafe_b64encode(candidate.bytes).startswith(b"-"):
-            return candidate
 
 
 def _monotonic_ms() -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -140,6 +140,18 @@ def _order_of_first(count: int) -> tuple[str, ...]:
 def encode_topic_id(topic_id: UUID) -> str:
     """The 22 characters by which Kafka prints an id (``Uuid.toString``)."""
     return base64.urlsafe_b64encode(topic_id.bytes).decode()[:22]
+
+
+def new_topic_id(new_uuid: Callable[[], UUID]) -> UUID:
+    """The first id that a topic may have, of those that ``new_uuid`` makes up.
+
+    0 and 1 are reserved, and a text that begins with a dash is taken for an option by tools.
+    Source: Kafka ``Uuid.randomUuid``.
+    """
+    while True:
+        topic_id = new_uuid()
+        if topic_id.int > 1 and not encode_topic_id(topic_id).startswith("-"):
+            return topic_id
 
 
 def decode_topic_id(path: str, text: str) -> UUID:

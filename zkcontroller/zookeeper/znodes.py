@@ -60,6 +60,7 @@ from zkcontroller.zookeeper.topic_znodes import (
     TopicZnode,
     decode_topic_id,
     encode_topic_id,
+    new_topic_id,
 )
 
 __all__ = [
@@ -98,6 +99,7 @@ __all__ = [
     "desanitize",
     "describe",
     "encode_topic_id",
+    "new_topic_id",
     "sanitize",
 ]
 
