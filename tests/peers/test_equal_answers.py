@@ -292,7 +292,7 @@ def told(answer: Any) -> Any:
         return {key: told(value) for key, value in answer.items() if key != "throttle_time"}
     if isinstance(answer, tuple | list):
         return sorted(map(told, answer), key=repr)
-    return answer.replace("ArrayBuffer(", "List(") if isinstance(answer, str) else answer
+    return answer
 
 
 def live(cluster: Cluster) -> dict[str, Any]:

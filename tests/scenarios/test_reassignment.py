@@ -408,12 +408,12 @@ def test_the_api_answers_when_the_move_has_begun(world: World, admin: Admin) -> 
     ("target", "reason"),
     [
         ([], "Empty replica list specified in partition reassignment."),
-        ([1, 1], "Duplicate replica ids in partition reassignment replica list: List(1, 1)"),
-        ([1, -2], "Invalid broker id in replica list: List(1, -2)"),
+        ([1, 1], "Duplicate replica ids in partition reassignment replica list: ArrayBuffer(1, 1)"),
+        ([1, -2], "Invalid broker id in replica list: ArrayBuffer(1, -2)"),
         (
             [1, 9],
-            "Replica assignment has brokers that are not alive. Replica list: List(9), live broker"
-            " list: Set(1, 2, 3, 4)",
+            "Replica assignment has brokers that are not alive. Replica list: ArrayBuffer(9), live"
+            " broker list: Set(1, 2, 3, 4)",
         ),
     ],
     ids=["empty", "duplicate", "negative", "dead"],

@@ -21,7 +21,7 @@ from zkcontroller.core.effects import (
     Procedure,
 )
 from zkcontroller.core.events import AlterPartitionReceived, IsrChange
-from zkcontroller.core.journal import csv, keeper_exception, scala_set
+from zkcontroller.core.journal import csv, keeper_exception, scala_seq, scala_set
 from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.reassignment import Reassignments
 from zkcontroller.core.state_znodes import encode_state, read_states, state_path, write_states
@@ -189,7 +189,7 @@ class IsrChanges:
             self._journal.info(
                 f"Rejecting AlterPartition request from node {event.broker_id} for {text} because"
                 f" it specified ineligible replicas {scala_set(ineligible)} in the new ISR"
-                f" List({', '.join(map(str, change.new_isr))})."
+                f" {scala_seq('List', change.new_isr)}."
             )
             return (
                 INELIGIBLE_REPLICA

@@ -75,6 +75,11 @@ def csv(values: Iterable[object]) -> str:
     return ",".join(map(str, values))
 
 
+def scala_seq(kind: str, values: Iterable[object]) -> str:
+    """A sequence by the name of its Scala class: ``ArrayBuffer(1, 2)``."""
+    return f"{kind}({', '.join(map(str, values))})"
+
+
 def scala_set(values: Iterable[object]) -> str:
     """An immutable Scala set: ``Set(1, 2)`` up to four members, ``HashSet(…)`` above."""
     members = [str(value) for value in values]
@@ -86,8 +91,14 @@ def scala_hash_set(values: Iterable[object]) -> str:
     return f"HashSet({', '.join(map(str, values))})"
 
 
+def scala_small_map(pairs: Iterable[tuple[object, object]]) -> str:
+    """An immutable Scala map: ``Map(1 -> 72)`` up to four entries, ``HashMap(…)`` above."""
+    entries = [f"{key} -> {value}" for key, value in pairs]
+    return f"{'Map' if len(entries) <= 4 else 'HashMap'}({', '.join(entries)})"
+
+
 def scala_map(pairs: Iterable[tuple[object, object]]) -> str:
-    """``HashMap(1 -> 72)``."""
+    """A mutable Scala map: ``HashMap(1 -> 72)`` of any size."""
     return f"HashMap({', '.join(f'{key} -> {value}' for key, value in pairs)})"
 
 

@@ -9,7 +9,7 @@ Source: Kafka ``KafkaController.processApiPartitionReassignment``,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import (
@@ -20,7 +20,7 @@ from zkcontroller.core.effects import (
     Procedure,
 )
 from zkcontroller.core.events import ApiPartitionReassignment, ListPartitionReassignments
-from zkcontroller.core.journal import scala_map, scala_set
+from zkcontroller.core.journal import scala_map, scala_seq, scala_set
 from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.reassignment_phases import ReassignmentPhases
@@ -37,6 +37,9 @@ NO_REASSIGNMENT_IN_PROGRESS = 85
 
 NO_SUCH_PARTITION = "The partition does not exist."
 NOBODY_IN_SYNC = "None of the replicas that would be left is in sync."
+
+_SEQ: Final = "ArrayBuffer"
+"""What replicas come in that somebody has asked for, and what Kafka prints with them."""
 
 _Target: TypeAlias = tuple[TopicPartition, tuple[int, ...] | None]
 
@@ -159,9 +162,9 @@ class Reassignments:
         }
         done = yield from self._phases.caught_up(moving)
         for row in done:
-            targets = ", ".join(map(str, moving[row].target_replicas))
+            targets = scala_seq(_SEQ, moving[row].target_replicas)
             self._journal.info(
-                f"Target replicas List({targets}) have all caught up with the leader for"
+                f"Target replicas {targets} have all caught up with the leader for"
                 f" reassigning partition {table.text(row)}"
             )
         yield from self._phases.complete({row: moving[row] for row in done})
@@ -187,7 +190,7 @@ class Reassignments:
         if not all(self._context.is_live(broker) for broker in adding):
             return (
                 "Replica assignment has brokers that are not alive. Replica list:"
-                f" List({', '.join(map(str, adding))}), live broker list:"
+                f" {scala_seq(_SEQ, adding)}, live broker list:"
                 f" {scala_set(self._context.live_broker_ids)}"
             )
         return None
@@ -262,7 +265,7 @@ def _api_error(result: PartitionResult) -> str:
 
 def _malformed(target: tuple[int, ...]) -> str | None:
     """Why no partition can have these replicas, whoever is alive; None if one can."""
-    text = f"List({', '.join(map(str, target))})"
+    text = scala_seq(_SEQ, target)
     if not target:
         return "Empty replica list specified in partition reassignment."
     if len(set(target)) != len(target):

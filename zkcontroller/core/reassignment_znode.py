@@ -11,7 +11,7 @@ from typing import TypeAlias
 from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure, Put
 from zkcontroller.core.events import ZkPartitionReassignment
-from zkcontroller.core.journal import csv, scala_map
+from zkcontroller.core.journal import scala_seq, scala_small_map
 from zkcontroller.errors import ZnodeCorrupt
 from zkcontroller.model import TopicPartition
 from zkcontroller.zookeeper.requests import Create, Delete, SetData, ZkCode
@@ -50,7 +50,7 @@ class ReassignmentZnode:
         listed = yield from self.read()
         removed = {p: replicas for p, replicas in listed.items() if is_done(p, replicas)}
         left = {p: replicas for p, replicas in listed.items() if p not in removed}
-        removed_text = scala_map((p, f"List({csv(r)})") for p, r in removed.items())
+        removed_text = scala_small_map((p, scala_seq("Buffer", r)) for p, r in removed.items())
         self._journal.info(
             f"Removing partitions {removed_text} from the list of reassigned partitions in"
             " zookeeper"
