@@ -23,6 +23,8 @@ from zkcontroller.zookeeper.znodes import (
 PATIENCE_S: Final = 40.0
 POLL_S: Final = 0.05
 SESSION_TIMEOUT_MS: Final = 6_000
+LINES_TOLD: Final = 40
+"""Of each log file, when a test fails."""
 
 T = TypeVar("T")
 
@@ -96,9 +98,19 @@ class BrokerProcess:
         return str(self.status["listeners"]["PLAINTEXT"]).removeprefix("PLAINTEXT://")
 
     def log(self, name: str = "server.log") -> str:
-        """The text of one of its log files."""
-        file = self.logs / name
-        return file.read_text() if file.exists() else ""
+        """The text of one of its log files, with the hours that have rolled away."""
+        # The running file comes last, read after a roll or before it: a line may be there twice,
+        # never missing.
+        running = self.logs / name
+        text = running.read_text() if running.exists() else ""
+        rolled = sorted(self.logs.glob(f"{name}.*"))
+        return "".join(file.read_text() for file in rolled) + text
+
+    def tell(self) -> None:
+        """Prints the ends of its log files; pytest shows them if the test failed."""
+        for name in ("server.log", "controller.log"):
+            print(f"--- broker {self.broker_id}, {name}")
+            print("\n".join(self.log(name).splitlines()[-LINES_TOLD:]))
 
     def kill(self) -> None:
         """SIGKILL: nothing is said to anybody."""
@@ -157,6 +169,7 @@ def cluster_in(directory: Path, connect: str) -> Iterator[Cluster]:
     finally:
         for broker in cluster.brokers.values():
             broker.end()
+            broker.tell()
 
 
 def controller_id(session: ZooKeeperSession) -> int | None:

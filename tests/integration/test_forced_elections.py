@@ -118,10 +118,13 @@ def test_twenty_deletions_of_the_controller_always_end_with_one_in_time(
         assert newest_state_epoch(session) <= epoch_now(session)
         assert all(now >= before for now, before in zip(leader_epochs(session), led, strict=True))
 
-    in_charge = wait_for(lambda: controller_id(session), "a last controller")
+    wait_for(lambda: is_led(cluster, session), "a last controller that is ready")
+
+
+def is_led(cluster: Cluster, session: ZooKeeperSession) -> bool:
+    """Whether the broker that ``/controller`` names has ended its failover in this epoch."""
+    in_charge = controller_id(session)
+    if in_charge is None:
+        return False
     ready = f"[Controller id={in_charge}] Ready to serve as the new controller with epoch"
-    last = next(broker for broker in brokers if broker.broker_id == in_charge)
-    wait_for(
-        lambda: f"{ready} {epoch_now(session)}" in last.log("controller.log"),
-        "the last controller to be ready",
-    )
+    return f"{ready} {epoch_now(session)} (" in cluster.brokers[in_charge].log("controller.log")
