@@ -363,7 +363,7 @@ class BrokerServer:
             controller=self._runtime,
             offered=OFFERED,
             broker_epoch=lambda: self.broker_epoch,
-            finalized_features_epoch=lambda: self._features.epoch,
+            features=self._features,
         )
 
     def _start_refreshers(self) -> None:

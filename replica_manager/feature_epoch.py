@@ -7,6 +7,9 @@ Source: Kafka ``FinalizedFeatureChangeListener``.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
 from zkcontroller.errors import ZooKeeperRefused
 from zkcontroller.protocol.api_versions import NO_FEATURES_EPOCH
 from zkcontroller.zookeeper.requests import ZkCode
@@ -19,14 +22,45 @@ class FeatureEpoch:
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
-        self.epoch = NO_FEATURES_EPOCH
+        self._epoch = NO_FEATURES_EPOCH
+        self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+
+    @property
+    def epoch(self) -> int:
         """-1 while the znode is missing or says disabled."""
+        return self._epoch
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a later version."""
+        return len(self._waiting)
 
     def look(self) -> None:
         """Reads the znode and leaves a watch, also where it does not exist yet."""
+        self._look()
+        for event, loop in list(self._waiting.items()):
+            with contextlib.suppress(RuntimeError):  # a closed loop has nobody left who waits
+                loop.call_soon_threadsafe(event.set)
+
+    async def reaches(self, epoch: int, timeout_ms: int) -> bool:
+        """Waits until ``/feature`` was read in that version or a later one; False: timed out."""
+        event = asyncio.Event()
+        self._waiting[event] = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while self.epoch < epoch:
+                    await event.wait()
+                    event.clear()
+        except TimeoutError:
+            return self.epoch >= epoch
+        finally:
+            del self._waiting[event]
+        return True
+
+    def _look(self) -> None:
         stat = self._session.exists(FeatureZnode.PATH, watch=True)
         if stat is ZkCode.NO_NODE:
-            self.epoch = NO_FEATURES_EPOCH
+            self._epoch = NO_FEATURES_EPOCH
             return
         found = self._session.read(FeatureZnode.PATH)
         if found is ZkCode.NO_NODE:
@@ -34,4 +68,4 @@ class FeatureEpoch:
         if isinstance(found, ZkCode):
             raise ZooKeeperRefused(FeatureZnode.PATH, found.name)
         is_enabled = FeatureZnode.decode(found.data).status is FeatureStatus.ENABLED
-        self.epoch = found.zk_version if is_enabled else NO_FEATURES_EPOCH
+        self._epoch = found.zk_version if is_enabled else NO_FEATURES_EPOCH

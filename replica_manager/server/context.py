@@ -40,11 +40,23 @@ class Controller(Protocol):
     ) -> ControlledShutdownResult:
         """Moves the leaderships of a broker that is about to stop."""
 
-    async def ask(self, make: Callable[[int], Question]) -> Result | None:
+    async def ask(self, make: Callable[[int], Question], timeout_ms: int = 0) -> Result | None:
         """The answer to the event that ``make`` makes of a request id; None if it takes too long.
 
-        Who is not the controller answers so.
+        It may take ``timeout_ms``, or as long as a broker waits if that is longer.  Who is not the
+        controller answers so.
         """
+
+
+class FinalizedFeatures(Protocol):
+    """What this broker knows of ``/feature``."""
+
+    @property
+    def epoch(self) -> int:
+        """The znode's dataVersion; -1 where there is none."""
+
+    async def reaches(self, epoch: int, timeout_ms: int) -> bool:
+        """Waits until that version or a later one was read; False: timed out."""
 
 
 @dataclass(slots=True)
@@ -65,5 +77,4 @@ class BrokerContext:
     """API key to the first and last version that is answered."""
     broker_epoch: Callable[[], int]
     """czxid of the broker's registration in the current ZooKeeper session."""
-    finalized_features_epoch: Callable[[], int]
-    """dataVersion of ``/feature``; -1 where there is none."""
+    features: FinalizedFeatures

@@ -39,12 +39,15 @@ _R = TypeVar("_R", bound=Result)
 _V = TypeVar("_V")
 
 
-async def ask(broker: BrokerContext, make: Callable[[int], Question], kind: type[_R]) -> _R:
+async def ask(
+    broker: BrokerContext, make: Callable[[int], Question], kind: type[_R], timeout_ms: int = 0
+) -> _R:
     """The controller's answer to the event that ``make`` makes of a request id.
 
-    RequestRefused(REQUEST_TIMED_OUT) if it takes too long, or too many wait for the controller.
+    RequestRefused(REQUEST_TIMED_OUT) if too many wait for the controller, or its answer takes
+    longer than a broker waits and longer than ``timeout_ms``, the time that the client gives.
     """
-    result = await broker.controller.ask(make)
+    result = await broker.controller.ask(make, timeout_ms)
     if result is None:
         raise RequestRefused(ErrorCode.request_timed_out)
     assert isinstance(result, kind)

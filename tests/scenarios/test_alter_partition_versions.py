@@ -55,7 +55,7 @@ class CoreOnABench(SwitchedController):
         self._changes = IsrChanges(bench.desk, reassignments)
 
     @override
-    async def ask(self, make: Callable[[int], Question]) -> Result | None:
+    async def ask(self, make: Callable[[int], Question], timeout_ms: int = 0) -> Result | None:
         event = make(7)
         assert isinstance(event, AlterPartitionReceived)
         self.bench.run(self._changes.alter(event))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.scenarios.questions import ask
@@ -211,6 +213,16 @@ def test_items_are_judged_one_by_one(featured: World) -> None:
 
     assert [code for code, _ in codes] == [NONE, INVALID_REQUEST]
     assert finalized(featured) == ({"f": 4}, 1)
+
+
+def test_the_answer_tells_the_version_that_was_written(featured: World) -> None:
+    for item, epoch in (
+        (FeatureUpdate("f", 4, UPGRADE), 1),
+        (FeatureUpdate("f", 4, UPGRADE), None),
+        (FeatureUpdate("f", 5, UPGRADE), 2),
+    ):
+        answer = ask(featured, FeatureResults, partial(UpdateFeatures, (item,), False))
+        assert answer.epoch == epoch
 
 
 def test_validating_alone_writes_nothing(featured: World) -> None:

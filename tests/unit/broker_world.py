@@ -14,8 +14,10 @@ from typing import Any, cast
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from typing_extensions import override
 
 from replica_manager.config import BrokerConfig
+from replica_manager.feature_epoch import FeatureEpoch
 from replica_manager.replication.metadata_cache import (
     MetadataCache,
     MetadataUpdate,
@@ -37,9 +39,14 @@ from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.state_changes.kafka_lines import kafka_line
 from zkcontroller.state_changes.record import Kind, StateChange
-from zkcontroller.zookeeper.requests import Create, ZkCode, Znode
+from zkcontroller.zookeeper.requests import CheckExists, Create, SetData, Stat, ZkCode, Znode
 from zkcontroller.zookeeper.session import ZooKeeperSession
-from zkcontroller.zookeeper.znodes import PERSISTENT_PATHS, ControllerZnode
+from zkcontroller.zookeeper.znodes import (
+    PERSISTENT_PATHS,
+    ControllerZnode,
+    FeatureStatus,
+    FeatureZnode,
+)
 
 CORRELATION_ID = 77
 BROKER_EPOCH = 1000
@@ -55,6 +62,7 @@ class SwitchedController:
         self.asked: list[tuple[int, int]] = []
         self.answer: Result | None = None
         self.questions: list[Question] = []
+        self.timeouts_ms: list[int] = []
 
     async def controlled_shutdown(
         self, broker_id: int, broker_epoch: int
@@ -62,9 +70,18 @@ class SwitchedController:
         self.asked.append((broker_id, broker_epoch))
         return self.result
 
-    async def ask(self, make: Callable[[int], Question]) -> Result | None:
+    async def ask(self, make: Callable[[int], Question], timeout_ms: int = 0) -> Result | None:
         self.questions.append(make(len(self.questions)))
+        self.timeouts_ms.append(timeout_ms)
         return self.answer
+
+
+class BrokersSession(SimulatedSession):
+    """A session whose convenience may leave a watch, as the real one's may."""
+
+    @override
+    def exists(self, path: str, watch: bool = False) -> Stat | ZkCode:
+        return self.perform(CheckExists([path], watch))[0]
 
 
 class BrokerWorld:
@@ -84,7 +101,7 @@ class BrokerWorld:
             now_ms=lambda: self.now_ms,
             is_tracing=lambda: self.is_tracing,
         )
-        self.session = SimulatedSession(SimulatedZooKeeper())
+        self.session = BrokersSession(SimulatedZooKeeper())
         self.session.start()
         self.session.create_missing(PERSISTENT_PATHS)
         self.session.write(Create(ControllerZnode.PATH, ControllerZnode(1, 0).encode()))
@@ -92,6 +109,7 @@ class BrokerWorld:
         session = cast(ZooKeeperSession, self.session)
         self.topics = TopicAdmin(session, executor, lambda: self.config, Random(7))
         self.controller = SwitchedController()
+        self.features = FeatureEpoch(session)
         self.context = BrokerContext(
             broker_id=1,
             cluster_id="cluster",
@@ -104,7 +122,7 @@ class BrokerWorld:
             controller=self.controller,
             offered=OFFERED,
             broker_epoch=lambda: BROKER_EPOCH,
-            finalized_features_epoch=lambda: 5,
+            features=self.features,
         )
 
     async def ask(self, request: Any, *, listener_name: str = "PLAINTEXT") -> Any:
@@ -150,6 +168,16 @@ class BrokerWorld:
         )
         self.topics.waiters.changed(topics or ())
         return error
+
+    def write_features(self) -> int:
+        """Writes ``/feature`` once more, of which the broker has not heard yet; the version."""
+        path, data = FeatureZnode.PATH, FeatureZnode({}, FeatureStatus.ENABLED, 2).encode()
+        if self.znode(path) is None:
+            self.session.write(Create(path, data))
+            return 0
+        written = self.session.write(SetData(path, data))
+        assert not isinstance(written, ZkCode)
+        return written.zk_version
 
     def znode(self, path: str) -> Znode | None:
         """What stands at ``path``; None if nothing does."""

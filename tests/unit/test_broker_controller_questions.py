@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib import import_module
@@ -33,6 +33,7 @@ from zkcontroller.core.events import (
     FeatureUpdate,
     IsrChange,
     ListPartitionReassignments,
+    Question,
     ReplicaLeaderElection,
     UpdateFeatures,
 )
@@ -206,6 +207,17 @@ def test_who_is_not_the_controller_lists_nothing(world: BrokerWorld) -> None:
 # ---------------------------------------------------------------------- elections
 
 
+def slow_controller(world: BrokerWorld, delay_s: float) -> None:
+    """A controller that needs that long for its answer."""
+    answer_at_once = world.controller.ask
+
+    async def answer_late(make: Callable[[int], Question], timeout_ms: int = 0) -> Result | None:
+        await asyncio.sleep(delay_s)
+        return await answer_at_once(make, timeout_ms)
+
+    world.controller.ask = answer_late  # type: ignore[method-assign]
+
+
 def elect(
     *partitions: tuple[str, tuple[int, ...]],
     version: int = 2,
@@ -291,6 +303,44 @@ def test_an_election_that_does_not_show_in_time_timed_out(world: BrokerWorld) ->
             "Leader election not needed for topic partition.",
         ),
     }
+
+
+def test_what_the_controller_needs_of_the_clients_time_is_gone_for_the_wait(
+    world: BrokerWorld,
+) -> None:
+    waited: list[int] = []
+
+    async def only_tell(
+        topics: Sequence[str], is_done: Callable[[], bool], timeout_ms: int
+    ) -> bool:
+        assert topics == ["orders"]
+        waited.append(timeout_ms)
+        return is_done()
+
+    world.topics.waiters.wait = only_tell  # type: ignore[method-assign]
+    slow_controller(world, 0.02)
+    elected = PartitionResults(0, (PartitionResult(ORDERS_0, 0),))
+
+    late = ask(world, elect(("orders", (0,)), timeout=timedelta(milliseconds=5)), elected)
+    assert outcomes(late) == {ORDERS_0: (ErrorCode.request_timed_out, None)}
+    assert waited == []
+
+    ask(world, elect(("orders", (0,)), timeout=LONG), elected)
+    assert len(waited) == 1
+    assert 0 < waited[0] <= 19_980
+
+
+def test_the_controller_may_take_as_long_as_the_client_waits(world: BrokerWorld) -> None:
+    nothing = PartitionResults(0)
+
+    ask(world, elect(("orders", (0,)), timeout=LONG), nothing)
+    ask(world, reassign(("orders", 0, (1,))), nothing)
+    ask(world, list_reassignments(("orders", (0,))), OngoingReassignments(0))
+    ask(world, features(1, upgrade_type=1), FeatureResults(0))
+    ask(world, alter_partition(3, ORDERS_ID), AlterPartitionResult(0))
+
+    # The last has no time of its own.
+    assert world.controller.timeouts_ms == [20_000, 20_000, 20_000, 20_000, 0]
 
 
 def test_without_partitions_all_are_asked_and_those_in_order_left_out(world: BrokerWorld) -> None:
@@ -442,11 +492,11 @@ def test_producer_ids_are_refused_with_a_code(world: BrokerWorld) -> None:
     assert ask(world, request, None).error_code is ErrorCode.request_timed_out
 
 
-def features(version: int, **fields: Any) -> Any:
+def features(version: int, timeout: timedelta = LONG, **fields: Any) -> Any:
     messages = schema("update_features", version)
     options = {"validate_only": True} if version >= 1 else {}
     return messages.UpdateFeaturesRequest(
-        timeout=LONG,
+        timeout=timeout,
         feature_updates=(messages.FeatureUpdateKey(feature="f", max_version_level=2, **fields),),
         **options,
     )
@@ -477,6 +527,50 @@ def test_feature_updates_reach_the_controller(
         ("g", ErrorCode.none, None),
         (
             "h",
+            ErrorCode.feature_update_failed,
+            "Unable to update finalized features due to an unexpected server error.",
+        ),
+    ]
+
+
+WRITTEN = (("f", 42, "not so"), ("g", 0, None))
+
+
+def test_written_features_are_answered_when_the_broker_has_read_them(world: BrokerWorld) -> None:
+    world.write_features()
+    world.features.look()
+    world.controller.answer = FeatureResults(0, None, WRITTEN, epoch=world.write_features())
+
+    async def story() -> Any:
+        asking = asyncio.ensure_future(world.ask(features(1, upgrade_type=1)))
+        while not world.features.waiting:
+            await asyncio.sleep(0)
+        assert not asking.done()
+        await asyncio.to_thread(world.features.look)
+        return await asking
+
+    answer = asyncio.run(story())
+
+    assert world.features.epoch == 1
+    assert [r.error_code for r in answer.results] == [ErrorCode.invalid_request, ErrorCode.none]
+    assert world.features.waiting == 0
+
+
+def test_written_features_that_the_broker_does_not_read_in_time_have_failed(
+    world: BrokerWorld,
+) -> None:
+    version = world.write_features()
+
+    answer = ask(
+        world,
+        features(1, timeout=timedelta(milliseconds=5), upgrade_type=1),
+        FeatureResults(0, None, WRITTEN, epoch=version),
+    )
+
+    assert answer.error_code is ErrorCode.none
+    assert [(r.error_code, r.error_message) for r in answer.results] == [
+        (ErrorCode.invalid_request, "not so"),
+        (
             ErrorCode.feature_update_failed,
             "Unable to update finalized features due to an unexpected server error.",
         ),

@@ -86,6 +86,10 @@ def test_the_features_epoch_is_told(world: BrokerWorld, version: int) -> None:
         client_software_name="librdkafka", client_software_version="2.0.2"
     )
 
+    while world.write_features() < 5:
+        pass
+    world.features.look()
+
     answer = ask(world, request)
 
     assert answer.error_code is ErrorCode.none

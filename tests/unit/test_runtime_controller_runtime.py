@@ -17,9 +17,10 @@ from tests.simulation.zookeeper import SimulatedSession, SimulatedZooKeeper
 from tests.unit.kafka_log_shapes import shape_of
 from tests.unit.stub_broker import TIMEOUT_S, StubBroker
 from zkcontroller.core.config import ControllerConfig
-from zkcontroller.core.effects import ControlledShutdownResult
-from zkcontroller.core.events import ControlledShutdown, TopicChange
+from zkcontroller.core.effects import ControlledShutdownResult, OngoingReassignments
+from zkcontroller.core.events import ControlledShutdown, ListPartitionReassignments, TopicChange
 from zkcontroller.model import Broker, Endpoint, ReplicaAssignment
+from zkcontroller.runtime import controller_runtime
 from zkcontroller.runtime.controller_runtime import ControllerRuntime
 from zkcontroller.runtime.metrics import Metrics
 from zkcontroller.state_changes.kafka_lines import FIELDS, kafka_line
@@ -313,6 +314,30 @@ def test_while_there_is_no_session_nobody_waits_for_the_next_to_resign() -> None
             await w.becomes(lambda: not w.runtime.is_active)
             assert w.zk.session_id == 0
             w.zk.reconnect = lambda: False  # type: ignore[method-assign]
+
+    run(story)
+
+
+def test_who_waits_longer_than_a_broker_is_answered_also_after_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        async with world() as w:
+            await w.broker.has_received(1)
+            await w.is_idle()
+            monkeypatch.setattr(controller_runtime, "ANSWER_TIMEOUT_S", 0.01)
+            w.session.may_answer.clear()
+            w.runtime.put(TopicChange())  # its question to ZooKeeper holds up what follows
+
+            patient = asyncio.ensure_future(
+                w.runtime.ask(lambda i: ListPartitionReassignments(None, i), 60_000)
+            )
+            hurried = await w.runtime.ask(lambda i: ListPartitionReassignments(None, i), 1)
+
+            assert hurried is None
+            assert not patient.done()
+            w.session.may_answer.set()
+            assert await patient == OngoingReassignments(0)
 
     run(story)
 

@@ -138,11 +138,15 @@ class ProducerIdBlock:
 
 @dataclass(frozen=True, slots=True)
 class FeatureResults:
-    """Answer to UpdateFeatures: a top-level error, or (feature, error code, message) per item."""
+    """Answer to UpdateFeatures: a top-level error, or (feature, error code, message) per item.
+
+    ``epoch`` is the dataVersion of ``/feature`` as it was written; None if it was not.
+    """
 
     error_code: int
     message: str | None = None
     results: tuple[tuple[str, int, str | None], ...] = ()
+    epoch: int | None = None
 
 
 Result: TypeAlias = (

@@ -18,7 +18,7 @@ from zkcontroller.protocol.inter_broker_versions import (
     feature_znode_version,
     is_feature_versioning_supported,
 )
-from zkcontroller.zookeeper.requests import Create, SetData, UnfencedBatch, ZkCode
+from zkcontroller.zookeeper.requests import Create, SetData, UnfencedBatch, Written, ZkCode
 from zkcontroller.zookeeper.znodes import FeatureStatus, FeatureZnode
 
 NONE = 0
@@ -95,18 +95,16 @@ class FeatureUpdates:
                 target.pop(item.feature, None)
             elif reason is None:
                 target[item.feature] = item.max_version_level
+        epoch = None
         if target != existing and not event.validate_only:
-            yield from self._write(target, results)
-        self._desk.outbox.append(
-            Answer(
-                event.request_id,
-                FeatureResults(NONE, None, tuple((n, c, m) for n, (c, m) in results.items())),
-            )
-        )
+            epoch = yield from self._write(target, results)
+        told = tuple((name, code, message) for name, (code, message) in results.items())
+        self._desk.outbox.append(Answer(event.request_id, FeatureResults(NONE, None, told, epoch)))
 
     def _write(
         self, target: Mapping[str, int], results: dict[str, tuple[int, str | None]]
-    ) -> Procedure[None]:
+    ) -> Procedure[int | None]:
+        """The version written; None if ZooKeeper refuses, which is then the result of each item."""
         version = feature_znode_version(self._desk.config.inter_broker_version)
         wanted = FeatureZnode(features=target, status=FeatureStatus.ENABLED, version=version)
         answers = yield UnfencedBatch([SetData(FeatureZnode.PATH, wanted.encode())])
@@ -117,8 +115,10 @@ class FeatureUpdates:
             for name, (code, _) in results.items():
                 if code == NONE:
                     results[name] = (FEATURE_UPDATE_FAILED, None)
-            return
+            return None
         self._desk.context.finalized_features = dict(target)
+        written: Written = answers[0]
+        return written.zk_version
 
     def _refusal(self, item: FeatureUpdate, existing: int | None) -> str | None:
         """Why the item cannot be applied, checks in Kafka's order; None if it can."""

@@ -60,7 +60,7 @@ from zkcontroller.zookeeper.requests import WatchFired
 from zkcontroller.zookeeper.session import SessionState
 
 ANSWER_TIMEOUT_S: Final = 30.0
-"""After this long the asking broker has given up (``controller.socket.timeout.ms``)."""
+"""After this long an asking broker has given up (``controller.socket.timeout.ms``)."""
 
 CHANNELS_CLOSE_TIMEOUT_S: Final = 10.0
 
@@ -209,14 +209,16 @@ class ControllerRuntime:
         assert isinstance(result, ControlledShutdownResult)
         return result
 
-    async def ask(
-        self, make: Callable[[int], Question], timeout_s: float = ANSWER_TIMEOUT_S
-    ) -> Result | None:
+    async def ask(self, make: Callable[[int], Question], timeout_ms: int = 0) -> Result | None:
         """Puts the request that ``make`` makes of a request id, and waits for its answer.
 
-        None if the answer takes too long or too many are waiting.  The answer of a broker that is
-        not the controller, or stops being it meanwhile, is the request's own kind of refusal.
+        None if the answer takes longer than ``timeout_ms`` and longer than a broker waits, or too
+        many are waiting.  Kafka waits until its controller comes to the request, however long that
+        takes and whatever the client's time: who is asked late still tells what happened.  The
+        answer of a broker that is not the controller, or stops being it meanwhile, is the request's
+        own kind of refusal.
         """
+        timeout_s = max(ANSWER_TIMEOUT_S, timeout_ms / 1000)
         request_id = next(self._request_ids)
         event = make(request_id)
         answer: asyncio.Future[Result] = self._loop.create_future()

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.controller_questions import ask, by_topic, sentence
+from replica_manager.server.controller_questions import ask, by_topic, sentence, timeout_ms_of
 from replica_manager.server.schema import response_schema
 from zkcontroller.core.effects import PartitionResult, PartitionResults
 from zkcontroller.core.events import ApiPartitionReassignment
@@ -37,6 +37,7 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
         broker,
         lambda request_id: ApiPartitionReassignment(tuple(targets.items()), request_id),
         PartitionResults,
+        timeout_ms_of(request),
     )
     return _response(context, ErrorCode(answer.error_code), answer.results)
 

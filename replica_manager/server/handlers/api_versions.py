@@ -36,7 +36,7 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     return api_versions_response(
         context.api_version,
         broker.offered,
-        finalized_features_epoch=broker.finalized_features_epoch(),
+        finalized_features_epoch=broker.features.epoch,
     )
 
 

@@ -1,13 +1,15 @@
 """ElectLeaders (43): gives partitions their preferred leaders back, or any leader at all.
 
 The controller elects; the answer waits until this broker's metadata cache shows the new leaders,
-so that a client that asks for metadata next sees them.
+so that a client that asks for metadata next sees them.  The client's time runs from the request on;
+what the controller needs of it is gone for the wait.
 
 Source: Kafka ``KafkaApis.handleElectLeaders``, ``DelayedElectLeader`` (KIP-183, KIP-460).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -31,6 +33,8 @@ VERSIONS: Final = (0, 2)
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
     """One outcome per partition; of all partitions, those that needed an election."""
     election_type = _election_type(request)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_ms_of(request) / 1000
     before = broker.metadata_cache.snapshot
     partitions = _asked_for(request, before)
     answer = await ask(
@@ -39,11 +43,11 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
             partitions, election_type, ElectionTrigger.ADMIN_CLIENT, request_id
         ),
         PartitionResults,
+        timeout_ms_of(request),
     )
     elected = [each.partition for each in answer.results if each.error_code == ErrorCode.none.value]
-    late = await _await_leaders(
-        elected, _Awaited(election_type, before), timeout_ms_of(request), broker
-    )
+    left_ms = round((deadline - loop.time()) * 1000)
+    late = await _await_leaders(elected, _Awaited(election_type, before), left_ms, broker)
     results = [
         PartitionResult(each.partition, ErrorCode.request_timed_out.value)
         if each.partition in late

@@ -1,17 +1,22 @@
 """UpdateFeatures (57): changes the finalized features of the cluster.
 
-Source: Kafka ``KafkaApis.handleUpdateFeatures``, ``UpdateFeaturesRequest`` (KIP-584, KIP-778).
+The controller writes them; the answer waits until this broker has read them too.  In Kafka the
+controller's event thread waits for that, here nobody but the client does.
+
+Source: Kafka ``KafkaApis.handleUpdateFeatures``, ``KafkaController.processFeatureUpdates``,
+``UpdateFeaturesRequest`` (KIP-584, KIP-778).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.controller_questions import ask, sentence
+from replica_manager.server.controller_questions import ask, sentence, timeout_ms_of
 from replica_manager.server.schema import response_schema
 from zkcontroller.core.effects import FeatureResults
 from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
@@ -43,7 +48,19 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
             tuple(updates.values()), getattr(request, "validate_only", False), request_id
         ),
         FeatureResults,
+        timeout_ms_of(request),
     )
+    if answer.epoch is not None and not await broker.features.reaches(
+        answer.epoch, timeout_ms_of(request)
+    ):
+        # The features are written; Kafka too says that they failed if it does not see them in time.
+        answer = replace(
+            answer,
+            results=tuple(
+                (feature, code or ErrorCode.feature_update_failed.value, message)
+                for feature, code, message in answer.results
+            ),
+        )
     return _response(context, answer)
 
 
