@@ -1,23 +1,28 @@
-"""A partition as a broker holds it: its role, its epochs, its ISR and its assignment.
+"""A partition as a broker holds it: its role, its epochs and its assignment.
 
-Pure: no socket, no clock, no log file.  ``make_leader`` and ``make_follower`` take what the
-controller decided and answer with a record of what happened; :mod:`.replica_manager` decides
-which of them is called.  There is no log behind a partition yet, so its log end offset and its
-high watermark are 0.
+Pure: no socket, no clock.  ``make_leader`` and ``make_follower`` take what the controller decided
+and answer with a record of what happened; :mod:`.replica_manager` decides which of them is called.
+What a leader does between two of them is in :mod:`.partition_replicas`.
 
 Source: Kafka ``kafka.cluster.Partition``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
-from zkcontroller.model import NO_EPOCH, TopicPartition
+from replica_manager.replication.isr import CommittedIsr, ReplicaState
+from replica_manager.replication.partition_replicas import (
+    DEFAULT_REPLICA_LAG_TIME_MAX_MS,
+    PartitionReplicas,
+    every_broker,
+)
+from replica_manager.replication.replica_log import ABSENT_LOG, ReplicaLog
+from zkcontroller.model import TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
-
-INITIAL_PARTITION_EPOCH: Final = 0
 
 
 class PartitionState(NamedTuple):
@@ -51,55 +56,48 @@ class Transition(NamedTuple):
     has_changed: bool
     """Leader: it was not the leader before.  Follower: the leader epoch grew."""
     record: StateChange
+    high_watermark_moved: bool = False
+    """Only of a leader: an ISR of one has everything at once."""
 
 
-class Partition:
+class Partition(PartitionReplicas):
     """One partition on this broker.  A fresh one has no leader and leader epoch -1."""
 
     __slots__ = (
         "adding_replicas",
-        "broker_id",
         "controller_epoch",
-        "in_sync_replicas",
-        "leader",
-        "leader_epoch",
-        "leader_epoch_start_offset",
-        "partition_epoch",
         "removing_replicas",
         "replicas",
         "topic_id",
-        "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, broker_id: int) -> None:
-        self.topic_partition = topic_partition
-        self.broker_id = broker_id
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        broker_id: int,
+        *,
+        log: ReplicaLog = ABSENT_LOG,
+        replica_lag_time_max_ms: int = DEFAULT_REPLICA_LAG_TIME_MAX_MS,
+        is_alive: Callable[[int], bool] = every_broker,
+    ) -> None:
+        super().__init__(
+            topic_partition,
+            broker_id,
+            log=log,
+            replica_lag_time_max_ms=replica_lag_time_max_ms,
+            is_alive=is_alive,
+        )
         self.topic_id: UUID | None = None
-        self.leader: int | None = None
-        self.leader_epoch = NO_EPOCH
-        self.partition_epoch = INITIAL_PARTITION_EPOCH
         self.controller_epoch = 0
         self.replicas: tuple[int, ...] = ()
         self.adding_replicas: tuple[int, ...] = ()
         self.removing_replicas: tuple[int, ...] = ()
-        self.in_sync_replicas: tuple[int, ...] = ()
-        """Empty on a follower: only the leader knows who is in sync."""
-        self.leader_epoch_start_offset: int | None = None
-        """Offset at which this broker began to lead; None while it does not."""
 
     @property
     def role(self) -> Role:
         if self.leader is None:
             return Role.NONE
-        return Role.LEADER if self.leader == self.broker_id else Role.FOLLOWER
-
-    @property
-    def log_end_offset(self) -> int:
-        return 0
-
-    @property
-    def high_watermark(self) -> int:
-        return 0
+        return Role.LEADER if self.is_leader else Role.FOLLOWER
 
     @property
     def is_under_replicated(self) -> bool:
@@ -118,12 +116,14 @@ class Partition:
             self.topic_id = topic_id
 
     def make_leader(
-        self, state: PartitionState, topic_id: UUID | None, base: StateChange
+        self, state: PartitionState, topic_id: UUID | None, base: StateChange, now_ms: int
     ) -> Transition:
         """This broker leads from now on, unless the request is older than what is known.
 
         ``base`` has the fields every record of the request shares.  The leader epoch may be the one
-        we have already (the ISR or the assignment changed); then only these are taken over.
+        we have already (the ISR or the assignment changed); then only these are taken over, and
+        what is known of the followers stays.  A pending change of the ISR is given up in any case:
+        the request tells what the ISR is.
         """
         if state.partition_epoch < self.partition_epoch:
             return Transition(False, self._skipped(base, state, topic_id, "leader"))
@@ -132,11 +132,15 @@ class Partition:
         is_new_epoch = state.leader_epoch > self.leader_epoch
         self.controller_epoch = state.controller_epoch
         self._assign(state)
-        self.in_sync_replicas = state.in_sync_replicas
+        self.isr_state = CommittedIsr(state.in_sync_replicas)
+        self.remote_replicas = {
+            broker: self.remote_replicas.get(broker, ReplicaState())
+            for broker in state.replicas
+            if broker != self.broker_id
+        }
         self.create_replica(topic_id)
         if is_new_epoch:
-            self.leader_epoch = state.leader_epoch
-            self.leader_epoch_start_offset = self.log_end_offset
+            self._begin_leader_epoch(state, now_ms, is_new_leader=is_new_leader)
             started = self._described(base, Kind.LEADER_STARTED, state, topic_id, "leader")
             record = started._replace(
                 offset=self.log_end_offset,
@@ -148,7 +152,24 @@ class Partition:
             record = self._already(base, state, topic_id, Reason.ALREADY_LEADER, "leader")
         self.partition_epoch = state.partition_epoch
         self.leader = self.broker_id
-        return Transition(is_new_leader, record)
+        return Transition(is_new_leader, record, self.maybe_increment_high_watermark(now_ms))
+
+    def _begin_leader_epoch(
+        self, state: PartitionState, now_ms: int, *, is_new_leader: bool
+    ) -> None:
+        start_offset = self.log_end_offset
+        # Followers may have records of later epochs than any record here, if elections followed
+        # each other quickly.  They find out where to truncate only if this epoch is known.
+        self.log.assign_epoch_start_offset(state.leader_epoch, start_offset)
+        for broker, follower in self.remote_replicas.items():
+            self.remote_replicas[broker] = follower.at_election(
+                start_offset,
+                now_ms,
+                is_new_leader=is_new_leader,
+                is_in_sync=broker in state.in_sync_replicas,
+            )
+        self.leader_epoch = state.leader_epoch
+        self.leader_epoch_start_offset = start_offset
 
     def make_follower(
         self, state: PartitionState, topic_id: UUID | None, base: StateChange
@@ -163,7 +184,8 @@ class Partition:
         self.leader_epoch_start_offset = None
         self.partition_epoch = state.partition_epoch
         self._assign(state)
-        self.in_sync_replicas = ()
+        self.isr_state = CommittedIsr()
+        self.remote_replicas = {}
         self.create_replica(topic_id)
         if is_new_epoch:
             # Kafka prints the new leader and epoch as the previous ones here; so do we.

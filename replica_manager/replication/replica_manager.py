@@ -92,7 +92,7 @@ class ReplicaManager:
     ) -> PartitionErrors:
         """Takes over the partition states of a LeaderAndIsr request, leaders first."""
         started_ms = self._now_ms()
-        handling = _LeaderAndIsrHandling(self, request, correlation_id)
+        handling = _LeaderAndIsrHandling(self, request, correlation_id, started_ms)
         answer = handling.run()
         handling.log(Kind.LEADER_AND_ISR_FINISHED, elapsed_ms=self._now_ms() - started_ms)
         self._write(handling.records)
@@ -183,6 +183,9 @@ class ReplicaManager:
             "ReassigningPartitions": sum(p.is_reassigning for p in led),
         }
 
+    def _is_alive(self, broker_id: int) -> bool:
+        return broker_id in self._metadata_cache.snapshot.live_brokers
+
     def _base_record(
         self, kind: Kind, controller_id: int, controller_epoch: int, correlation_id: int
     ) -> StateChange:
@@ -207,10 +210,15 @@ class _LeaderAndIsrHandling:
     """One LeaderAndIsr request on its way: its answer so far and its records so far."""
 
     def __init__(
-        self, manager: ReplicaManager, request: LeaderAndIsrRequest, correlation_id: int
+        self,
+        manager: ReplicaManager,
+        request: LeaderAndIsrRequest,
+        correlation_id: int,
+        now_ms: int,
     ) -> None:
         self._manager = manager
         self._request = request
+        self._now_ms = now_ms
         self._errors: dict[TopicPartition, ErrorCode] = {}
         self._base = manager._base_record(
             Kind.LEADER_AND_ISR_HANDLING,
@@ -250,7 +258,9 @@ class _LeaderAndIsrHandling:
             partition = manager.partitions.get(tp)
             if partition is None:
                 # Kept even if the request turns out to be refused below, as Kafka keeps it.
-                partition = manager.partitions[tp] = Partition(tp, manager._broker_id)
+                partition = manager.partitions[tp] = Partition(
+                    tp, manager._broker_id, is_alive=manager._is_alive
+                )
             refusal = self._check(partition, state)
             if refusal is not None:
                 self._errors[tp] = refusal
@@ -330,7 +340,8 @@ class _LeaderAndIsrHandling:
             if state.leader_recovery_state == RECOVERING:
                 self._log_partition(partition, Kind.LEADER_RECOVERED)
             topic_id = self._request.topic_ids.get(partition.topic_partition.topic)
-            self.records.append(partition.make_leader(state, topic_id, self._base).record)
+            transition = partition.make_leader(state, topic_id, self._base, self._now_ms)
+            self.records.append(transition.record)
             self._errors[partition.topic_partition] = ErrorCode.none
         self._trace_transition(leaders, Kind.TRANSITION_COMPLETED, "leader")
 

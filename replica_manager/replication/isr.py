@@ -1,0 +1,277 @@
+"""Who is in sync: followers' positions, the ISR and its pending changes, the high watermark rule.
+
+A leader never changes its ISR; it proposes a change to the controller and waits for the answer.
+Meanwhile the ISR may be the old or the new one, and whatever is decided must be right for both:
+
+- an *expansion* counts at once, for it only makes the high watermark wait for one replica more;
+- a *shrinkage* counts once it is committed, for until then a replica that is to go may yet be
+  elected, and must have every record that was acknowledged.
+
+The set that is right for both is the *maximal ISR*.  The high watermark is the smallest log end
+offset over it; replicas about to join are waited for too, else they might never catch up with it.
+
+Source: Kafka ``Replica``, ``Partition`` (``PartitionState``, ``maybeIncrementLeaderHW``,
+``handleAlterPartitionError``), KIP-497.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.fetch_values import UNKNOWN_OFFSET
+from zkcontroller.model import RECOVERED, UNKNOWN_BROKER_EPOCH
+
+
+class ReplicaState(NamedTuple):
+    """What a leader knows of one follower; a fresh one has never been heard of."""
+
+    log_end_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
+    last_fetch_leader_log_end_offset: int = 0
+    """The leader's log end offset when the follower last fetched."""
+    last_fetch_time_ms: int = 0
+    last_caught_up_time_ms: int = 0
+    """The latest time at which the follower had all that the leader had then."""
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
+
+    def after_fetch(
+        self,
+        fetch_offset: int,
+        log_start_offset: int,
+        leader_end_offset: int,
+        now_ms: int,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+    ) -> ReplicaState:
+        """The follower asked for ``fetch_offset``, so it has everything below.
+
+        ``leader_end_offset`` is from before the read: records appended meanwhile must not make the
+        follower late.
+        """
+        caught_up_ms = self.last_caught_up_time_ms
+        if fetch_offset >= leader_end_offset:
+            caught_up_ms = max(caught_up_ms, now_ms)
+        elif fetch_offset >= self.last_fetch_leader_log_end_offset:
+            # Under a steady load a follower is always a batch behind; it is in sync if it now has
+            # all that there was when it asked before.
+            caught_up_ms = max(caught_up_ms, self.last_fetch_time_ms)
+        return ReplicaState(
+            fetch_offset,
+            log_start_offset,
+            max(leader_end_offset, self.last_fetch_leader_log_end_offset),
+            now_ms,
+            caught_up_ms,
+            broker_epoch,
+        )
+
+    def at_election(
+        self, epoch_start_offset: int, now_ms: int, *, is_new_leader: bool, is_in_sync: bool
+    ) -> ReplicaState:
+        """What remains of the follower when this broker begins a new leader epoch.
+
+        A new leader forgets the position: it is from an earlier rule, and the follower may have
+        truncated since.  Who is in sync starts with a full ``replica.lag.time.max.ms`` of grace;
+        anybody else has none, so that the high watermark does not wait for it.
+        """
+        grace_ms = now_ms if is_in_sync else 0
+        if is_new_leader:
+            return ReplicaState(
+                last_fetch_leader_log_end_offset=UNKNOWN_OFFSET, last_caught_up_time_ms=grace_ms
+            )
+        return self._replace(
+            last_fetch_leader_log_end_offset=epoch_start_offset,
+            last_fetch_time_ms=grace_ms,
+            last_caught_up_time_ms=grace_ms,
+        )
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
+        """At the leader's end now, or not longer ago than ``max_lag_ms``."""
+        if self.log_end_offset == leader_end_offset:
+            return True
+        return now_ms - self.last_caught_up_time_ms <= max_lag_ms
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedIsr:
+    """The ISR as the controller last told it; no change is on its way."""
+
+    isr: tuple[int, ...] = ()
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        """The ISR itself."""
+        return self.isr
+
+
+@dataclass(frozen=True, slots=True)
+class PendingExpand:
+    """A replica is proposed to join.  For the high watermark it has joined already."""
+
+    committed: CommittedIsr
+    new_in_sync_replica: int
+    proposal: IsrProposal
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The committed one."""
+        return self.committed.isr
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        """With the newcomer."""
+        return (*self.committed.isr, self.new_in_sync_replica)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingShrink:
+    """Replicas are proposed to leave.  For the high watermark they are still in."""
+
+    committed: CommittedIsr
+    out_of_sync_replicas: tuple[int, ...]
+    proposal: IsrProposal
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The committed one."""
+        return self.committed.isr
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        """The committed one, too."""
+        return self.committed.isr
+
+
+PendingIsr: TypeAlias = PendingExpand | PendingShrink
+IsrState: TypeAlias = CommittedIsr | PendingIsr
+
+
+class IsrProposal(NamedTuple):
+    """What an AlterPartition request says of one partition."""
+
+    leader_epoch: int
+    new_isr: tuple[int, ...]
+    partition_epoch: int
+    """The one the ISR is to replace; the controller refuses any other."""
+    leader_recovery_state: int = RECOVERED
+
+
+class AlteredIsr(NamedTuple):
+    """What the controller answered to a proposal that it accepted."""
+
+    leader_epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+
+
+class Consequence(Enum):
+    """What a refused proposal leads to."""
+
+    REVERT = "the controller says that nothing was written, so the committed ISR is the ISR"
+    STAY_PENDING = "what was written is not known here; only a LeaderAndIsr request can tell"
+    RETRY = "the same proposal is sent again"
+
+
+_CONSEQUENCES: Final[Mapping[ErrorCode, Consequence]] = {
+    ErrorCode.operation_not_attempted: Consequence.REVERT,
+    ErrorCode.ineligible_replica: Consequence.REVERT,
+    ErrorCode.unknown_topic_or_partition: Consequence.STAY_PENDING,
+    ErrorCode.unknown_topic_id: Consequence.STAY_PENDING,
+    ErrorCode.fenced_leader_epoch: Consequence.STAY_PENDING,
+    ErrorCode.invalid_update_version: Consequence.STAY_PENDING,
+    ErrorCode.invalid_request: Consequence.STAY_PENDING,
+    ErrorCode.new_leader_elected: Consequence.STAY_PENDING,
+}
+
+
+def consequence_of(error: ErrorCode) -> Consequence:
+    """What a leader does when a proposal of its was refused with that code.
+
+    INVALID_UPDATE_VERSION may be the echo of our own success: the first answer was lost, the
+    request went out again, and the version it names is no longer the newest.  So it must not be
+    taken for a refusal.
+
+    Source: Kafka ``Partition.handleAlterPartitionError``.
+    """
+    return _CONSEQUENCES.get(error, Consequence.RETRY)
+
+
+def proposed_expand(
+    committed: CommittedIsr, replica: int, leader_epoch: int, partition_epoch: int
+) -> PendingExpand:
+    """``replica`` is to join the ISR."""
+    assert replica not in committed.isr
+    new_isr = (*committed.isr, replica)
+    return PendingExpand(committed, replica, IsrProposal(leader_epoch, new_isr, partition_epoch))
+
+
+def proposed_shrink(
+    committed: CommittedIsr, leaving: tuple[int, ...], leader_epoch: int, partition_epoch: int
+) -> PendingShrink:
+    """``leaving`` are to leave the ISR."""
+    assert leaving
+    new_isr = tuple(broker for broker in committed.isr if broker not in leaving)
+    return PendingShrink(committed, leaving, IsrProposal(leader_epoch, new_isr, partition_epoch))
+
+
+def out_of_sync_replicas(
+    isr: Iterable[int],
+    leader: int,
+    followers: Mapping[int, ReplicaState],
+    leader_end_offset: int,
+    now_ms: int,
+    max_lag_ms: int,
+) -> tuple[int, ...]:
+    """Members of the ISR that have not caught up for longer than ``max_lag_ms``.
+
+    A member that is not among the followers, so not assigned any more, is out of sync as well.
+    """
+    return tuple(
+        broker
+        for broker in isr
+        if broker != leader
+        and (
+            broker not in followers
+            or not followers[broker].is_caught_up(leader_end_offset, now_ms, max_lag_ms)
+        )
+    )
+
+
+def may_join_isr(
+    follower: ReplicaState, high_watermark: int, leader_epoch_start_offset: int | None
+) -> bool:
+    """Whether a follower has what an ISR member must have.
+
+    It must have reached the start of the leader epoch as well as the high watermark: a new leader's
+    high watermark lags behind, and records between it and the epoch's start may be committed.
+    """
+    if leader_epoch_start_offset is None:
+        return False
+    return follower.log_end_offset >= max(high_watermark, leader_epoch_start_offset)
+
+
+def high_watermark_by_isr(
+    isr_state: IsrState,
+    followers: Mapping[int, ReplicaState],
+    leader_end_offset: int,
+    now_ms: int,
+    max_lag_ms: int,
+    is_alive: Callable[[int], bool],
+) -> int:
+    """The offset up to which every replica that counts has the leader's log.
+
+    Besides the maximal ISR those count that are caught up and alive: they are about to join, and a
+    high watermark that runs ahead of them would keep them out.
+    """
+    maximal_isr = isr_state.maximal_isr
+    high_watermark = leader_end_offset
+    for broker, follower in followers.items():
+        if follower.log_end_offset < high_watermark and (
+            broker in maximal_isr
+            or (follower.is_caught_up(leader_end_offset, now_ms, max_lag_ms) and is_alive(broker))
+        ):
+            high_watermark = follower.log_end_offset
+    return high_watermark

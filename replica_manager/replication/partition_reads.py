@@ -1,0 +1,160 @@
+"""Who may read what of a partition: leader-epoch fencing, divergence, and readable ends.
+
+A reader says which leader epoch it believes in.  An older one is fenced, a newer one is unknown
+here yet; both are told before anything else, also by a follower.  A follower also says which epoch
+its last record has; where that epoch ends in the leader's log is where the follower's own log may
+have gone astray.
+
+Source: Kafka ``Partition`` (``checkCurrentLeaderEpoch``, ``getLocalLog``, ``readRecords``,
+``followerReplicaOrThrow``, ``lastOffsetForLeaderEpoch``, ``fetchOffsetForTimestamp``); KIP-101,
+KIP-320, KIP-595.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.fetch_values import (
+    UNKNOWN_OFFSET,
+    EpochEndOffset,
+    FetchedPartition,
+    FetchPartition,
+)
+from replica_manager.replication.partition_replicas import PartitionReplicas
+from replica_manager.replication.replica_log import ReplicaLog
+from zkcontroller.model import NO_EPOCH
+
+CONSUMER_REPLICA_ID: Final = -1
+"""Replica id of a Fetch or ListOffsets request that no broker sent."""
+UNDEFINED_EPOCH_END: Final = EpochEndOffset(NO_EPOCH, UNKNOWN_OFFSET)
+"""The answer about an epoch that the log does not know."""
+
+
+class Isolation(Enum):
+    """How far a reader may read."""
+
+    LOG_END = "replicas"
+    HIGH_WATERMARK = "read_uncommitted"
+    LAST_STABLE_OFFSET = "read_committed"
+
+
+class FetchPlan(NamedTuple):
+    """A fetch that may read: the offsets before the read, which the answer tells."""
+
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    log_end_offset: int
+    """What a follower is measured by: appends during the read do not make it late."""
+
+
+def check_leader_epoch(requested: int, current: int) -> ErrorCode:
+    """NONE, FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH; -1 is not checked."""
+    if requested in (NO_EPOCH, current):
+        return ErrorCode.none
+    if requested < current:
+        return ErrorCode.fenced_leader_epoch
+    return ErrorCode.unknown_leader_epoch
+
+
+def check_read(
+    partition: PartitionReplicas, current_leader_epoch: int, *, leader_only: bool
+) -> ErrorCode:
+    """Why a reader must not read here, NONE if it may; the epoch counts before the role."""
+    error = check_leader_epoch(current_leader_epoch, partition.leader_epoch)
+    if error is ErrorCode.none and leader_only and not partition.is_leader:
+        return ErrorCode.not_leader_or_follower
+    return error
+
+
+def end_offset_for_leader_epoch(
+    partition: PartitionReplicas,
+    current_leader_epoch: int,
+    leader_epoch: int,
+    *,
+    leader_only: bool = True,
+) -> tuple[ErrorCode, EpochEndOffset]:
+    """Where ``leader_epoch`` ends in this log, as OffsetsForLeaderEpoch is answered."""
+    error = check_read(partition, current_leader_epoch, leader_only=leader_only)
+    if error is not ErrorCode.none:
+        return error, UNDEFINED_EPOCH_END
+    return error, partition.log.end_offset_for_epoch(leader_epoch) or UNDEFINED_EPOCH_END
+
+
+def plan_fetch(
+    partition: PartitionReplicas,
+    wanted: FetchPartition,
+    *,
+    replica_id: int = CONSUMER_REPLICA_ID,
+    leader_only: bool = True,
+) -> FetchPlan | FetchedPartition:
+    """What a fetch may read here, or the answer it gets without a read."""
+    error = check_read(partition, wanted.current_leader_epoch, leader_only=leader_only)
+    if error is not ErrorCode.none:
+        return FetchedPartition(error)
+    if replica_id >= 0 and replica_id not in partition.remote_replicas:
+        return FetchedPartition(_stranger(wanted))
+    log = partition.log
+    if wanted.last_fetched_epoch != NO_EPOCH:
+        end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+        if end is None or wanted.fetch_offset < log.log_start_offset:
+            return FetchedPartition(ErrorCode.offset_out_of_range)
+        if diverges(wanted, end):
+            return FetchedPartition(
+                ErrorCode.none,
+                high_watermark=log.high_watermark,
+                last_stable_offset=log.last_stable_offset,
+                log_start_offset=log.log_start_offset,
+                diverging_epoch=end,
+            )
+    if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
+        return FetchedPartition(ErrorCode.offset_out_of_range)
+    return FetchPlan(
+        log.high_watermark, log.last_stable_offset, log.log_start_offset, log.log_end_offset
+    )
+
+
+def diverges(wanted: FetchPartition, end: EpochEndOffset) -> bool:
+    """Whether a reader has records that are not in this log.
+
+    ``end`` is where the epoch of its last record ends here, or the epoch before, if this log has
+    no record of that one.
+    """
+    return end.leader_epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset
+
+
+def readable_end(log: ReplicaLog, isolation: Isolation) -> int:
+    """The offset before which a reader may read."""
+    match isolation:
+        case Isolation.LOG_END:
+            return log.log_end_offset
+        case Isolation.HIGH_WATERMARK:
+            return log.high_watermark
+        case Isolation.LAST_STABLE_OFFSET:
+            return log.last_stable_offset
+
+
+def check_latest_offset(partition: PartitionReplicas, isolation: Isolation) -> ErrorCode:
+    """Whether a client can be told the end of the log: OFFSET_NOT_AVAILABLE while it lags.
+
+    A new leader's high watermark is that of its time as a follower; what it told clients now might
+    be below what its predecessor told them.  The same holds for a timestamp that is not found.
+    """
+    start_offset = partition.leader_epoch_start_offset
+    is_client = isolation is not Isolation.LOG_END
+    if is_client and start_offset is not None and start_offset > partition.log.high_watermark:
+        return ErrorCode.offset_not_available
+    return ErrorCode.none
+
+
+def _stranger(wanted: FetchPartition) -> ErrorCode:
+    """The refusal of a broker that is no replica, as far as is known here.
+
+    With an epoch it may know more than this leader: then it asks again.
+    """
+    if wanted.current_leader_epoch == NO_EPOCH:
+        return ErrorCode.not_leader_or_follower
+    return ErrorCode.unknown_leader_epoch

@@ -1,0 +1,127 @@
+"""What replication needs of a log, and the log of a replica that has none yet.
+
+Replication decides by offsets and epochs alone; what is in the records, and in which files they
+lie, is the log's affair.
+
+Source: Kafka ``UnifiedLog``, as ``Partition`` and ``ReplicaFetcherThread`` use it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from replica_manager.replication.fetch_values import EpochEndOffset
+
+
+class FollowerAppend(NamedTuple):
+    """What a follower's log took of the records it was given."""
+
+    last_offset: int
+    """Of the last record taken; without meaning if ``valid_bytes`` is 0."""
+    valid_bytes: int
+    last_leader_epoch: int | None
+    """None if nothing was taken."""
+
+
+class ReplicaLog(Protocol):
+    """A partition's log on this broker.  No method waits for anything but the disk."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """Offset of the first record a client may read."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset that the next record gets."""
+
+    @property
+    def high_watermark(self) -> int:
+        """Records below it are committed.  Between log start and log end offset."""
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Offset of the first record of an open transaction, else the high watermark."""
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The newest leader epoch in the epoch cache; None if the cache is empty."""
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset | None:
+        """The largest known epoch that is not above ``leader_epoch``, and its end offset.
+
+        Of the newest epoch that is the log end offset.  An epoch below the first known one ends
+        where the first one starts.  None if ``leader_epoch`` is above all that is known.
+
+        Source: Kafka ``LeaderEpochFileCache.endOffsetFor``.
+        """
+
+    def assign_epoch_start_offset(self, leader_epoch: int, start_offset: int) -> None:
+        """Notes in the epoch cache where a leader epoch starts, before any record has it."""
+
+    def maybe_increment_high_watermark(self, offset: int) -> bool:
+        """Raises the high watermark to ``offset``, at most to the log end; True if it moved."""
+
+    def update_high_watermark(self, offset: int) -> bool:
+        """Takes the leader's high watermark over, within log start and end; True if it moved.
+
+        It may fall: a new leader's lags behind until its followers have fetched.
+        """
+
+    def maybe_increment_log_start_offset(self, offset: int) -> None:
+        """Raises the log start offset to ``offset``, never above the high watermark."""
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the records from ``offset`` on, and the epochs that start there.
+
+        The high watermark falls to the new end if it was above.  At or above the log end no record
+        goes, but the epochs from there on do: a leader that nobody followed may have noted one.
+        """
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drops every record; the next one gets ``offset``."""
+
+    def append_as_follower(self, records: bytes | memoryview) -> FollowerAppend:
+        """Appends batches with the offsets and epochs that the leader gave them.
+
+        Raises CorruptRecord, UnexpectedAppendOffset, OffsetsOutOfOrder or KafkaStorage.
+        """
+
+
+class AbsentLog:
+    """The log of a replica for which none was made: empty, and it stays empty."""
+
+    log_start_offset = log_end_offset = high_watermark = last_stable_offset = 0
+    latest_epoch: int | None = None
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset | None:
+        """None: it knows no epoch."""
+
+    def assign_epoch_start_offset(self, leader_epoch: int, start_offset: int) -> None:
+        """Nothing: no record will have the epoch."""
+
+    def maybe_increment_high_watermark(self, offset: int) -> bool:  # noqa: ARG002 - nothing to move
+        """False: an empty log has nothing to commit."""
+        return False
+
+    def update_high_watermark(self, offset: int) -> bool:  # noqa: ARG002 - nothing to move
+        """False."""
+        return False
+
+    def maybe_increment_log_start_offset(self, offset: int) -> None:
+        """Nothing."""
+
+    def truncate_to(self, offset: int) -> None:
+        """Nothing to drop."""
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Nothing to drop."""
+
+    def append_as_follower(
+        self,
+        records: bytes | memoryview,  # noqa: ARG002 - refused unseen
+    ) -> FollowerAppend:
+        """Nobody fetches for a replica without a log."""
+        raise AssertionError("records for a replica without a log")
+
+
+ABSENT_LOG = AbsentLog()
