@@ -234,3 +234,37 @@ def test_a_partition_whose_creation_landed_and_whose_reply_was_lost_is_led(world
     world.settle()
 
     assert world.living[2].broker.leads(TopicPartition("orders", 0))
+
+
+def test_an_id_that_was_written_and_whose_reply_was_lost_is_the_topics_from_the_beginning(
+    world: World,
+) -> None:
+    """Else its replicas are told of no id, and the next who writes the znode takes the id away."""
+    world.start_brokers(1, 2)
+    world.create_topic("orders", replicas=[[2, 1]])
+
+    world.run_until(lambda: world.topic_znode("orders").topic_id is not None)
+    topic_id = world.topic_znode("orders").topic_id
+    world.break_connection(1)
+    world.settle()
+
+    told = {request.topic_ids["orders"] for request in world.received(2, LeaderAndIsr)}
+    assert told == {topic_id}
+    assert world.topic_znode("orders").topic_id == topic_id
+
+
+def test_a_move_keeps_an_id_in_the_znode_that_the_controller_has_not_heard_of(world: World) -> None:
+    world.settings["inter_broker_protocol_version"] = "2.7-IV2"
+    world.start_brokers(1, 2, 3)
+    world.create_topic("orders", replicas=[[2, 1]])
+    world.settle()
+    topic_id = UUID("f0000000-0000-4000-8000-000000000001")
+    partitions = world.topic_znode("orders").partitions
+    world.ask_for_reassignment({TopicPartition("orders", 0): [3, 1]})
+    world.run_until(lambda: "reads /admin/reassign_partitions" in world.timeline.history[-1])
+
+    world.write(SetData(TopicZnode.path("orders"), TopicZnode(topic_id, partitions).encode()))
+    world.settle()
+
+    assert world.topic_znode("orders").topic_id == topic_id
+    assert 3 in world.topic_znode("orders").partitions[0].replicas

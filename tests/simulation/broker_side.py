@@ -9,7 +9,7 @@ Source: Kafka 3.9 ``KafkaApis`` (broker-epoch gate), ``ReplicaManager.becomeLead
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
@@ -102,11 +102,12 @@ class BrokerSide:
         pending = self.proposals.get(tp)
         if pending is not None:
             return None if tp in self.waiting else pending
-        state, topic_id = self.hosted[tp], self.topic_ids.get(tp.topic)
-        if isr == state.isr or topic_id is None:
+        state = self.hosted[tp]
+        if isr == state.isr:
             return None
+        topic = self.topic_ids.get(tp.topic, tp.topic)
         epochs = (state.leader_epoch, isr, RECOVERED, state.zk_version)
-        self.proposals[tp] = IsrChange(topic_id, tp.partition, *epochs)
+        self.proposals[tp] = IsrChange(topic, tp.partition, *epochs)
         return self.proposals[tp]
 
     def proposal_answered(
@@ -124,6 +125,13 @@ class BrokerSide:
             del self.proposals[tp]
         elif error not in (NOT_CONTROLLER, UNKNOWN_SERVER_ERROR):
             self.waiting.add(tp)  # for a LeaderAndIsr with a new leader epoch
+
+    def lose_log_dir(self, partitions: Iterable[TopicPartition]) -> None:
+        """The log directory with these partitions fails."""
+        for tp in partitions:
+            self.failed.add(tp)
+            self.hosted.pop(tp, None)
+            self._settle(tp)
 
     def _widened(self, tp: TopicPartition, state: State) -> None:
         current = self.hosted[tp]

@@ -20,7 +20,7 @@ from zkcontroller.core import (
     isr_changes,
     leader_epochs,
     partition_states,
-    reassignment,
+    reassignment_phases,
     replica_states,
 )
 from zkcontroller.core.desk import Desk
@@ -116,7 +116,7 @@ def forget_a_partition_in_update_metadata(patch: Patch) -> None:
 
 def delete_the_old_replicas_too_early(patch: Patch) -> None:
     """A move stops the replicas it leaves before the new ones have caught up."""
-    expand = reassignment.Reassignments._expand
+    expand = reassignment_phases.ReassignmentPhases._expand
 
     def hasty(self: Any, moves: Any) -> Generator[Any, Any, None]:
         yield from expand(self, moves)
@@ -126,7 +126,7 @@ def delete_the_old_replicas_too_early(patch: Patch) -> None:
                 removing.setdefault(broker, []).append(row)
         yield from self._remove_replicas(removing)
 
-    patch.setattr(reassignment.Reassignments, "_expand", hasty)
+    patch.setattr(reassignment_phases.ReassignmentPhases, "_expand", hasty)
 
 
 def give_up_a_lost_race(patch: Patch) -> None:

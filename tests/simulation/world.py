@@ -202,9 +202,11 @@ class World:
             return
         self.timeline.tell(f"{leader.name} asks to change the ISR of {tp} to {proposal.new_isr}")
         epoch = leader.broker.broker_epoch
+        # A leader that was never told an id of its topic speaks the last version with names.
+        version = 1 if isinstance(proposal.topic, str) else 3
         self.request(
             controller,
-            lambda i: AlterPartitionReceived(leader.broker_id, epoch, 3, (proposal,), i),
+            lambda i: AlterPartitionReceived(leader.broker_id, epoch, version, (proposal,), i),
             lambda result: self._changed(leader, tp, proposal, result),
         )
 
@@ -290,9 +292,7 @@ class World:
     def fail_log_dir(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
         """The broker's log directory with these partitions fails; it leaves its notification."""
         broker = self.living[broker_id].broker
-        for tp in partitions:
-            broker.failed.add(tp)
-            broker.hosted.pop(tp, None)
+        broker.lose_log_dir(partitions)
         self.timeline.tell(f"broker {broker_id} loses a log directory: {sorted(broker.failed)}")
         data = LogDirEventNotificationSequenceZnode(broker_id).encode()
         path = LogDirEventNotificationSequenceZnode.CREATE_PATH

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from uuid import UUID
 
 from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure
@@ -180,11 +181,11 @@ class ReassignmentPhases:
             writes = []
             for topic, znode in zip(remaining, (yield from self._desk.read(paths)), strict=True):
                 known = table.topics[topic]
-                partitions = self._unheard_of(topic, znode)
+                topic_id, partitions = self._unheard_of(topic, znode)
                 for row in known.rows:
                     assignment = changed.get(row) or table.assignment(row)
                     partitions[table.partition_of[row]] = assignment
-                data = TopicZnode(known.topic_id, partitions).encode()
+                data = TopicZnode(known.topic_id or topic_id, partitions).encode()
                 zk_version = ANY_VERSION if isinstance(znode, ZkCode) else znode.zk_version
                 writes.append(SetData(TopicZnode.path(topic), data, zk_version))
             answers = yield from self._desk.write(writes)
@@ -192,17 +193,24 @@ class ReassignmentPhases:
             remaining = [topic for topic in remaining if results[topic] is ZkCode.BAD_VERSION]
         return results
 
-    def _unheard_of(self, topic: str, znode: Znode | ZkCode) -> dict[int, ReplicaAssignment]:
-        """Partitions in the topic's znode that this controller does not know yet."""
+    def _unheard_of(
+        self, topic: str, znode: Znode | ZkCode
+    ) -> tuple[UUID | None, dict[int, ReplicaAssignment]]:
+        """The id and those partitions in a topic's znode that may be unknown to us yet."""
         if isinstance(znode, ZkCode):
-            return {}
+            return None, {}
         try:
-            found = TopicZnode.decode(topic, znode.data).partitions
+            found = TopicZnode.decode(topic, znode.data)
         except ZnodeCorrupt as corrupt:
             self._journal.error(f"{corrupt}; it is replaced by what is known of the topic")
-            return {}
+            return None, {}
         known = self._context.table.topics[topic]
-        return {p: assigned for p, assigned in found.items() if known.row(p) == NO_ROW}
+        partitions = {
+            partition: assignment
+            for partition, assignment in found.partitions.items()
+            if known.row(partition) == NO_ROW
+        }
+        return found.topic_id, partitions
 
     # ------------------------------------------------------------------ A and B
 

@@ -205,7 +205,9 @@ class Topics:
         """Write a random id into the znode of each topic that has none (KIP-516).
 
         Kafka writes whatever the version; ours only what it has read, so that a change made
-        meanwhile is not lost: its watch fires and the id is written then.
+        meanwhile is not lost: its watch fires and the id is written then.  A write whose reply was
+        lost finds its own id there when it is sent again, and the topic must have it from the
+        beginning.
         """
         ids = [new_topic_id(self._new_uuid) for _ in topics]
         results = yield from self._desk.write(
@@ -221,6 +223,14 @@ class Topics:
         for read, topic_id, result in zip(topics, ids, results, strict=True):
             if isinstance(result, Written):
                 self._context.put_topic_id(read.topic, topic_id)
+        raced = [
+            read.topic
+            for read, result in zip(topics, results, strict=True)
+            if result is ZkCode.BAD_VERSION
+        ]
+        for found in (yield from self._read(raced)) if raced else ():
+            if isinstance(found, _Read):
+                self._remember_id(found)
 
     # ------------------------------------------------------------------ new partitions
 
