@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from replica_manager.config import BrokerConfig
 from replica_manager.replication.metadata_cache import MetadataCache
@@ -26,6 +26,12 @@ class RequestContext:
     client_id: str
     listener_name: str
     client_address: str
+
+
+class EncodedBody(NamedTuple):
+    """The body of an answer whose handler writes it itself, in chunks."""
+
+    chunks: Sequence[bytes]
 
 
 class Controller(Protocol):

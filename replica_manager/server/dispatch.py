@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, cast
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.handlers import (
     allocate_producer_ids,
@@ -63,7 +63,7 @@ class Handler(Protocol):
 
     async def handle(
         self, request: Any, context: RequestContext, broker: BrokerContext
-    ) -> ResponsePayload:
+    ) -> ResponsePayload | EncodedBody:
         """The answer; RequestRefused or another error of ours is answered by ``refuse``."""
 
     def refuse(self, request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
@@ -124,17 +124,15 @@ async def respond(
     )
     response = await _response(data, start, context, broker)
     # An unknown version of ApiVersions is answered in version 0; that API's header is the same.
-    return frame(
-        (
-            response_header(header.api_key, header.api_version, header.correlation_id),
-            write(response),
-        )
-    )
+    head = response_header(header.api_key, header.api_version, header.correlation_id)
+    if isinstance(response, EncodedBody):
+        return frame((head, *response.chunks))
+    return frame((head, write(response)))
 
 
 async def _response(
     data: bytes, start: int, context: RequestContext, broker: BrokerContext
-) -> ResponsePayload:
+) -> ResponsePayload | EncodedBody:
     handler = HANDLERS.get(context.api_key)
     if handler is None:
         raise UnsupportedVersion(f"{APIS[context.api_key].name} is not answered here")

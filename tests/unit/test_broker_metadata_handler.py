@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from replica_manager.server.handlers.metadata import PARTITIONS_AT_ONCE
 from tests.unit.broker_world import ORDERS_ID, BrokerWorld, broker, metadata
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.znodes import DeleteTopicZnode, TopicZnode
@@ -253,3 +254,18 @@ def test_authorized_operations_are_told_only_if_asked_for(world: BrokerWorld) ->
 
 def test_a_topic_named_twice_is_shown_once(world: BrokerWorld) -> None:
     assert len(ask(world, 12, ["orders", "orders"]).topics) == 1
+
+
+def test_a_big_answer_lets_others_pass_while_it_is_written(world: BrokerWorld) -> None:
+    count = 3 * PARTITIONS_AT_ONCE
+    world.update({"big": {partition: metadata(1) for partition in range(count)}})
+
+    async def ask_both() -> None:
+        first = asyncio.ensure_future(world.ask(request(12, ["big"])))
+        await asyncio.sleep(0)  # it has begun
+        assert not first.done()
+        assert (await world.ask(request(12, ["orders"]))).topics[0].name == "orders"
+        assert not first.done()
+        assert len((await first).topics[0].partitions) == count
+
+    asyncio.run(ask_both())

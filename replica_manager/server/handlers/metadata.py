@@ -3,13 +3,17 @@
 Topics that do not exist are created on the way if the client allows it and so does
 ``auto.create.topics.enable``; this broker writes them to ZooKeeper itself, controller or not.
 
+The answer is written straight to bytes, in slices between which the event loop serves others: a
+client may ask for 100,000 partitions.
+
 Source: Kafka ``KafkaApis.handleTopicMetadataRequest``, ``ZkMetadataCache.getTopicMetadata``,
 ``DefaultAutoTopicCreationManager``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -22,11 +26,17 @@ from replica_manager.server.authorized_operations import (
     NOT_ASKED,
     TOPIC_OPERATIONS,
 )
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.errors import RequestRefused
-from replica_manager.server.schema import ResponseSchema, response_schema
+from replica_manager.server.schema import response_schema
 from replica_manager.server.topic_creation import invalid_name_reason, is_internal
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.bulk_metadata import (
+    TopicHead,
+    metadata_body,
+    metadata_partition_encoder,
+    metadata_topic,
+)
 
 API_KEY: Final = ApiKey.METADATA
 VERSIONS: Final = (0, 12)
@@ -35,65 +45,77 @@ _LISTENER_ERROR_SINCE: Final = 6
 _NO_CONTROLLER: Final = -1
 _NO_LEADER: Final = -1
 
+_NONE: Final = ErrorCode.none.value
+_LEADER_NOT_AVAILABLE: Final = ErrorCode.leader_not_available.value
+_REPLICA_NOT_AVAILABLE: Final = ErrorCode.replica_not_available.value
+_LISTENER_NOT_FOUND: Final = ErrorCode.listener_not_found.value
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+PARTITIONS_AT_ONCE: Final = 2_000
+"""So many are encoded before the event loop may serve others: some 5 ms."""
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> EncodedBody:
     """The topics asked for, all of them if none is named, and the brokers of the same listener."""
-    topics = _Topics(request, context, broker)
-    described = await topics.describe()
+    topics = await _Topics(request, context, broker).describe()
     snapshot = broker.metadata_cache.snapshot
-    schema = topics.schema
-    brokers = tuple(
-        schema.part(
-            "MetadataResponseBroker",
-            node_id=live.broker_id,
-            host=endpoint.host,
-            port=endpoint.port,
-            rack=live.rack,
-        )
-        for live in snapshot.live_brokers.values()
-        if (endpoint := live.endpoint(context.listener_name)) is not None
-    )
     controller_id = snapshot.controller_id
-    return schema.response(
-        brokers=brokers,
-        cluster_id=broker.cluster_id,
-        controller_id=_NO_CONTROLLER if controller_id is None else controller_id,
-        topics=tuple(described),
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS
-            if getattr(request, "include_cluster_authorized_operations", False)
-            else NOT_ASKED
-        ),
+    is_cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
+    return EncodedBody(
+        metadata_body(
+            context.api_version,
+            brokers=[
+                (live.broker_id, endpoint.host, endpoint.port, live.rack)
+                for live in snapshot.live_brokers.values()
+                if (endpoint := live.endpoint(context.listener_name)) is not None
+            ],
+            cluster_id=broker.cluster_id,
+            controller_id=_NO_CONTROLLER if controller_id is None else controller_id,
+            topics=topics,
+            cluster_authorized_operations=CLUSTER_OPERATIONS if is_cluster_asked else NOT_ASKED,
+        )
     )
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
     """Every topic that was named, with that code."""
     schema = response_schema(API_KEY, context.api_version)
-    # A null name, itself an error before version 12, cannot be repeated in those versions.
     topics = tuple(
-        _topic_without_partitions(schema, topic.name or "", getattr(topic, "topic_id", None), error)
+        schema.part(
+            "MetadataResponseTopic",
+            error_code=error,
+            # A null name, itself an error before version 12, cannot be repeated in those versions.
+            name=topic.name or "",
+            topic_id=getattr(topic, "topic_id", None),
+            is_internal=topic.name is not None and is_internal(topic.name),
+            partitions=(),
+            topic_authorized_operations=NOT_ASKED,
+        )
         for topic in request.topics or ()
     )
     return schema.response(brokers=(), cluster_id=None, controller_id=_NO_CONTROLLER, topics=topics)
 
 
 class _Topics:
-    """The topics part of one answer."""
+    """The topics part of one answer, encoded."""
 
     def __init__(self, request: Any, context: RequestContext, broker: BrokerContext) -> None:
         self._request = request
         self._version = context.api_version
-        self._listener_name = context.listener_name
         self._broker = broker
         self._snapshot: MetadataSnapshot = broker.metadata_cache.snapshot
-        self.schema = response_schema(API_KEY, context.api_version)
+        self._encode = metadata_partition_encoder(context.api_version)
+        self._reachable = {
+            live.broker_id
+            for live in self._snapshot.live_brokers.values()
+            if live.endpoint(context.listener_name) is not None
+        }
+        self._since_pause = 0
 
-    async def describe(self) -> Sequence[Any]:
+    async def describe(self) -> list[bytes]:
         request = self._request
         is_all = request.topics is None or (self._version == 0 and not request.topics)
         if is_all:
-            return [self._topic(topic) for topic in self._snapshot.partitions]
+            return await self._known(self._snapshot.partitions)
         self._check_names(request.topics)
         ids = dict.fromkeys(
             topic_id
@@ -101,11 +123,11 @@ class _Topics:
             if (topic_id := getattr(topic, "topic_id", None)) is not None
         )
         if ids:
-            return self._by_id(list(ids))
+            return await self._by_id(list(ids))
         names = list(
             dict.fromkeys(topic.name for topic in request.topics if topic.name is not None)
         )
-        known = [self._topic(name) for name in names if name in self._snapshot.partitions]
+        known = await self._known(name for name in names if name in self._snapshot.partitions)
         missing = [name for name in names if name not in self._snapshot.partitions]
         return known + await self._missing(missing)
 
@@ -124,20 +146,20 @@ class _Topics:
                     f"Topic IDs are not supported in requests for version {self._version}",
                 )
 
-    def _by_id(self, ids: Sequence[UUID]) -> list[Any]:
+    async def _by_id(self, ids: Sequence[UUID]) -> list[bytes]:
         names = self._snapshot.topic_names
         unknown = [
-            _topic_without_partitions(self.schema, None, topic_id, ErrorCode.unknown_topic_id)
+            self._topic_without_partitions(None, topic_id, ErrorCode.unknown_topic_id, NOT_ASKED)
             for topic_id in ids
             if topic_id not in names
         ]
-        return unknown + [
-            self._topic(names[topic_id])
+        return unknown + await self._known(
+            names[topic_id]
             for topic_id in ids
             if topic_id in names and names[topic_id] in self._snapshot.partitions
-        ]
+        )
 
-    async def _missing(self, names: Sequence[str]) -> list[Any]:
+    async def _missing(self, names: Sequence[str]) -> list[bytes]:
         may_create = self._broker.config().is_enabled("auto.create.topics.enable") and getattr(
             self._request, "allow_auto_topic_creation", True
         )
@@ -147,93 +169,74 @@ class _Topics:
             else {name: _why_unknown(name) for name in names}
         )
         return [
-            _topic_without_partitions(
-                self.schema,
+            self._topic_without_partitions(
                 name,
                 None if may_create else self._snapshot.topic_ids.get(name),
                 error,
-                operations=self._operations(),
+                self._operations(),
             )
             for name, error in errors.items()
         ]
 
-    def _topic(self, name: str) -> Any:
-        return self.schema.part(
-            "MetadataResponseTopic",
-            error_code=ErrorCode.none,
-            name=name,
-            topic_id=self._snapshot.topic_ids.get(name),
-            is_internal=is_internal(name),
-            partitions=tuple(
-                self._partition(partition, state)
-                for partition, state in self._snapshot.partitions[name].items()
-            ),
-            topic_authorized_operations=self._operations(),
+    async def _known(self, names: Iterable[str]) -> list[bytes]:
+        return [await self._topic(name) for name in names]
+
+    async def _topic(self, name: str) -> bytes:
+        head = TopicHead(
+            ErrorCode.none.value,
+            name,
+            self._snapshot.topic_ids.get(name),
+            is_internal(name),
+            self._operations(),
         )
+        partitions = []
+        for partition, state in self._snapshot.partitions[name].items():
+            partitions.append(self._partition(partition, state))
+            self._since_pause += 1
+            if self._since_pause == PARTITIONS_AT_ONCE:
+                self._since_pause = 0
+                await asyncio.sleep(0)
+        return metadata_topic(self._version, head, partitions)
+
+    def _topic_without_partitions(
+        self, name: str | None, topic_id: UUID | None, error: ErrorCode, operations: int
+    ) -> bytes:
+        is_own = name is not None and is_internal(name)
+        head = TopicHead(error.value, name, topic_id, is_own, operations)
+        return metadata_topic(self._version, head, ())
 
     def _operations(self) -> int:
         is_asked = getattr(self._request, "include_topic_authorized_operations", False)
         return TOPIC_OPERATIONS if is_asked else NOT_ASKED
 
-    def _partition(self, partition: int, state: PartitionMetadata) -> Any:
-        replicas = self._shown(state.replicas)
-        in_sync_replicas = self._shown(state.in_sync_replicas)
-        leader = state.leader
-        error = ErrorCode.none
-        if self._snapshot.endpoint(leader, self._listener_name) is None:
+    def _partition(self, partition: int, state: PartitionMetadata) -> bytes:
+        _, leader, leader_epoch, in_sync_replicas, _, replicas, offline_replicas = state
+        error = _NONE
+        if self._version == 0:
+            replicas = self._shown(replicas)
+            in_sync_replicas = self._shown(in_sync_replicas)
+            if len(replicas) < len(state.replicas) or len(in_sync_replicas) < len(
+                state.in_sync_replicas
+            ):
+                error = _REPLICA_NOT_AVAILABLE
+        if leader not in self._reachable:
             is_live = leader in self._snapshot.live_brokers
             error = (
-                ErrorCode.listener_not_found
+                _LISTENER_NOT_FOUND
                 if is_live and self._version >= _LISTENER_ERROR_SINCE
-                else ErrorCode.leader_not_available
+                else _LEADER_NOT_AVAILABLE
             )
             leader = _NO_LEADER
-        elif len(replicas) < len(state.replicas) or len(in_sync_replicas) < len(
-            state.in_sync_replicas
-        ):
-            error = ErrorCode.replica_not_available
-        return self.schema.part(
-            "MetadataResponsePartition",
-            error_code=error,
-            partition_index=partition,
-            leader_id=leader,
-            leader_epoch=state.leader_epoch,
-            replica_nodes=replicas,
-            isr_nodes=in_sync_replicas,
-            offline_replicas=state.offline_replicas,
+        return self._encode(
+            error, partition, leader, leader_epoch, replicas, in_sync_replicas, offline_replicas
         )
 
     def _shown(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
         """Version 0 leaves out brokers the client could not reach; later ones show them all."""
-        if self._version > 0:
-            return brokers
-        return tuple(
-            broker
-            for broker in brokers
-            if self._snapshot.endpoint(broker, self._listener_name) is not None
-        )
+        return tuple(broker for broker in brokers if broker in self._reachable)
 
 
 def _why_unknown(name: str) -> ErrorCode:
     if invalid_name_reason(name) is not None:
         return ErrorCode.invalid_topic_exception
     return ErrorCode.unknown_topic_or_partition
-
-
-def _topic_without_partitions(
-    schema: ResponseSchema,
-    name: str | None,
-    topic_id: UUID | None,
-    error: ErrorCode,
-    *,
-    operations: int = NOT_ASKED,
-) -> Any:
-    return schema.part(
-        "MetadataResponseTopic",
-        error_code=error,
-        name=name,
-        topic_id=topic_id,
-        is_internal=name is not None and is_internal(name),
-        partitions=(),
-        topic_authorized_operations=operations,
-    )
