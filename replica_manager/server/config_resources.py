@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
 
 from replica_manager.server import config_alteration
 from replica_manager.server.config_alteration import (
@@ -27,9 +28,11 @@ from replica_manager.server.config_alteration import (
     check_topic_config,
     usable_broker_config,
 )
-from replica_manager.server.context import BrokerContext
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.controller_questions import LONGEST_MESSAGE
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.log_levels import change_levels, check_levels
+from replica_manager.server.schema import response_schema
 from replica_manager.server.topic_creation import check_name
 from replica_manager.topic_keys import TOPIC_KEYS
 from zkcontroller.errors import ZkControllerError
@@ -193,4 +196,23 @@ def _text(config: dict[str, str]) -> str:
         # What has no known type may be a secret.
         f"({name},{text if name in TOPIC_KEYS or name in DYNAMIC_BROKER_KEYS else '[hidden]'})"
         for name, text in config.items()
+    )
+
+
+def alteration_response(
+    api_key: int, request: Any, context: RequestContext, outcomes: Iterable[Outcome]
+) -> ResponsePayload:
+    """The answer to AlterConfigs or IncrementalAlterConfigs: an outcome per resource, in order."""
+    schema = response_schema(api_key, context.api_version)
+    return schema.response(
+        responses=tuple(
+            schema.part(
+                "AlterConfigsResourceResponse",
+                error_code=error,
+                error_message=message and message[:LONGEST_MESSAGE],
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, (error, message) in zip(request.resources, outcomes, strict=True)
+        )
     )

@@ -1,14 +1,14 @@
 """What the core says while it works: lines for ``controller.log`` and state-change records.
 
-Both go into the outbox in the order in which they happen, as data.  Nothing is formatted here
-that is
-written once per partition: a record is a value, and whoever writes the log formats it on another
+Both go into the outbox in the order in which they happen, as data.  Nothing is formatted here that
+is written once per partition: a record is a value, and whoever writes the log formats it on another
 thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from zkcontroller.core.effects import LogLine, MarkMeter, Outbox, StateChanges
 from zkcontroller.model import LeaderAndIsr
@@ -110,11 +110,20 @@ def keeper_exception(code: ZkCode, what: str) -> str:
 
 def with_leadership(record: StateChange, state: LeaderAndIsr) -> StateChange:
     """The record with a partition's leadership in it."""
-    return record._replace(
-        leader=state.leader,
-        leader_epoch=state.leader_epoch,
-        isr=state.in_sync_replicas,
-        zk_version=state.zk_version,
-        leader_recovery_state=state.leader_recovery_state,
-        state_controller_epoch=state.controller_epoch,
-    )
+    leader, leader_epoch, isr, zk_version, controller_epoch, recovery = state
+    leadership = (leader, leader_epoch, isr, zk_version, recovery, controller_epoch)
+    # _replace by name takes twice as long, and a failover makes 100,000 of these.
+    return StateChange._make(record[: _LEADERSHIP.start] + leadership + record[_LEADERSHIP.stop :])
+
+
+_LEADERSHIP: Final = slice(
+    StateChange._fields.index("leader"), StateChange._fields.index("state_controller_epoch") + 1
+)
+assert StateChange._fields[_LEADERSHIP] == (
+    "leader",
+    "leader_epoch",
+    "isr",
+    "zk_version",
+    "leader_recovery_state",
+    "state_controller_epoch",
+)

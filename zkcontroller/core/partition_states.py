@@ -205,25 +205,29 @@ class PartitionStateMachine:
         self._context.put_partition_state(row, target)
         # Kafka logs the others at TRACE, but losing a leader belongs into every export.
         if target is not PartitionState.NON_EXISTENT or self._journal.is_tracing:
-            self._journal.record(
-                StateChange(
-                    Kind.PARTITION_STATE_CHANGED,
-                    "controller",
-                    self._desk.config.broker_id,
-                    self._context.epoch,
-                    topic=table.topic_of[row],
-                    partition=table.partition_of[row],
-                    from_state=current.label,
-                    to_state=target.label,
-                    replicas=table.replicas[row] if target is PartitionState.NEW else None,
-                )
-            )
+            replicas = table.replicas[row] if target is PartitionState.NEW else None
+            self._journal.record(self._changed(row, current, target, replicas))
 
     def _became_online(self, row: int) -> None:
         table = self._context.table
         current = PartitionState(table.partition_state[row])
         self._context.put_partition_state(row, PartitionState.ONLINE)
-        record = StateChange(
+        record = self._changed(row, current, PartitionState.ONLINE)
+        self._journal.record(with_leadership(record, table.leader_and_isr(row)))
+
+    def _fail(self, row: int, current: PartitionState, target: PartitionState, cause: str) -> None:
+        record = self._changed(row, current, target)
+        self._journal.record(record._replace(kind=Kind.PARTITION_STATE_FAILED, cause=cause))
+
+    def _changed(
+        self,
+        row: int,
+        current: PartitionState,
+        target: PartitionState,
+        replicas: tuple[int, ...] | None = None,
+    ) -> StateChange:
+        table = self._context.table
+        return StateChange(
             Kind.PARTITION_STATE_CHANGED,
             "controller",
             self._desk.config.broker_id,
@@ -231,23 +235,8 @@ class PartitionStateMachine:
             topic=table.topic_of[row],
             partition=table.partition_of[row],
             from_state=current.label,
-            to_state=PartitionState.ONLINE.label,
-        )
-        self._journal.record(with_leadership(record, table.leader_and_isr(row)))
-
-    def _fail(self, row: int, current: PartitionState, target: PartitionState, cause: str) -> None:
-        self._journal.record(
-            StateChange(
-                Kind.PARTITION_STATE_FAILED,
-                "controller",
-                self._desk.config.broker_id,
-                self._context.epoch,
-                topic=self._context.table.topic_of[row],
-                partition=self._context.table.partition_of[row],
-                from_state=current.label,
-                to_state=target.label,
-                cause=cause,
-            )
+            to_state=target.label,
+            replicas=replicas,
         )
 
     # ------------------------------------------------------------------ New → Online
