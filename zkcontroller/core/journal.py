@@ -119,11 +119,11 @@ def with_leadership(record: StateChange, state: LeaderAndIsr) -> StateChange:
 _LEADERSHIP: Final = slice(
     StateChange._fields.index("leader"), StateChange._fields.index("state_controller_epoch") + 1
 )
-assert StateChange._fields[_LEADERSHIP] == (
+assert list(StateChange._fields)[_LEADERSHIP] == [
     "leader",
     "leader_epoch",
     "isr",
     "zk_version",
     "leader_recovery_state",
     "state_controller_epoch",
-)
+]
