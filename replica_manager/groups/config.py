@@ -1,0 +1,76 @@
+"""What a group coordinator is configured with, and the bounds it sets itself.
+
+The fields carry Kafka's defaults; whoever builds the broker fills them from ``server.properties``.
+
+Source: Kafka ``GroupCoordinatorConfig``, ``OffsetConfig``, ``GroupConfig``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from zkcontroller.protocol.inter_broker_versions import LATEST, InterBrokerVersion
+
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
+"""How long a member that does not know its id may wait in JoinGroup (Kafka's own figure)."""
+
+MAX_PENDING_MEMBERS: Final = 10_000
+"""Ids of one group that were given out and never used; past it the oldest is forgotten.
+
+Whoever comes back with a forgotten id is told UNKNOWN_MEMBER_ID and asks for another one.
+"""
+
+MAX_GROUPS: Final = 1_000_000
+"""Groups of one coordinator; past it no new group begins (COORDINATOR_NOT_AVAILABLE)."""
+
+MAX_TIMERS_PER_TICK: Final = 1_000
+"""What one tick may do, so that a million sessions that end together do not stop the broker."""
+
+MAX_GROUPS_PER_SWEEP: Final = 1_000
+"""How many groups one tick looks over for expired offsets."""
+
+ALL_REPLICAS: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """The settings of a group coordinator; times in milliseconds."""
+
+    broker_id: int = 0
+    min_session_timeout_ms: int = 6_000
+    """``group.min.session.timeout.ms``"""
+    max_session_timeout_ms: int = 1_800_000
+    """``group.max.session.timeout.ms``"""
+    initial_rebalance_delay_ms: int = 3_000
+    """``group.initial.rebalance.delay.ms``"""
+    max_size: int = 2**31 - 1
+    """``group.max.size``: members of one group."""
+    offset_metadata_max_bytes: int = 4096
+    """``offset.metadata.max.bytes``; compared, as in Kafka, with the number of UTF-16 units."""
+    offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
+    """``offsets.retention.minutes``"""
+    offsets_retention_check_interval_ms: int = 600_000
+    """``offsets.retention.check.interval.ms``"""
+    offsets_commit_required_acks: int = ALL_REPLICAS
+    """``offsets.commit.required.acks``"""
+    offsets_commit_timeout_ms: int = 5_000
+    """``offsets.commit.timeout.ms``"""
+    offsets_topic_segment_bytes: int = 104_857_600
+    """``offsets.topic.segment.bytes``"""
+    inter_broker_version: InterBrokerVersion = LATEST
+
+    @property
+    def has_static_membership(self) -> bool:
+        """Older brokers of the cluster would drop ``group.instance.id`` from a record."""
+        return self.inter_broker_version.is_at_least("2.3-IV0")
+
+    @property
+    def offsets_topic_configs(self) -> Mapping[str, str]:
+        """The configuration with which ``__consumer_offsets`` is created."""
+        return {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(self.offsets_topic_segment_bytes),
+            "compression.type": "producer",
+        }

@@ -1,0 +1,197 @@
+"""What else goes into the group coordinator, and what comes out of it.
+
+In go :data:`~replica_manager.groups.requests.Request` and the events below, one at a time, with the
+time; out come the outputs below, to be performed in their order.
+
+Source: Kafka ``GroupCoordinator`` (``onElection``, ``onResignation``), ``GroupMetadataManager``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.groups.records import Record
+from replica_manager.groups.requests import Request, Result
+from zkcontroller.model import TopicPartition
+
+# ---------------------------------------------------------------------- in
+
+
+@dataclass(frozen=True, slots=True)
+class Startup:
+    """The broker is ready.  Before, and after Shutdown, every request is refused."""
+
+    partition_count: int
+    """Of ``__consumer_offsets``: those it has, else ``offsets.topic.num.partitions``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """The broker stops; who is parked is answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Some time has passed: timers that are due go off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """This broker leads a partition of ``__consumer_offsets`` now, and coordinates its groups."""
+
+    partition: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resigned:
+    """This broker does not lead that partition any more, or the replica is deleted (no epoch)."""
+
+    partition: int
+    leader_epoch: int | None
+
+
+class LoadedRecord(NamedTuple):
+    """A record as it stands in the log."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class LoadedBatch(NamedTuple):
+    """A batch as it stands in the log; decompressed, records in order."""
+
+    records: tuple[LoadedRecord, ...]
+    producer_id: int = -1
+    is_transactional: bool = False
+    is_control: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """More of a partition that is being loaded, in the order of the log."""
+
+    load_id: int
+    batches: tuple[LoadedBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFinished:
+    """The end of the log was reached (the log end offset, not the high watermark)."""
+
+    load_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFailed:
+    """The log could not be read to its end."""
+
+    load_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What became of an :class:`Append` that has an id."""
+
+    append_id: int
+    error: ErrorCode
+    base_offset: int = -1
+    """Of the batch that was appended."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCompleted:
+    """A commit or abort marker of a producer was written to these partitions."""
+
+    producer_id: int
+    partitions: frozenset[int]
+    is_commit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsDeleted:
+    """Partitions of any topic that do not exist any more; nobody needs their offsets."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+Event: TypeAlias = (
+    Startup
+    | Shutdown
+    | Tick
+    | Elected
+    | Resigned
+    | Loaded
+    | LoadFinished
+    | LoadFailed
+    | Appended
+    | TransactionCompleted
+    | PartitionsDeleted
+)
+
+Input: TypeAlias = Request | Event
+
+# ---------------------------------------------------------------------- out
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer that request; every request is answered once."""
+
+    request_id: int
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append one batch of records to a partition of ``__consumer_offsets``, as coordinator.
+
+    CreateTime, compressed as ``offsets.topic.compression.codec`` says.  With an ``append_id`` the
+    outcome must come back as :class:`Appended`, also when this broker does not lead the partition
+    (NOT_LEADER_OR_FOLLOWER) or the time is over (REQUEST_TIMED_OUT); without one nobody waits.
+    """
+
+    partition: int
+    records: tuple[Record, ...]
+    timestamp_ms: int
+    required_acks: int
+    timeout_ms: int
+    append_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Read that partition from log start to log end: Loaded …, then LoadFinished or LoadFailed.
+
+    Whatever is told of a load that is not wanted any more is ignored.
+    """
+
+    partition: int
+    load_id: int
+
+
+class Level(Enum):
+    """How loud a line is; the values are those of Python's ``logging``."""
+
+    DEBUG = 10
+    INFO = 20
+    WARN = 30
+    ERROR = 40
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line for ``server.log``."""
+
+    level: Level
+    logger: str
+    text: str
+
+
+Output: TypeAlias = Answer | Append | Load | LogLine

@@ -1,0 +1,132 @@
+"""Offsets and groups that nobody needs any more.
+
+When an offset expires depends on who used it (KIP-211):
+
+* a group that is Empty: ``offsets.retention.minutes`` after it became so, all offsets at once (in
+  records too old to say when, after the commit of each);
+* a Stable group of consumers: after the commit, for topics that no member subscribes to;
+* a group that never had members: after the commit;
+* every other group with members: never.
+
+An offset whose commit asked for a retention of its own expires when that is over.  A group that is
+Empty and has no offsets is removed.  What is removed is overwritten with tombstones.
+
+Source: Kafka ``GroupMetadata.removeExpiredOffsets``, ``GroupMetadataManager.cleanupGroupMetadata``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from replica_manager.groups.config import MAX_GROUPS_PER_SWEEP
+from replica_manager.groups.desk import Desk
+from replica_manager.groups.events import Level
+from replica_manager.groups.group import Group, GroupState
+from replica_manager.groups.records import OffsetAndMetadata, encode_group_key, encode_offset_key
+from replica_manager.groups.timers import Timer, TimerKind
+from zkcontroller.model import TopicPartition
+
+
+class Expiry:
+    """Removes what is over."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._to_sweep: list[str] = []
+        """Groups that the sweep under way has not come to yet, last first."""
+        self._removed_count = 0
+        self._sweep_began_ms = 0
+
+    def begin(self) -> None:
+        """The first look is at once, the others come at their interval."""
+        self._to_sweep = []
+        self._desk.timers.set(Timer(TimerKind.SWEEP), self._desk.now_ms)
+
+    def sweep(self) -> None:
+        """Looks over some groups; the rest follows with the next tick."""
+        desk = self._desk
+        if not self._to_sweep:
+            self._to_sweep = list(reversed(desk.groups))
+            self._sweep_began_ms, self._removed_count = desk.now_ms, 0
+        for _ in range(min(len(self._to_sweep), MAX_GROUPS_PER_SWEEP)):
+            group = desk.groups.get(self._to_sweep.pop())
+            if group is not None:
+                self._removed_count += self.remove(group, self._expired(group))
+        if self._to_sweep:
+            desk.timers.set(Timer(TimerKind.SWEEP), desk.now_ms)
+            return
+        interval_ms = desk.config.offsets_retention_check_interval_ms
+        desk.timers.set(Timer(TimerKind.SWEEP), self._sweep_began_ms + interval_ms)
+        if self._removed_count:
+            desk.say_of_log(
+                Level.INFO,
+                f"Removed {self._removed_count} expired offsets in"
+                f" {desk.now_ms - self._sweep_began_ms} milliseconds.",
+            )
+
+    def _expired(self, group: Group) -> list[TopicPartition]:
+        now_ms, retention_ms = self._desk.now_ms, self._desk.config.offsets_retention_ms
+        base_ms: int | None = None
+        subscribed: frozenset[str] = frozenset()
+        if group.protocol_type is None:
+            pass
+        elif group.state is GroupState.EMPTY:
+            base_ms = group.state_timestamp_ms
+        elif (
+            group.is_consumer_group
+            and group.state is GroupState.STABLE
+            and group.subscribed_topics is not None
+        ):
+            subscribed = group.subscribed_topics
+        else:
+            return []
+
+        def is_expired(partition: TopicPartition, committed: OffsetAndMetadata) -> bool:
+            if partition.topic in subscribed:
+                return False
+            if committed.expire_timestamp_ms is not None:
+                return now_ms >= committed.expire_timestamp_ms
+            since = committed.commit_timestamp_ms if base_ms is None else base_ms
+            return now_ms - since >= retention_ms
+
+        return group.offsets.remove_expired(is_expired)
+
+    def remove(self, group: Group, removed: Sequence[TopicPartition]) -> int:
+        """Writes tombstones for these offsets, and for the group if it is left without purpose.
+
+        Returns how many offsets that are.
+        """
+        desk, group_id = self._desk, group.group_id
+        if group.state is GroupState.EMPTY and not group.offsets:
+            desk.say_of_log(
+                Level.INFO,
+                f"Group {group_id} transitioned to Dead in generation {group.generation_id}",
+            )
+            group.transition_to(GroupState.DEAD, desk.now_ms)
+        keys = [encode_offset_key(group_id, partition) for partition in removed]
+        if group.is_dead:
+            desk.forget_group(group)
+            # A group that never had members has no record that could be overwritten.
+            if group.generation_id > 0:
+                keys.append(encode_group_key(group_id))
+        if keys:
+            desk.append_tombstones(desk.partition_for(group_id), keys)
+        return len(removed)
+
+    def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions were deleted: no group has offsets of them any more."""
+        partitions = list(partitions)
+        count = sum(
+            self.remove(group, group.offsets.remove(partitions))
+            for group in list(self._desk.groups.values())
+        )
+        self._desk.say(
+            Level.INFO,
+            f"Removed {count} offsets associated with deleted partitions:"
+            f" {', '.join(map(str, partitions))}.",
+        )
+
+    def delete_group(self, group: Group) -> int:
+        """An administrator deletes an Empty group; returns how many offsets went with it."""
+        group.transition_to(GroupState.DEAD, self._desk.now_ms)
+        return self.remove(group, group.offsets.remove_all())

@@ -1,0 +1,310 @@
+"""Which partitions of ``__consumer_offsets`` this coordinator has, and how it gets what is in them.
+
+Whoever is elected leader of a partition reads its log from the start to the end; of several records
+with the same key the last counts.  Only when the end is reached are the groups there for anybody.
+Elections and resignations carry the leader epoch of the partition: one that is older than another
+that was seen is ignored.
+
+Offsets of a transaction count from its commit marker on.  A transaction that is open at the end of
+the log stays open.
+
+Source: Kafka ``GroupMetadataManager`` (``doLoadGroupsAndOffsets``, ``removeGroupsAndOffsets``).
+Deviation: a record that cannot be read is logged and passed over, where Kafka gives up the whole
+partition and serves it empty; a partition whose log cannot be read to its end is not served.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import error as struct_error
+from struct import unpack_from
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.groups.desk import OFFSETS_TOPIC, Desk
+from replica_manager.groups.events import Level, Load, LoadedBatch, LoadedRecord
+from replica_manager.groups.group import Group, group_of
+from replica_manager.groups.offset_table import LoggedOffset
+from replica_manager.groups.rebalance import Rebalance
+from replica_manager.groups.record_reader import GroupRecordCorrupt
+from replica_manager.groups.records import (
+    GroupKey,
+    OffsetKey,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+)
+from replica_manager.groups.requests import JoinResult, SyncResult
+from replica_manager.groups.sessions import Sessions
+from zkcontroller.model import TopicPartition
+
+_COMMIT_MARKER: Final = 1
+
+_Offsets = dict[TopicPartition, LoggedOffset]
+
+
+@dataclass(slots=True)
+class _PartitionLoad:
+    """What has been read of a partition so far."""
+
+    partition: int
+    leader_epoch: int
+    began_ms: int
+    groups: dict[str, bytes] = field(default_factory=dict)
+    """The last record of each group, undecoded: only the last one matters."""
+    offsets: dict[str, _Offsets] = field(default_factory=dict)
+    pending: dict[int, dict[OffsetKey, LoggedOffset]] = field(default_factory=dict)
+    """Offsets of open transactions, by producer id."""
+
+
+class Partitions:
+    """The partitions this coordinator has, and those it is about to have."""
+
+    def __init__(self, desk: Desk, sessions: Sessions, rebalance: Rebalance) -> None:
+        self._desk = desk
+        self._sessions = sessions
+        self._rebalance = rebalance
+        self._owned: set[int] = set()
+        self._loads: dict[int, _PartitionLoad] = {}
+        """By load id."""
+        self._load_ids: dict[int, int] = {}
+        """Partition to the load that is under way."""
+        self._epochs: dict[int, int] = {}
+        """The newest leader epoch seen of each partition."""
+        self._last_load_id = 0
+
+    @property
+    def is_loading(self) -> bool:
+        return bool(self._load_ids)
+
+    def error_of(self, group_id: str) -> ErrorCode | None:
+        """Why groups of that partition cannot be served; None if they can."""
+        partition = self._desk.partition_for(group_id)
+        if partition in self._load_ids:
+            return ErrorCode.coordinator_load_in_progress
+        return None if partition in self._owned else ErrorCode.not_coordinator
+
+    # ------------------------------------------------------------------ coming and going
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition: it is to be loaded, unless it is here already."""
+        desk, name = self._desk, _name(partition)
+        desk.say(
+            Level.INFO,
+            f"Elected as the group coordinator for partition {partition} in epoch {leader_epoch}",
+        )
+        if not self._is_newest(partition, leader_epoch):
+            desk.say_of_log(
+                Level.INFO,
+                f"Not loading offsets and group metadata for {name} in epoch {leader_epoch} since"
+                f" current epoch is {self._epochs[partition]}",
+            )
+        elif partition in self._owned or partition in self._load_ids:
+            desk.say_of_log(Level.INFO, f"Already loading offsets and group metadata from {name}")
+        else:
+            desk.say_of_log(
+                Level.INFO,
+                f"Scheduling loading of offsets and group metadata from {name} for epoch"
+                f" {leader_epoch}",
+            )
+            self._last_load_id += 1
+            self._load_ids[partition] = self._last_load_id
+            self._loads[self._last_load_id] = _PartitionLoad(partition, leader_epoch, desk.now_ms)
+            desk.outbox.append(Load(partition, self._last_load_id))
+
+    def resigned(self, partition: int, leader_epoch: int | None) -> None:
+        """Another broker leads it, or nobody: its groups are forgotten here."""
+        desk, name = self._desk, _name(partition)
+        desk.say(
+            Level.INFO,
+            f"Resigned as the group coordinator for partition {partition} in epoch {leader_epoch}",
+        )
+        if leader_epoch is not None and not self._is_newest(partition, leader_epoch):
+            desk.say_of_log(
+                Level.INFO,
+                f"Not removing offsets and group metadata for {name} in epoch {leader_epoch} since"
+                f" current epoch is {self._epochs[partition]}",
+            )
+            return
+        self._owned.discard(partition)
+        self._loads.pop(self._load_ids.pop(partition, 0), None)
+        gone = [
+            group
+            for group in desk.groups.values()
+            if desk.partition_for(group.group_id) == partition
+        ]
+        for group in gone:
+            self.unload(group, ErrorCode.not_coordinator)
+        desk.say_of_log(
+            Level.INFO,
+            f"Finished unloading {name} for coordinator epoch {leader_epoch}. Removed"
+            f" {sum(len(group.offsets) for group in gone)} cached offsets and {len(gone)} cached"
+            " groups.",
+        )
+
+    def unload(self, group: Group, error: ErrorCode) -> None:
+        """Forgets the group; whoever is parked is told why."""
+        self._desk.say(
+            Level.INFO,
+            f"Unloading group metadata for {group.group_id} with generation {group.generation_id}",
+        )
+        for member in group.members.values():
+            self._sessions.answer_join(group, member, JoinResult(error, member.member_id))
+            self._sessions.answer_sync(group, member, SyncResult(error))
+        self._desk.forget_group(group)
+
+    def _is_newest(self, partition: int, leader_epoch: int) -> bool:
+        newest = max(leader_epoch, self._epochs.get(partition, leader_epoch))
+        self._epochs[partition] = newest
+        return leader_epoch == newest
+
+    # ------------------------------------------------------------------ reading
+
+    def loaded(self, load_id: int, batches: tuple[LoadedBatch, ...]) -> None:
+        """More of the log; nothing if nobody wants it any more."""
+        load = self._loads.get(load_id)
+        if load is None:
+            return
+        for batch in batches:
+            if batch.is_control:
+                self._end_transaction(load, batch)
+                continue
+            for record in batch.records:
+                try:
+                    self._take(load, batch, record)
+                except GroupRecordCorrupt as reason:
+                    self._pass_over(load, f"the record at offset {record.offset}", reason)
+
+    def _take(self, load: _PartitionLoad, batch: LoadedBatch, record: LoadedRecord) -> None:
+        if record.key is None:
+            raise GroupRecordCorrupt("Group metadata/offset entry key should not be null")
+        match decode_key(record.key):
+            case OffsetKey() as key:
+                logged = None
+                if record.value is not None:
+                    logged = LoggedOffset(
+                        decode_offset_value(record.value), batch.records[0].offset
+                    )
+                if batch.is_transactional:
+                    _put(load.pending.setdefault(batch.producer_id, {}), key, logged)
+                else:
+                    _put(load.offsets.setdefault(key.group_id, {}), key.topic_partition, logged)
+            case GroupKey(group_id):
+                _put(load.groups, group_id, record.value)
+            case unknown:
+                self._desk.say_of_log(
+                    Level.WARN,
+                    f"Unknown message key with version {unknown.version} while loading offsets and"
+                    f" group metadata from {_name(load.partition)}. Ignoring it. It could be a left"
+                    " over from an aborted upgrade.",
+                )
+
+    def _end_transaction(self, load: _PartitionLoad, batch: LoadedBatch) -> None:
+        pending = load.pending.pop(batch.producer_id, {})
+        if not (batch.records and _is_commit(batch.records[0].key)):
+            return
+        for key, logged in pending.items():
+            offsets = load.offsets.setdefault(key.group_id, {})
+            known = offsets.get(key.topic_partition)
+            if known is None or known.batch_offset < logged.batch_offset:
+                offsets[key.topic_partition] = logged
+
+    def _pass_over(self, load: _PartitionLoad, what: str, reason: GroupRecordCorrupt) -> None:
+        self._desk.say_of_log(
+            Level.ERROR,
+            f"Error loading offsets from {_name(load.partition)}: {what} is passed over: {reason}",
+        )
+
+    def failed(self, load_id: int, reason: str) -> None:
+        """The log could not be read: its groups are not served, for they would seem empty."""
+        load = self._loads.pop(load_id, None)
+        if load is not None:
+            del self._load_ids[load.partition]
+            name = _name(load.partition)
+            self._desk.say_of_log(Level.ERROR, f"Error loading offsets from {name}: {reason}")
+
+    def finished(self, load_id: int) -> None:
+        """The end of the log: from now on its groups are served."""
+        load = self._loads.pop(load_id, None)
+        if load is None:
+            return
+        desk = self._desk
+        del self._load_ids[load.partition]
+        self._owned.add(load.partition)
+        groups = {group_id: None for group_id, offsets in load.offsets.items() if offsets}
+        groups |= dict.fromkeys(key.group_id for keys in load.pending.values() for key in keys)
+        for group_id in load.groups | groups:
+            self._install(self._group(load, group_id), load)
+        desk.say_of_log(
+            Level.INFO,
+            f"Finished loading offsets and group metadata from {_name(load.partition)} in"
+            f" {desk.now_ms - load.began_ms} milliseconds for epoch {load.leader_epoch}, of which 0"
+            " milliseconds was spent in the scheduler.",
+        )
+
+    def _group(self, load: _PartitionLoad, group_id: str) -> Group:
+        value = load.groups.get(group_id)
+        if value is not None:
+            try:
+                return group_of(group_id, decode_group_value(value), self._desk.now_ms)
+            except GroupRecordCorrupt as reason:
+                self._pass_over(load, f"the last record of group {group_id}", reason)
+        # Of consumers without a group, or of one whose members are forgotten: they join anew.
+        return Group(group_id, self._desk.now_ms)
+
+    def _install(self, group: Group, load: _PartitionLoad) -> None:
+        desk = self._desk
+        pending_of_producers: dict[int, _Offsets] = {}
+        for producer_id, keys in load.pending.items():
+            offsets = {
+                key.topic_partition: logged
+                for key, logged in keys.items()
+                if key.group_id == group.group_id
+            }
+            if offsets:
+                pending_of_producers[producer_id] = offsets
+        group.offsets.load(load.offsets.get(group.group_id, {}), pending_of_producers)
+        desk.groups[group.group_id] = group
+        desk.say(
+            Level.INFO,
+            f"Loading group metadata for {group.group_id} with generation {group.generation_id}",
+        )
+        if len(group.members) > desk.config.max_size:
+            self._rebalance.prepare(
+                group,
+                f"Freshly-loaded group is over capacity ({desk.config.max_size}). Rebalancing in"
+                " order to give a chance for consumers to commit offsets",
+            )
+        for member in group.members.values():
+            self._sessions.renew(group, member)
+
+    # ------------------------------------------------------------------ transactions
+
+    def transaction_completed(
+        self, producer_id: int, partitions: frozenset[int], *, is_commit: bool
+    ) -> None:
+        """A marker was written behind what was loaded."""
+        for group in self._desk.groups.values():
+            if self._desk.partition_for(group.group_id) in partitions:
+                group.offsets.complete_transaction(producer_id, is_commit=is_commit)
+
+
+def _name(partition: int) -> str:
+    return f"{OFFSETS_TOPIC}-{partition}"
+
+
+def _put(table: dict, key: object, value: object | None) -> None:  # type: ignore[type-arg]
+    """The last word about a key; None forgets it."""
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
+
+
+def _is_commit(key: bytes | None) -> bool:
+    """Whether a control record ends its transaction with a commit: version, then type."""
+    try:
+        return key is not None and unpack_from(">hh", key)[1] == _COMMIT_MARKER
+    except struct_error:
+        return False

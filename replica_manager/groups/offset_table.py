@@ -1,0 +1,136 @@
+"""The committed offsets of one group, and those that are on their way into the log.
+
+An offset counts once its record is in the log.  Until then it is *pending*: it is not shown, not
+expired, and a reader that wants nothing provisional is told to come again.  Offsets of a
+transaction are pending until its marker is written.  Of two commits the one later in the log wins,
+in whatever order their writes are acknowledged: after compaction the log would say the same.
+
+Source: Kafka ``GroupMetadata``, ``CommitRecordMetadataAndOffset``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from replica_manager.groups.records import OffsetAndMetadata
+from zkcontroller.model import TopicPartition
+
+
+class LoggedOffset(NamedTuple):
+    """A committed offset and where the batch with its record begins."""
+
+    committed: OffsetAndMetadata
+    batch_offset: int
+
+
+class OffsetTable:
+    """Offsets by partition."""
+
+    __slots__ = ("_logged", "_pending", "_pending_of_producers")
+
+    def __init__(self) -> None:
+        self._logged: dict[TopicPartition, LoggedOffset] = {}
+        self._pending: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._pending_of_producers: dict[int, dict[TopicPartition, LoggedOffset]] = {}
+
+    def __len__(self) -> int:
+        return len(self._logged)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._logged)
+
+    def __bool__(self) -> bool:
+        """Whether there is, or may soon be, an offset."""
+        return bool(self._logged or self._pending or self._pending_of_producers)
+
+    def get(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        logged = self._logged.get(partition)
+        return None if logged is None else logged.committed
+
+    def is_pending(self, partition: TopicPartition) -> bool:
+        """Whether the offset may be another one in a moment."""
+        return partition in self._pending or any(
+            partition in offsets for offsets in self._pending_of_producers.values()
+        )
+
+    # ------------------------------------------------------------------ commits
+
+    def prepare(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These offsets are being written."""
+        self._pending.update(offsets)
+
+    def complete(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], batch_offset: int
+    ) -> None:
+        """Offsets that were prepared stand in the log, in the batch that begins there."""
+        for partition, committed in offsets.items():
+            # Without it the partition was deleted meanwhile: its offset must not come back.
+            if partition in self._pending:
+                self._put(partition, LoggedOffset(committed, batch_offset))
+        self.fail(offsets)
+
+    def fail(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Offsets that were prepared are not on their way any more."""
+        for partition, committed in offsets.items():
+            # Another commit may have taken the place.
+            if self._pending.get(partition) == committed:
+                del self._pending[partition]
+
+    def complete_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """A producer's transaction has ended; its offsets count, or never were."""
+        offsets = self._pending_of_producers.pop(producer_id, {})
+        if is_commit:
+            for partition, logged in offsets.items():
+                self._put(partition, logged)
+
+    def _put(self, partition: TopicPartition, logged: LoggedOffset) -> None:
+        known = self._logged.get(partition)
+        if known is None or known.batch_offset < logged.batch_offset:
+            self._logged[partition] = logged
+
+    # ------------------------------------------------------------------ loading and removal
+
+    def load(
+        self,
+        logged: Mapping[TopicPartition, LoggedOffset],
+        pending_of_producers: Mapping[int, dict[TopicPartition, LoggedOffset]],
+    ) -> None:
+        """What the log has of this group; open transactions stay pending."""
+        self._logged.update(logged)
+        self._pending_of_producers.update(pending_of_producers)
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Forgets these offsets; returns those whose records must be overwritten.
+
+        A commit that is under way may stand in the log already, so it is one of them.
+        """
+        removed = []
+        for partition in partitions:
+            is_pending = self._pending.pop(partition, None) is not None
+            for producer_id, offsets in list(self._pending_of_producers.items()):
+                offsets.pop(partition, None)
+                if not offsets:
+                    del self._pending_of_producers[producer_id]
+            if self._logged.pop(partition, None) is not None or is_pending:
+                removed.append(partition)
+        return removed
+
+    def remove_all(self) -> list[TopicPartition]:
+        """Forgets everything; returns the offsets whose records must be overwritten."""
+        removed = self.remove(dict.fromkeys((*self._logged, *self._pending)))
+        self._pending_of_producers.clear()
+        return removed
+
+    def remove_expired(
+        self, is_expired: Callable[[TopicPartition, OffsetAndMetadata], bool]
+    ) -> list[TopicPartition]:
+        """Forgets offsets whose time is over and that nobody is writing anew."""
+        expired = [
+            partition
+            for partition, logged in self._logged.items()
+            if partition not in self._pending and is_expired(partition, logged.committed)
+        ]
+        for partition in expired:
+            del self._logged[partition]
+        return expired

@@ -1,0 +1,65 @@
+"""Sessions of members: renewed by every sign of life, and what goes with a member that is removed.
+
+A member with a parked request cannot send heartbeats, so its session does not run; a *new* member,
+who does not know its id yet, has NEW_MEMBER_JOIN_TIMEOUT_MS even so, for a client that gave up
+leaves nothing behind but a parked JoinGroup.
+
+Whoever is removed is answered: no request is left parked on a member that is gone.
+
+Source: Kafka ``GroupCoordinator.completeAndScheduleNextExpiration``, ``DelayedHeartbeat``.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.groups.desk import Desk
+from replica_manager.groups.group import Group, Member
+from replica_manager.groups.requests import JoinResult, SyncResult
+from replica_manager.groups.timers import Timer, TimerKind
+
+
+class Sessions:
+    """The sessions of all members."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def renew(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
+        """A sign of life: the member has its session timeout (or that time) from now on."""
+        timer = Timer(TimerKind.SESSION, group.group_id, member.member_id)
+        if member.is_exempt_from_heartbeats:
+            self._desk.timers.cancel(timer)
+            return
+        timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
+        self._desk.timers.set(timer, self._desk.now_ms + timeout_ms)
+
+    def begin_pending(self, group: Group, member_id: str, timeout_ms: int) -> None:
+        """An id is given out; somebody has to come back with it in time."""
+        timer = Timer(TimerKind.SESSION, group.group_id, member_id)
+        self._desk.timers.set(timer, self._desk.now_ms + timeout_ms)
+
+    def drop(self, group: Group, member: Member) -> None:
+        """The member is out; what it has parked is answered UNKNOWN_MEMBER_ID, so it comes anew."""
+        self.answer_join(group, member, JoinResult(ErrorCode.unknown_member_id))
+        self.answer_sync(group, member, SyncResult(ErrorCode.unknown_member_id))
+        self.forget(group, member.member_id)
+
+    def forget(self, group: Group, member_id: str) -> None:
+        """Member or pending, with nothing parked: it is out."""
+        group.remove(member_id)
+        self._desk.timers.cancel(Timer(TimerKind.SESSION, group.group_id, member_id))
+
+    def answer_join(self, group: Group, member: Member, result: JoinResult) -> None:
+        """Answers the JoinGroup that is parked, if one is; the session runs again."""
+        request_id = group.unpark_join(member)
+        if request_id is not None:
+            self._desk.answer(request_id, result)
+            self.renew(group, member)
+
+    def answer_sync(self, group: Group, member: Member, result: SyncResult) -> None:
+        """Answers the SyncGroup that is parked, if one is; the session runs again."""
+        request_id, member.parked_sync = member.parked_sync, None
+        if request_id is not None:
+            self._desk.answer(request_id, result)
+            self.renew(group, member)

@@ -1,0 +1,116 @@
+"""Deadlines by key: set, moved, cancelled, and taken when they are due.
+
+A session's deadline moves with every heartbeat, so moving must cost next to nothing: only the table
+is written, and the heap's entry finds the new deadline when its old time comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple
+
+_SLACK: Final = 64
+"""Entries without a timer that the heap may hold beyond as many as there are timers."""
+
+
+class TimerKind(Enum):
+    """What it means that the time is over."""
+
+    SESSION = "session"
+    """A member says nothing, or nobody comes back with an id."""
+    JOIN = "join"
+    """Nobody else may join this generation."""
+    SYNC = "sync"
+    """Nobody else may fetch the assignment of this generation."""
+    SWEEP = "sweep"
+    """Time to look for expired offsets."""
+
+
+class Timer(NamedTuple):
+    """Whose time it is."""
+
+    kind: TimerKind
+    group_id: str = ""
+    member_id: str = ""
+
+
+class Timers:
+    """All timers of a coordinator; those of the same time go off in a repeatable order."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[Timer, int] = {}
+        self._entries: dict[Timer, tuple[int, int, Timer]] = {}
+        """The one entry of the heap that counts for a timer: never later than its deadline."""
+        self._heap: list[tuple[int, int, Timer]] = []
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def __iter__(self) -> Iterator[Timer]:
+        return iter(self._deadlines)
+
+    def __contains__(self, timer: Timer) -> bool:
+        return timer in self._deadlines
+
+    @property
+    def heap_size(self) -> int:
+        """What the timers cost; at most twice their number, and a little."""
+        return len(self._heap)
+
+    def set(self, timer: Timer, deadline_ms: int) -> None:
+        """The timer goes off at ``deadline_ms``, and at no time set before."""
+        self._deadlines[timer] = deadline_ms
+        entry = self._entries.get(timer)
+        if entry is None or deadline_ms < entry[0]:
+            self._push(timer, deadline_ms)
+
+    def cancel(self, timer: Timer) -> None:
+        """The timer does not go off; nothing if there is none."""
+        if self._deadlines.pop(timer, None) is not None and len(self._heap) > self._bound:
+            self._rebuild()
+
+    def next_deadline_ms(self) -> int | None:
+        """When something is due next; None without timers."""
+        while self._heap:
+            time, _, timer = self._heap[0]
+            deadline = self._deadlines.get(timer)
+            is_current = self._entries.get(timer) is self._heap[0]
+            if is_current and deadline == time:
+                return time
+            heappop(self._heap)
+            if is_current:
+                del self._entries[timer]
+                if deadline is not None:
+                    self._push(timer, deadline)
+        return None
+
+    def take_due(self, now_ms: int) -> Timer | None:
+        """The timer that is due first, which is then no more; None if none is due."""
+        deadline = self.next_deadline_ms()
+        if deadline is None or deadline > now_ms:
+            return None
+        _, _, timer = heappop(self._heap)
+        del self._entries[timer], self._deadlines[timer]
+        return timer
+
+    @property
+    def _bound(self) -> int:
+        return 2 * len(self._deadlines) + _SLACK
+
+    def _push(self, timer: Timer, deadline_ms: int) -> None:
+        self._sequence += 1
+        entry = (deadline_ms, self._sequence, timer)
+        self._entries[timer] = entry
+        heappush(self._heap, entry)
+        if len(self._heap) > self._bound:
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        self._entries = {
+            timer: entry for timer, entry in self._entries.items() if timer in self._deadlines
+        }
+        self._heap = list(self._entries.values())
+        heapify(self._heap)
