@@ -91,3 +91,84 @@ class ConfigInvalid(ZkControllerError):
 
 class InconsistentClusterId(ZkControllerError):
     """``meta.properties`` belongs to another cluster than ``/cluster/id`` names."""
+
+
+class RecordsRefused(ZkControllerError):
+    """Base of the reasons why records are not appended to a log."""
+
+
+class CorruptRecord(RecordsRefused):
+    """Bytes that are no record batch, or whose checksum is not theirs."""
+
+
+class InvalidRecord(RecordsRefused):
+    """A batch that is whole but breaks a rule.
+
+    ``record_errors`` names the records at fault by their place in the batch, as Produce v8 and
+    newer tell the client; it is empty when the batch as a whole is at fault.
+    """
+
+    def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
+
+
+class InvalidTimestamp(InvalidRecord):
+    """A record's timestamp is not one that the topic takes."""
+
+
+class UnsupportedCompressionType(RecordsRefused):
+    """A codec that this topic, or the version of the request, does not allow."""
+
+
+class UnsupportedForMessageFormat(RecordsRefused):
+    """Something that an old message format cannot hold."""
+
+
+class MessageTooLarge(RecordsRefused):
+    """A batch of more than ``max.message.bytes``."""
+
+
+class RecordListTooLarge(RecordsRefused):
+    """Batches of more than ``segment.bytes`` together."""
+
+
+class OffsetsOutOfOrder(RecordsRefused):
+    """A follower was given batches whose offsets do not rise."""
+
+
+class UnexpectedAppendOffset(RecordsRefused):
+    """A follower was given offsets that it has already."""
+
+    def __init__(self, message: str, first_offset: int, last_offset: int) -> None:
+        super().__init__(message)
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+
+
+class OutOfOrderSequence(RecordsRefused):
+    """A producer's sequence number is not the one that follows its last."""
+
+
+class InvalidProducerEpoch(RecordsRefused):
+    """A producer's epoch is older than one that was seen."""
+
+
+class InvalidTxnState(RecordsRefused):
+    """A write outside of a transaction that should be within, or the other way round."""
+
+
+class TransactionCoordinatorFenced(RecordsRefused):
+    """A transaction marker of a coordinator that has been replaced."""
+
+
+class OffsetOutOfRange(ZkControllerError):
+    """An offset below the log start or above the log end."""
+
+
+class InconsistentTopicId(ZkControllerError):
+    """A log belongs to another topic of the same name."""
+
+
+class KafkaStorage(ZkControllerError):
+    """A log directory failed: it is offline until the broker is started again."""

@@ -12,21 +12,49 @@ from kio.schema.errors import ErrorCode
 from zkcontroller.errors import (
     ConfigInvalid,
     ControllerMoved,
+    CorruptRecord,
     InconsistentClusterId,
+    InconsistentTopicId,
     InvalidFrame,
+    InvalidProducerEpoch,
+    InvalidRecord,
+    InvalidTimestamp,
+    InvalidTxnState,
+    KafkaStorage,
+    MessageTooLarge,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    RecordListTooLarge,
+    TransactionCoordinatorFenced,
+    UnsupportedCompressionType,
+    UnsupportedForMessageFormat,
     UnsupportedVersion,
     ZkControllerError,
 )
 
 _NAMES: Final[dict[int, str]] = {code.value: code.name.upper() for code in ErrorCode}
 
-# Most specific first: UnsupportedVersion is an InvalidFrame.
+# Most specific first: UnsupportedVersion is an InvalidFrame, InvalidTimestamp an InvalidRecord.
 _BY_EXCEPTION: Final[tuple[tuple[type[ZkControllerError], ErrorCode], ...]] = (
     (UnsupportedVersion, ErrorCode.unsupported_version),
     (InvalidFrame, ErrorCode.invalid_request),
     (ControllerMoved, ErrorCode.stale_controller_epoch),
     (ConfigInvalid, ErrorCode.invalid_config),
     (InconsistentClusterId, ErrorCode.inconsistent_cluster_id),
+    (CorruptRecord, ErrorCode.corrupt_message),
+    (InvalidTimestamp, ErrorCode.invalid_timestamp),
+    (InvalidRecord, ErrorCode.invalid_record),
+    (UnsupportedCompressionType, ErrorCode.unsupported_compression_type),
+    (UnsupportedForMessageFormat, ErrorCode.unsupported_for_message_format),
+    (MessageTooLarge, ErrorCode.message_too_large),
+    (RecordListTooLarge, ErrorCode.record_list_too_large),
+    (OutOfOrderSequence, ErrorCode.out_of_order_sequence_number),
+    (InvalidProducerEpoch, ErrorCode.invalid_producer_epoch),
+    (InvalidTxnState, ErrorCode.invalid_txn_state),
+    (TransactionCoordinatorFenced, ErrorCode.transaction_coordinator_fenced),
+    (OffsetOutOfRange, ErrorCode.offset_out_of_range),
+    (InconsistentTopicId, ErrorCode.inconsistent_topic_id),
+    (KafkaStorage, ErrorCode.kafka_storage_error),
 )
 
 

@@ -1,0 +1,96 @@
+"""Checkpoint files: offsets of many partitions in one text file, leader epochs of one partition.
+
+A version, a count, then one entry a line.  Source: Kafka ``CheckpointFile``,
+``OffsetCheckpointFile``, ``LeaderEpochCheckpointFile``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from replica_manager.log.files import replace_file
+from replica_manager.log.leader_epochs import EpochEntry
+from zkcontroller.errors import ZkControllerError
+from zkcontroller.model import TopicPartition
+
+RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_FILE: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
+CLEANER_FILE: Final = "cleaner-offset-checkpoint"
+
+_VERSION: Final = "0"
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+_WHITESPACE: Final = re.compile(r"\s+")
+
+
+class CheckpointMalformed(ZkControllerError):
+    """A checkpoint file is not what it should be."""
+
+
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replaces a file of offsets.  Blocks until it is on disk."""
+    replace_file(
+        path, _encode([f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()])
+    )
+
+
+def read_offsets(path: Path) -> dict[TopicPartition, int]:
+    """The offsets in a file, none without a file; CheckpointMalformed if it cannot be read."""
+    offsets: dict[TopicPartition, int] = {}
+    for words in _entries(path, 3):
+        offsets[TopicPartition(words[0], _number(path, words[1]))] = _number(path, words[2])
+    return offsets
+
+
+def write_epochs(path: Path, entries: Sequence[EpochEntry]) -> None:
+    """Replaces a file of leader epochs.  Blocks until it is on disk."""
+    replace_file(path, _encode([f"{entry.epoch} {entry.start_offset}" for entry in entries]))
+
+
+def read_epochs(path: Path) -> list[EpochEntry]:
+    """The epochs in a file, none without a file; CheckpointMalformed if it cannot be read."""
+    epochs = [
+        EpochEntry(_number(path, words[0]), _number(path, words[1])) for words in _entries(path, 2)
+    ]
+    for entry in epochs:
+        if entry.epoch < 0 or entry.start_offset < 0:
+            raise CheckpointMalformed(f"Negative numbers in checkpoint file {path}: {entry}")
+    return epochs
+
+
+def _encode(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines)).encode()
+
+
+def _entries(path: Path, words: int) -> list[list[str]]:
+    try:
+        lines = path.read_bytes().decode().splitlines()
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError as failure:
+        raise CheckpointMalformed(f"Malformed checkpoint file {path}: {failure}") from None
+    if not lines:
+        return []
+    if lines[0] != _VERSION:
+        raise CheckpointMalformed(
+            f"Unrecognized version of the checkpoint file ({path}): {lines[0]!r}"
+        )
+    count = _number(path, lines[1]) if len(lines) > 1 else -1
+    entries = [_WHITESPACE.split(line) for line in lines[2:]]
+    if len(entries) != count:
+        raise CheckpointMalformed(
+            f"Expected {count} entries in checkpoint file ({path}), but found {len(entries)}"
+        )
+    for entry in entries:
+        if len(entry) != words:
+            raise CheckpointMalformed(f"Malformed line in checkpoint file ({path}): {entry}")
+    return entries
+
+
+def _number(path: Path, word: str) -> int:
+    if not _NUMBER.fullmatch(word):
+        raise CheckpointMalformed(f"Malformed number in checkpoint file ({path}): {word!r}")
+    return int(word)

@@ -1,0 +1,79 @@
+"""What a log gets from around it: the time, chance, work for later, somebody to tell of failures.
+
+A log decides on the event loop and does there what the page cache takes at once.  What waits for
+the disk (fsync, deleting files) it leaves as a :class:`Duty`, which its owner performs in a thread.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+
+class Duty(NamedTuple):
+    """Something to do off the event loop, not before ``due_ms``."""
+
+    due_ms: int
+    number: int
+    """Duties that are due at the same time are done in this order."""
+    name: str
+    partition: str
+    action: Callable[[], None]
+    """Blocks; may raise OSError."""
+    directory: Path
+    """The log directory that has failed if it does."""
+
+
+class Duties:
+    """What logs have left to be done.
+
+    For the event loop only.  Bounded by what leaves them: a segment's roll leaves a flush, its
+    deletion an unlink, a log's new epochs one write until that is taken.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[Duty] = []
+        self._count = 0
+
+    def add(
+        self, name: str, partition: str, directory: Path, due_ms: int, action: Callable[[], None]
+    ) -> None:
+        """Notes a duty."""
+        self._count += 1
+        heapq.heappush(self._heap, Duty(due_ms, self._count, name, partition, action, directory))
+
+    def take_due(self, now_ms: int) -> Iterator[Duty]:
+        """The duties whose time has come, oldest first; they are no longer here then."""
+        while self._heap and self._heap[0].due_ms <= now_ms:
+            yield heapq.heappop(self._heap)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        return self._heap[0].due_ms if self._heap else None
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+
+def _ignore_failure(directory: Path, message: str, error: OSError) -> None:
+    del directory, message, error
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnvironment:
+    """Shared by the logs of a broker."""
+
+    now_ms: Callable[[], int]
+    """Milliseconds since 1970."""
+    duties: Duties = field(default_factory=Duties)
+    random: Random = field(default_factory=Random)
+    """Gives the jitter of rolls."""
+    on_failure: Callable[[Path, str, OSError], None] = _ignore_failure
+    """Told of the log directory that failed, before KafkaStorage is raised."""
+    producer_id_expiration_ms: int = 86_400_000
+    verifies_transactions: bool = True
+    """``transaction.partition.verification.enable``."""

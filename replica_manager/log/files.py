@@ -1,0 +1,144 @@
+"""The files of a log: their names, an append-only one with slices of it, small ones replaced whole.
+
+A :class:`LogFile` owns its descriptor and closes it when nobody holds the object any more.  So a
+:class:`FileSlice` that waits to be sent stays readable although its segment has been deleted
+meanwhile, and can never name a descriptor that the system has given to another file.
+
+Source: Kafka ``LogFileUtils``, ``FileRecords``, ``CheckpointFile``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+LOG_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+
+INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+_OFFSET_DIGITS: Final = 20
+
+
+def offset_file(directory: Path, offset: int, suffix: str) -> Path:
+    """``00000000000000000042.log`` for 42 and ``.log``."""
+    return directory / f"{offset:0{_OFFSET_DIGITS}d}{suffix}"
+
+
+def offset_in_name(name: str) -> int | None:
+    """The offset that a file's name begins with, None if it does not."""
+    digits = name.partition(".")[0]
+    is_offset = len(digits) == _OFFSET_DIGITS and digits.isascii() and digits.isdigit()
+    return int(digits) if is_offset else None
+
+
+class LogFile:
+    """An open file that grows at its end; ``size`` is how much of it counts."""
+
+    __slots__ = ("_descriptor", "path", "size")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = -1
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.size = os.fstat(self._descriptor).st_size
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def fileno(self) -> int:
+        """The descriptor; it lives as long as this object."""
+        return self._descriptor
+
+    def append(self, pieces: Sequence[bytes | bytearray | memoryview], size: int) -> None:
+        """Writes the pieces, ``size`` bytes together, at the end; all of them or none."""
+        try:
+            written = os.pwritev(self._descriptor, pieces, self.size)
+            if written < size:
+                self._append_rest(b"".join(pieces)[written:], self.size + written)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self.size)
+            raise
+        self.size += size
+
+    def _append_rest(self, rest: bytes, position: int) -> None:
+        while rest:
+            written = os.pwrite(self._descriptor, rest, position)
+            position += written
+            rest = rest[written:]
+
+    def read(self, position: int, length: int) -> bytes:
+        """Up to ``length`` bytes from ``position``, fewer at the end of the file."""
+        return os.pread(self._descriptor, length, position)
+
+    def truncate(self, size: int) -> int:
+        """Cuts the file to ``size`` bytes and returns how many went."""
+        assert 0 <= size <= self.size, f"{self.path}: {size} of {self.size}"
+        cut = self.size - size
+        if cut:
+            os.ftruncate(self._descriptor, size)
+            self.size = size
+        return cut
+
+    def flush(self) -> None:
+        """Returns when everything written is on disk.  Blocks."""
+        os.fsync(self._descriptor)
+
+    def last_modified_ms(self) -> int:
+        """When the file was last written, in milliseconds since 1970."""
+        return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
+
+    def rename(self, path: Path) -> None:
+        """Gives the file another name."""
+        self.path.replace(path)
+        self.path = path
+
+
+class FileSlice(NamedTuple):
+    """A range of a log file, to be sent or read; it keeps its file open."""
+
+    file: LogFile
+    position: int
+    length: int
+
+    def read(self) -> bytes:
+        """The bytes.  Blocks if they are not in the page cache."""
+        return self.file.read(self.position, self.length)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Puts ``content`` in the place of a file's; after a crash the old or the new is there.
+
+    Blocks until it is on disk.
+    """
+    beside = path.with_name(path.name + ".tmp")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    beside.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Makes creations, renames and deletions in a directory survive a crash.  Blocks."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,124 @@
+"""Which leader epoch began at which offset: how replicas find where their logs part.
+
+Pure but for the file, which its owner writes: :class:`LeaderEpochs` says what should be in it.
+
+Source: Kafka ``LeaderEpochFileCache``, ``LeaderEpochCheckpointFile``; KIP-101, KIP-279.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+FILE_NAME: Final = "leader-epoch-checkpoint"
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_EPOCH_OFFSET: Final = -1
+
+
+class EpochEntry(NamedTuple):
+    """The leader of ``epoch`` appended from ``start_offset`` on."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochEndOffset(NamedTuple):
+    """The largest epoch up to the one asked for, and where it ended; both -1 if unknown."""
+
+    epoch: int
+    end_offset: int
+
+
+UNDEFINED: Final = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
+
+
+class LeaderEpochs:
+    """The epochs of one log; epochs and start offsets both rise."""
+
+    def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
+        self._entries: tuple[EpochEntry, ...] = ()
+        self.is_dirty = False
+        """Whether the entries have changed since the owner last wrote them."""
+        self.is_write_planned = False
+        """Whether the owner will write them soon."""
+        for entry in entries:
+            self.assign(*entry)
+        self.is_dirty = False
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        return self._entries
+
+    @property
+    def latest_epoch(self) -> int | None:
+        return self._entries[-1].epoch if self._entries else None
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Notes that ``epoch`` begins at ``start_offset``; says whether that is news.
+
+        Entries that contradict it, of the same or a later epoch or offset, go: the truth is what
+        is appended now.
+        """
+        assert epoch >= 0 <= start_offset, f"epoch {epoch} at {start_offset}"
+        entries = self._entries
+        if entries:
+            latest = entries[-1]
+            if epoch == latest.epoch and start_offset >= latest.start_offset:
+                return False
+            while entries and (
+                entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset
+            ):
+                entries = entries[:-1]
+        self._set((*entries, EpochEntry(epoch, start_offset)))
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """Where ``epoch`` ended in this log, or the largest epoch before it that it has.
+
+        The latest epoch ends at the log's end.  An epoch that is newer than all known is
+        undefined; of one older than all it is said to end where the first known one begins.
+        """
+        if epoch == UNDEFINED_EPOCH or not self._entries:
+            return UNDEFINED
+        if epoch == self._entries[-1].epoch:
+            return EpochEndOffset(epoch, log_end_offset)
+        place = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
+        if place == len(self._entries):
+            return UNDEFINED
+        higher = self._entries[place]
+        found = self._entries[place - 1].epoch if place else epoch
+        return EpochEndOffset(found, higher.start_offset)
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """The epoch whose leader appended the offset."""
+        place = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
+        return self._entries[place - 1].epoch if place else None
+
+    def previous_epoch(self, epoch: int) -> int | None:
+        """The largest epoch before ``epoch``."""
+        place = bisect_left(self._entries, epoch, key=lambda entry: entry.epoch)
+        return self._entries[place - 1].epoch if place else None
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drops the epochs that begin at or past ``end_offset``."""
+        if end_offset >= 0 and self._entries and self._entries[-1].start_offset >= end_offset:
+            self._set(tuple(e for e in self._entries if e.start_offset < end_offset))
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Drops the epochs before ``start_offset``; the one that holds it begins there now."""
+        kept = tuple(entry for entry in self._entries if entry.start_offset > start_offset)
+        dropped = len(self._entries) - len(kept)
+        if dropped:
+            holder = EpochEntry(self._entries[dropped - 1].epoch, start_offset)
+            if (holder, *kept) != self._entries:
+                self._set((holder, *kept))
+
+    def clear(self) -> None:
+        """Forgets every epoch."""
+        if self._entries:
+            self._set(())
+
+    def _set(self, entries: tuple[EpochEntry, ...]) -> None:
+        self._entries = entries
+        self.is_dirty = True

@@ -1,0 +1,355 @@
+"""The files of one log: segments appended to, read, rolled, truncated and deleted.
+
+What its records mean (epochs, producers, high watermark) is for
+:class:`~replica_manager.log.partition_log.PartitionLog`.
+Source: Kafka ``LocalLog``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from replica_manager.log.environment import LogEnvironment
+from replica_manager.log.files import DELETED_SUFFIX, FileSlice, LogFile, sync_directory
+from replica_manager.log.index import OffsetPosition, TimestampOffset
+from replica_manager.log.log_config import LogConfig
+from replica_manager.log.segment import LogSegment, RollLimits
+from replica_manager.log.segments import Segments
+from replica_manager.log.transaction_index import AbortedTransaction
+from zkcontroller.errors import KafkaStorage, OffsetOutOfRange
+
+UNKNOWN_POSITION: Final = -1
+
+
+class LogOffsetMetadata(NamedTuple):
+    """An offset and where it is; the place is -1 if only the offset is known.
+
+    Source: Kafka ``LogOffsetMetadata``.
+    """
+
+    message_offset: int
+    segment_base_offset: int = UNKNOWN_POSITION
+    relative_position: int = UNKNOWN_POSITION
+
+    @property
+    def is_offset_only(self) -> bool:
+        return self.segment_base_offset == UNKNOWN_POSITION
+
+    def is_on_older_segment(self, other: LogOffsetMetadata) -> bool:
+        """Whether it is in a segment before that of ``other``; both places must be known."""
+        return self.segment_base_offset < other.segment_base_offset
+
+    def bytes_until(self, later: LogOffsetMetadata) -> int | None:
+        """How many bytes lie between two places in one segment, None if they are in two."""
+        if self.is_offset_only or self.segment_base_offset != later.segment_base_offset:
+            return None
+        return later.relative_position - self.relative_position
+
+
+class LogRead(NamedTuple):
+    """What was found from an offset on."""
+
+    start: LogOffsetMetadata
+    """The offset asked for, and where its batch begins."""
+    slice: FileSlice | None
+    """The batches; the last one may be cut off.  None if there is nothing to read."""
+    is_first_batch_incomplete: bool = False
+    aborted_transactions: tuple[AbortedTransaction, ...] | None = None
+    """For a read of committed records only."""
+
+    @property
+    def size(self) -> int:
+        return 0 if self.slice is None else self.slice.length
+
+
+class FlushPlan(NamedTuple):
+    """What must reach the disk before everything up to ``offset`` is safe."""
+
+    offset: int
+    files: tuple[LogFile, ...]
+    paths: tuple[Path, ...]
+    directory: Path
+    before: Callable[[], None]
+    """Writes the small files that must be there first."""
+
+    def run(self) -> None:
+        """Waits for the disk.  Blocks; for an executor.  OSError if the disk fails."""
+        self.before()
+        for file in self.files:
+            file.flush()
+        for path in self.paths:
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        sync_directory(self.directory)
+
+
+class LocalLog:
+    """Segments in a folder.  For the event loop only, but for what is given out to be run."""
+
+    def __init__(
+        self,
+        directory: Path,
+        config: LogConfig,
+        environment: LogEnvironment,
+        segments: Segments,
+        recovery_point: int,
+        end: LogOffsetMetadata,
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.segments = segments
+        self.recovery_point = recovery_point
+        """Everything before it is on disk."""
+        self.end = end
+        """Where the next record goes."""
+        self.last_flushed_ms = environment.now_ms()
+        self._environment = environment
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.directory.name
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.end.message_offset
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.end.message_offset - self.recovery_point
+
+    def fail(self, message: str, error: OSError) -> KafkaStorage:
+        """Reports that the log directory failed; the caller raises what this gives."""
+        self._environment.on_failure(self.directory.parent, message, error)
+        return KafkaStorage(f"{message}: {error}")
+
+    def append(
+        self,
+        pieces: Sequence[bytes | memoryview],
+        size: int,
+        last_offset: int,
+        largest: TimestampOffset,
+    ) -> None:
+        """Writes batches that end with ``last_offset`` to the active segment."""
+        active = self.segments.active
+        active.append(pieces, size, last_offset, largest)
+        self.end = LogOffsetMetadata(last_offset + 1, active.base_offset, active.file.size)
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        limit: LogOffsetMetadata,
+        *,
+        min_one_message: bool,
+        with_aborted: bool,
+    ) -> LogRead:
+        """Batches from the one with ``offset`` on, up to ``limit``; OffsetOutOfRange past all."""
+        segment = self.segments.floor(offset)
+        if offset > self.end.message_offset or segment is None:
+            raise OffsetOutOfRange(
+                f"Received request for offset {offset} for partition {self.name}, but we only have "
+                f"log segments upto {self.end.message_offset}."
+            )
+        nothing = () if with_aborted else None
+        if offset >= limit.message_offset:
+            at = limit if offset == limit.message_offset else self.locate(offset)
+            return LogRead(at, None, aborted_transactions=nothing)
+        following: LogSegment | None = segment
+        while following is not None:
+            found = following.read(
+                offset,
+                max_bytes,
+                self._max_position(following, limit),
+                min_one_message=min_one_message,
+            )
+            if found is not None:
+                start = LogOffsetMetadata(offset, following.base_offset, found.position)
+                aborted = (
+                    self._aborted(start, following, found.slice.length) if with_aborted else None
+                )
+                return LogRead(start, found.slice, found.is_first_batch_incomplete, aborted)
+            following = self.segments.higher(following.base_offset)
+        return LogRead(self.end, None, aborted_transactions=nothing)
+
+    def _max_position(self, segment: LogSegment, limit: LogOffsetMetadata) -> int | None:
+        if segment.base_offset < limit.segment_base_offset:
+            return segment.size
+        if segment.base_offset == limit.segment_base_offset:
+            return limit.relative_position
+        return None
+
+    def locate(self, offset: int) -> LogOffsetMetadata:
+        """The place of an offset; OffsetOutOfRange if the log does not have it."""
+        if offset == self.end.message_offset:
+            return self.end
+        segment = self.segments.floor(offset)
+        while segment is not None and offset < self.end.message_offset:
+            place = segment.find_batch(offset)
+            if place is not None:
+                return LogOffsetMetadata(offset, segment.base_offset, place.position)
+            segment = self.segments.higher(segment.base_offset)
+        raise OffsetOutOfRange(f"Offset {offset} is not in {self.name}")
+
+    def _aborted(
+        self, start: LogOffsetMetadata, segment: LogSegment, size: int
+    ) -> tuple[AbortedTransaction, ...]:
+        upper = segment.upper_bound_offset(
+            OffsetPosition(start.message_offset, start.relative_position), size
+        )
+        if upper is None:
+            higher = self.segments.higher(segment.base_offset)
+            upper = self.log_end_offset if higher is None else higher.base_offset
+        return self.collect_aborted(start.message_offset, upper)
+
+    def collect_aborted(self, offset: int, upper_bound: int) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions that overlap with the offsets."""
+        collected: list[AbortedTransaction] = []
+        for segment in self.segments.from_offset(offset):
+            found, is_complete = segment.transaction_index.collect(offset, upper_bound)
+            collected += found
+            if is_complete:
+                break
+        return tuple(collected)
+
+    @property
+    def roll_limits(self) -> RollLimits:
+        return RollLimits(self.config.segment_bytes, self.config.segment_ms)
+
+    def new_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
+        """An empty segment, ready for appends."""
+        jitter = self.config.segment_jitter_ms
+        segment = LogSegment(
+            self.directory,
+            base_offset,
+            index_interval_bytes=self.config.index_interval_bytes,
+            index_bytes=self.config.index_bytes,
+            now_ms=self._environment.now_ms(),
+            roll_jitter_ms=self._environment.random.randrange(jitter) if jitter else 0,
+            suffix=suffix,
+        )
+        segment.activate(self.config.index_bytes)
+        return segment
+
+    def roll(self, expected_next_offset: int = 0) -> LogSegment:
+        """Begins a segment at the log's end, or further on if an append does."""
+        base_offset = max(expected_next_offset, self.log_end_offset)
+        active = self.segments.active
+        if active.base_offset == base_offset and active.size == 0:
+            # An index without room for a single entry is full from the beginning (KAFKA-6388).
+            self.segments.remove(active)
+            self.delete_segments([active])
+        else:
+            assert base_offset > active.base_offset, f"{self.name}: {base_offset} after {active}"
+            active.deactivate()
+        self._remove_leftovers(base_offset)
+        segment = self.new_segment(base_offset)
+        self.segments.add(segment)
+        self._end_at(self.log_end_offset)
+        return segment
+
+    def _remove_leftovers(self, base_offset: int) -> None:
+        for path in self.directory.glob(f"{base_offset:020d}.*"):
+            if path.suffix in (".log", ".index", ".timeindex", ".txnindex"):
+                path.unlink(missing_ok=True)
+
+    def truncate_to(self, offset: int) -> list[LogSegment]:
+        """Drops everything from ``offset`` on; gives the segments that went as a whole."""
+        deleted = [s for s in self.segments if s.base_offset > offset]
+        for segment in deleted:
+            self.segments.remove(segment)
+        self.delete_segments(deleted)
+        active = self.segments.active
+        active.activate(self.config.index_bytes)
+        active.truncate_to(offset, self._environment.now_ms())
+        self._end_at(offset)
+        return deleted
+
+    def truncate_fully_and_start_at(self, offset: int) -> list[LogSegment]:
+        """Drops everything; gives the segments that went."""
+        deleted = list(self.segments)
+        for segment in deleted:
+            self.segments.remove(segment)
+        self.delete_segments(deleted)
+        self.segments.add(self.new_segment(offset))
+        self._end_at(offset)
+        return deleted
+
+    def _end_at(self, offset: int) -> None:
+        active = self.segments.active
+        self.end = LogOffsetMetadata(offset, active.base_offset, active.size)
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def remove_segments(self, segments: Iterable[LogSegment]) -> None:
+        """Takes segments out of the log and deletes their files."""
+        for segment in segments:
+            self.segments.remove(segment)
+            self.delete_segments([segment])
+
+    def delete_segments(self, segments: Iterable[LogSegment]) -> None:
+        """Renames the files of segments now and deletes them after ``file.delete.delay.ms``."""
+        paths: list[Path] = []
+        for segment in segments:
+            segment.change_suffix("", DELETED_SUFFIX)
+            paths += segment.paths()
+        if paths:
+            self.delete_later(paths)
+
+    def delete_later(self, paths: Sequence[Path]) -> None:
+        """Leaves files to be deleted after ``file.delete.delay.ms``."""
+
+        def delete() -> None:
+            for path in paths:
+                # The folder may have been renamed since; its own deletion takes these along.
+                path.unlink(missing_ok=True)
+
+        self.later("delete-file", delete, self.config.file_delete_delay_ms)
+
+    def later(self, name: str, action: Callable[[], None], delay_ms: int = 0) -> None:
+        """Leaves a duty."""
+        environment = self._environment
+        environment.duties.add(
+            name, self.name, self.directory.parent, environment.now_ms() + delay_ms, action
+        )
+
+    def plan_flush(self, offset: int, before: Callable[[], None]) -> FlushPlan | None:
+        """What to flush so that everything before ``offset`` is safe; None if it is."""
+        if offset <= self.recovery_point:
+            return None
+        segments = [
+            s for s in self.segments.from_offset(self.recovery_point) if s.base_offset < offset
+        ]
+        for segment in segments:
+            segment.write_indexes()
+        return FlushPlan(
+            offset,
+            tuple(segment.file for segment in segments),
+            tuple(path for segment in segments for path in segment.paths()[1:]),
+            self.directory,
+            before,
+        )
+
+    def mark_flushed(self, offset: int) -> None:
+        """Everything before ``offset`` is on disk."""
+        self.last_flushed_ms = self._environment.now_ms()
+        self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
+
+    def close(self) -> None:
+        """Writes what the indexes hold in memory."""
+        self.segments.active.deactivate()
+
+    def move_to(self, directory: Path) -> None:
+        """Renames the folder."""
+        self.directory.replace(directory)
+        self.directory = directory
+        for segment in self.segments:
+            segment.move_to(directory)

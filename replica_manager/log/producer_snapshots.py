@@ -1,0 +1,163 @@
+"""Snapshots of a log's producers: the bytes, and the ``.snapshot`` files of a folder.
+
+A snapshot's name is the offset up to which it counts; one is taken at each roll and each stop.
+Source: Kafka ``ProducerStateManager``, ``SnapshotFile``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from crc32c import crc32c
+
+from replica_manager.log.files import (
+    DELETED_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    offset_file,
+    offset_in_name,
+)
+from replica_manager.log.producer_state import BatchMetadata, ProducerEntry
+from zkcontroller.errors import ZkControllerError
+
+_HEAD: Final = Struct(">hIi")
+_COUNT: Final = Struct(">i")
+_ENTRY: Final = Struct(">qhiqiqiq")
+_VERSION: Final = 1
+_CRC_END: Final = 6
+
+
+class SnapshotCorrupt(ZkControllerError):
+    """A snapshot cannot be read; an older one, or the log itself, must do."""
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """The producers as Kafka writes them."""
+    packed = [
+        _ENTRY.pack(
+            entry.producer_id,
+            entry.producer_epoch,
+            entry.last_sequence,
+            entry.last_offset,
+            entry.batches[-1].offset_delta if entry.batches else 0,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            -1 if entry.transaction_first_offset is None else entry.transaction_first_offset,
+        )
+        for entry in entries
+    ]
+    body = _COUNT.pack(len(packed)) + b"".join(packed)
+    return _HEAD.pack(_VERSION, crc32c(body), len(packed)) + body[_COUNT.size :]
+
+
+def decode_snapshot(content: bytes) -> list[ProducerEntry]:
+    """The producers in a snapshot; SnapshotCorrupt if it is not whole."""
+    if len(content) < _HEAD.size:
+        raise SnapshotCorrupt(f"Snapshot of {len(content)} bytes")
+    version, crc, count = _HEAD.unpack_from(content)
+    if version != _VERSION:
+        raise SnapshotCorrupt(f"Snapshot contained an unknown file version {version}")
+    computed = crc32c(content[_CRC_END:])
+    if crc != computed:
+        raise SnapshotCorrupt(
+            f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {crc}. Computed crc: "
+            f"{computed}"
+        )
+    if not 0 <= count == (len(content) - _HEAD.size) / _ENTRY.size:
+        raise SnapshotCorrupt(f"Snapshot of {len(content)} bytes with {count} entries")
+    entries: list[ProducerEntry] = []
+    for fields in _ENTRY.iter_unpack(content[_HEAD.size :]):
+        producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator, first = (
+            fields
+        )
+        batches = (
+            (BatchMetadata(last_sequence, last_offset, delta, timestamp),)
+            if last_offset >= 0
+            else ()
+        )
+        entries.append(
+            ProducerEntry(
+                producer_id, epoch, coordinator, timestamp, first if first >= 0 else None, batches
+            )
+        )
+    return entries
+
+
+class SnapshotFiles:
+    """The snapshots in a log's folder, by their offsets."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._offsets: set[int] = set()
+        for entry in directory.iterdir():
+            offset = offset_in_name(entry.name)
+            if entry.name.endswith(SNAPSHOT_SUFFIX) and offset is not None:
+                self._offsets.add(offset)
+        self.last_taken = 0
+        """Up to where the last snapshot counts that was taken or loaded."""
+
+    @property
+    def offsets(self) -> list[int]:
+        return sorted(self._offsets)
+
+    @property
+    def latest(self) -> int | None:
+        return max(self._offsets, default=None)
+
+    def path(self, offset: int) -> Path:
+        return offset_file(self.directory, offset, SNAPSHOT_SUFFIX)
+
+    def take(self, entries: Iterable[ProducerEntry], end_offset: int) -> Path | None:
+        """Writes a snapshot unless there is one of that offset or a later; does not sync it."""
+        if end_offset <= self.last_taken:
+            return None
+        path = self.path(end_offset)
+        path.write_bytes(encode_snapshot(entries))
+        self._offsets.add(end_offset)
+        self.last_taken = end_offset
+        return path
+
+    def read(self, offset: int) -> list[ProducerEntry]:
+        """The producers of a snapshot; SnapshotCorrupt if it is not whole."""
+        return decode_snapshot(self.path(offset).read_bytes())
+
+    def remove(self, offset: int) -> None:
+        """Deletes a snapshot, if there is one."""
+        if offset in self._offsets:
+            self._offsets.discard(offset)
+            self.path(offset).unlink(missing_ok=True)
+
+    def remove_all(self) -> None:
+        for offset in self.offsets:
+            self.remove(offset)
+        self.last_taken = 0
+
+    def remove_outside(self, start_offset: int, end_offset: int) -> None:
+        """Deletes the snapshots that count beyond the log's end, or nothing of the log."""
+        for offset in self.offsets:
+            if offset > end_offset or offset <= start_offset:
+                self.remove(offset)
+
+    def remove_stray(self, segment_base_offsets: Collection[int]) -> None:
+        """Keeps those at the segments' starts and, if it is past them all, the latest other."""
+        strays = [offset for offset in self.offsets if offset not in segment_base_offsets]
+        newest_base = max(segment_base_offsets, default=-1)
+        for offset in strays:
+            if offset != strays[-1] or offset < newest_base:
+                self.remove(offset)
+
+    def mark_deleted(self, offset: int) -> Path | None:
+        """Renames the snapshot of a deleted segment; gives the file to delete later, if any."""
+        if offset not in self._offsets:
+            return None
+        self._offsets.discard(offset)
+        path = self.path(offset)
+        deleted = path.with_name(path.name + DELETED_SUFFIX)
+        try:
+            os.replace(path, deleted)
+        except FileNotFoundError:
+            return None
+        return deleted

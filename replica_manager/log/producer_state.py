@@ -1,0 +1,370 @@
+"""What a log knows of its idempotent and transactional producers: sequences, epochs, transactions.
+
+Pure.  An append asks :func:`advance` what a producer's state will be after a batch, which refuses
+what must not be appended, and puts the answer into :class:`ProducerStates` once the batch is
+written.
+
+Source: Kafka ``ProducerStateManager``, ``ProducerAppendInfo``, ``ProducerStateEntry``; KIP-98,
+KIP-890.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from zkcontroller.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
+from zkcontroller.protocol.record_batch import (
+    MAX_SEQUENCE,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    BatchHeader,
+)
+from zkcontroller.protocol.records import NO_TIMESTAMP, EndTransactionMarker
+
+BATCHES_TO_RETAIN: Final = 5
+"""As many batches may be in flight from an idempotent producer."""
+NO_COORDINATOR_EPOCH: Final = -1
+
+_log = logging.getLogger("org.apache.kafka.storage.internals.log.ProducerStateManager")
+
+
+class AppendOrigin(Enum):
+    """Who appends, which decides what is checked.  Source: Kafka ``AppendOrigin``."""
+
+    CLIENT = auto()
+    REPLICATION = auto()
+    COORDINATOR = auto()
+    """The group or transaction coordinator of this broker."""
+
+
+class BatchMetadata(NamedTuple):
+    """One of the last batches of a producer."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry(NamedTuple):
+    """What is known of one producer."""
+
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    last_timestamp: int = NO_TIMESTAMP
+    transaction_first_offset: int | None = None
+    """Where its open transaction begins."""
+    batches: tuple[BatchMetadata, ...] = ()
+    """The newest BATCHES_TO_RETAIN of its epoch, oldest first."""
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else -1
+
+    def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
+        """The retained batch with the same sequences, None if this one is new."""
+        if header.producer_epoch != self.producer_epoch:
+            return None
+        last = header.last_sequence
+        for batch in self.batches:
+            if batch.last_sequence == last and batch.first_sequence == header.base_sequence:
+                return batch
+        return None
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker is about to be appended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of the marker."""
+    is_aborted: bool
+
+
+class Advance(NamedTuple):
+    """What an append makes of one producer."""
+
+    entry: ProducerEntry
+    completed: CompletedTransaction | None = None
+
+
+class VerificationGuard:
+    """Proof that the coordinator has confirmed a transaction; only identity counts.
+
+    Source: Kafka ``VerificationGuard``; KIP-890.
+    """
+
+
+class _Verification(NamedTuple):
+    guard: VerificationGuard
+    started_ms: int
+    lowest_sequence: int
+    producer_epoch: int
+
+
+def advance(
+    entry: ProducerEntry,
+    header: BatchHeader,
+    base_offset: int,
+    origin: AppendOrigin,
+    *,
+    partition: object,
+    marker: EndTransactionMarker | None = None,
+    lowest_verified_sequence: int | None = None,
+) -> Advance:
+    """The producer's state after a batch that will begin at ``base_offset``.
+
+    ``marker`` is what a control batch says.  Raises the RecordsRefused that the batch deserves;
+    a follower never refuses what its leader has taken.
+    """
+    _check_epoch(entry, header, base_offset, origin, partition)
+    if header.is_control:
+        return (
+            Advance(entry) if marker is None else _end(entry, header, base_offset, origin, marker)
+        )
+    if origin is AppendOrigin.CLIENT:
+        _check_sequence(entry, header, base_offset, partition, lowest_verified_sequence)
+    same_epoch = header.producer_epoch == entry.producer_epoch
+    batch = BatchMetadata(
+        header.last_sequence,
+        base_offset + header.last_offset_delta,
+        header.last_offset_delta,
+        header.max_timestamp,
+    )
+    first_offset = entry.transaction_first_offset
+    if first_offset is not None and not header.is_transactional:
+        raise InvalidTxnState(
+            f"Expected transactional write from producer {entry.producer_id} at offset "
+            f"{base_offset} in partition {partition}"
+        )
+    if first_offset is None and header.is_transactional:
+        first_offset = base_offset
+    retained = entry.batches[1 - BATCHES_TO_RETAIN :] if same_epoch else ()
+    return Advance(
+        ProducerEntry(
+            entry.producer_id,
+            header.producer_epoch,
+            entry.coordinator_epoch,
+            header.max_timestamp,
+            first_offset,
+            (*retained, batch),
+        )
+    )
+
+
+def _end(
+    entry: ProducerEntry,
+    header: BatchHeader,
+    offset: int,
+    origin: AppendOrigin,
+    marker: EndTransactionMarker,
+) -> Advance:
+    if (
+        entry.coordinator_epoch > marker.coordinator_epoch
+        and origin is not AppendOrigin.REPLICATION
+    ):
+        raise TransactionCoordinatorFenced(
+            f"Invalid coordinator epoch for producerId {entry.producer_id} at offset {offset}: "
+            f"{marker.coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)"
+        )
+    completed = None
+    if entry.transaction_first_offset is not None:
+        completed = CompletedTransaction(
+            entry.producer_id, entry.transaction_first_offset, offset, not marker.is_commit
+        )
+    same_epoch = header.producer_epoch == entry.producer_epoch
+    ended = ProducerEntry(
+        entry.producer_id,
+        header.producer_epoch,
+        marker.coordinator_epoch,
+        header.max_timestamp,
+        None,
+        entry.batches if same_epoch else (),
+    )
+    return Advance(ended, completed)
+
+
+def _check_epoch(
+    entry: ProducerEntry, header: BatchHeader, offset: int, origin: AppendOrigin, partition: object
+) -> None:
+    if header.producer_epoch >= entry.producer_epoch:
+        return
+    message = (
+        f"Epoch of producer {entry.producer_id} at offset {offset} in {partition} is "
+        f"{header.producer_epoch}, which is smaller than the last seen epoch {entry.producer_epoch}"
+    )
+    if origin is not AppendOrigin.REPLICATION:
+        raise InvalidProducerEpoch(message)
+    _log.warning("%s", message)
+
+
+def _check_sequence(
+    entry: ProducerEntry,
+    header: BatchHeader,
+    offset: int,
+    partition: object,
+    lowest_verified_sequence: int | None,
+) -> None:
+    first = header.base_sequence
+    where = f"producer {entry.producer_id} at offset {offset} in partition {partition}"
+    if lowest_verified_sequence is not None and first > lowest_verified_sequence:
+        raise OutOfOrderSequence(
+            f"Out of order sequence number for {where}: {first} (incoming seq. number), "
+            f"{lowest_verified_sequence} (earliest seen sequence)"
+        )
+    # Of a producer whose records were all deleted nothing is known, so any sequence will do.
+    if entry.producer_epoch == NO_PRODUCER_EPOCH:
+        return
+    if header.producer_epoch != entry.producer_epoch:
+        if first != 0:
+            raise OutOfOrderSequence(
+                f"Invalid sequence number for new epoch of {where}: {header.producer_epoch} "
+                f"(request epoch), {first} (seq. number), {entry.producer_epoch} (current producer "
+                "epoch)"
+            )
+        return
+    last = entry.last_sequence
+    if first != last + 1 and not (first == 0 and last == MAX_SEQUENCE):
+        raise OutOfOrderSequence(
+            f"Out of order sequence number for {where}: {first} (incoming seq. number), {last} "
+            "(current end sequence number)"
+        )
+
+
+class ProducerStates:
+    """The producers of one log up to ``end_offset``."""
+
+    def __init__(self, expiration_ms: int) -> None:
+        self.expiration_ms = expiration_ms
+        """``producer.id.expiration.ms``."""
+        self.end_offset = 0
+        self._entries: dict[int, ProducerEntry] = {}
+        self._ongoing: dict[int, int] = {}
+        """First offset of an open transaction to its producer."""
+        self._unreplicated: dict[int, int] = {}
+        """First offset of an ended transaction to its marker's, until replicas have the marker."""
+        self._verifications: dict[int, _Verification] = {}
+
+    @property
+    def entries(self) -> Mapping[int, ProducerEntry]:
+        """The producers by their ids."""
+        return self._entries
+
+    def entry(self, producer_id: int) -> ProducerEntry:
+        """What is known of that producer; an empty entry if nothing is."""
+        return self._entries.get(producer_id) or ProducerEntry(producer_id)
+
+    def load(self, entries: Iterable[ProducerEntry], end_offset: int, now_ms: int) -> None:
+        """Takes a snapshot in the place of everything, without producers that were silent long."""
+        self.clear(end_offset)
+        for entry in entries:
+            if not self._is_expired(entry, now_ms):
+                self._put(entry)
+
+    def put(self, advanced: Advance) -> None:
+        """Takes over what has been appended."""
+        self._put(advanced.entry)
+
+    def _put(self, entry: ProducerEntry) -> None:
+        self._entries[entry.producer_id] = entry
+        if entry.transaction_first_offset is not None:
+            self._ongoing[entry.transaction_first_offset] = entry.producer_id
+
+    def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """Where committed reads may go once that transaction has ended, if replicas have it."""
+        others = [first for first, pid in self._ongoing.items() if pid != completed.producer_id]
+        return min(others, default=completed.last_offset + 1)
+
+    def complete(self, completed: CompletedTransaction) -> None:
+        """Ends a transaction; its records stay unstable until the marker is replicated."""
+        self._ongoing.pop(completed.first_offset, None)
+        self._unreplicated[completed.first_offset] = completed.last_offset
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of a transaction that is open, or whose end is not yet replicated."""
+        return min((*self._ongoing, *self._unreplicated), default=None)
+
+    def replicated_to(self, offset: int) -> None:
+        """Replicas have everything before ``offset``: the high watermark, or the log start."""
+        if self._unreplicated:
+            self._unreplicated = {
+                first: last for first, last in self._unreplicated.items() if last >= offset
+            }
+
+    def has_ongoing_transaction(self, producer_id: int) -> bool:
+        return self.entry(producer_id).transaction_first_offset is not None
+
+    def clear(self, end_offset: int) -> None:
+        """Forgets every producer."""
+        self._entries.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self.end_offset = end_offset
+
+    def remove_expired(self, now_ms: int) -> None:
+        """Forgets producers without an open transaction that were silent for ``expiration_ms``."""
+        expired = [pid for pid, entry in self._entries.items() if self._is_expired(entry, now_ms)]
+        for producer_id in expired:
+            del self._entries[producer_id]
+        self._verifications = {
+            pid: verification
+            for pid, verification in self._verifications.items()
+            if now_ms - verification.started_ms < self.expiration_ms
+        }
+
+    def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        return (
+            entry.transaction_first_offset is None
+            and now_ms - entry.last_timestamp >= self.expiration_ms
+        )
+
+    def start_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int, now_ms: int
+    ) -> VerificationGuard | None:
+        """The guard for a first transactional write; None if the transaction is known already."""
+        if self.has_ongoing_transaction(producer_id):
+            return None
+        known = self._verifications.get(producer_id)
+        if known is None or producer_epoch > known.producer_epoch:
+            known = _Verification(VerificationGuard(), now_ms, sequence, producer_epoch)
+        elif producer_epoch == known.producer_epoch and sequence < known.lowest_sequence:
+            known = known._replace(lowest_sequence=sequence)
+        self._verifications[producer_id] = known
+        return known.guard
+
+    def is_verified(self, producer_id: int, guard: VerificationGuard | None) -> bool:
+        """Whether ``guard`` is the one given out for the producer's transaction."""
+        known = self._verifications.get(producer_id)
+        return guard is not None and known is not None and known.guard is guard
+
+    def lowest_verified_sequence(self, producer_id: int) -> int | None:
+        """The lowest sequence that waits for verification, None if none does."""
+        known = self._verifications.get(producer_id)
+        return None if known is None else known.lowest_sequence
+
+    def clear_verification(self, producer_id: int) -> None:
+        """The producer's transaction has begun, or ended."""
+        self._verifications.pop(producer_id, None)

@@ -1,0 +1,103 @@
+"""The aborted transactions of a segment, for consumers that read committed records only.
+
+The file is made when the first transaction that was aborted ends in the segment.
+Source: Kafka ``TransactionIndex``, ``AbortedTxn``.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from struct import Struct
+from typing import Final, NamedTuple
+
+from replica_manager.log.index import IndexCorrupt
+
+_ENTRY: Final = Struct(">hqqqq")
+_VERSION: Final = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction whose records a consumer must skip."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of its marker."""
+    last_stable_offset: int
+    """What the partition's was when the transaction ended."""
+
+
+class TransactionIndex:
+    """The entries of one segment, in the order in which the transactions ended."""
+
+    def __init__(self, path: Path, base_offset: int) -> None:
+        self.path = path
+        self._base_offset = base_offset
+        self._entries: list[AbortedTransaction] | None = None if path.exists() else []
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Adds an entry; its last offset must be larger than that of the one before."""
+        entries = self._load()
+        assert not entries or entries[-1].last_offset < aborted.last_offset, self.path
+        descriptor = os.open(
+            self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
+        )
+        try:
+            os.write(descriptor, _ENTRY.pack(_VERSION, *aborted))
+        finally:
+            os.close(descriptor)
+        entries.append(aborted)
+
+    def collect(
+        self, fetch_offset: int, upper_bound_offset: int
+    ) -> tuple[list[AbortedTransaction], bool]:
+        """What was aborted between the offsets, and whether later segments can hold no more."""
+        found: list[AbortedTransaction] = []
+        for aborted in self._load():
+            if aborted.last_offset >= fetch_offset and aborted.first_offset < upper_bound_offset:
+                found.append(aborted)
+            if aborted.last_stable_offset >= upper_bound_offset:
+                return found, True
+        return found, False
+
+    def entries(self) -> tuple[AbortedTransaction, ...]:
+        return tuple(self._load())
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the transactions that ended at or past ``offset``."""
+        entries = self._load()
+        kept = [aborted for aborted in entries if aborted.last_offset < offset]
+        if len(kept) < len(entries):
+            os.truncate(self.path, len(kept) * _ENTRY.size)
+            self._entries = kept
+
+    def reset(self) -> None:
+        """Forgets every entry."""
+        if self.path.exists():
+            os.truncate(self.path, 0)
+        self._entries = []
+
+    def check(self) -> None:
+        """IndexCorrupt if the file cannot be this segment's."""
+        for aborted in self._load():
+            if aborted.last_offset < self._base_offset:
+                raise IndexCorrupt(
+                    f"Last offset of aborted transaction {aborted} in index {self.path} is less "
+                    f"than start offset {self._base_offset}"
+                )
+
+    def _load(self) -> list[AbortedTransaction]:
+        if self._entries is None:
+            content = self.path.read_bytes()
+            whole = len(content) - len(content) % _ENTRY.size
+            entries = []
+            for version, *fields in _ENTRY.iter_unpack(content[:whole]):
+                if version != _VERSION:
+                    raise IndexCorrupt(
+                        f"Unexpected aborted transaction version {version} in transaction index "
+                        f"{self.path}, current version is {_VERSION}"
+                    )
+                entries.append(AbortedTransaction(*fields))
+            self._entries = entries
+        return self._entries
