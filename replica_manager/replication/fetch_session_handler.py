@@ -32,7 +32,7 @@ from zkcontroller.model import TopicPartition
 _log = logging.getLogger("kafka.clients.FetchSessionHandler")
 
 
-class FetchPlan(NamedTuple):
+class NextFetch(NamedTuple):
     """What the next Fetch request says."""
 
     metadata: FetchMetadata
@@ -67,7 +67,7 @@ class FetchSessionHandler:
         """Of the session that the next request continues; 0 if it opens one."""
         return self._next.session_id
 
-    def plan(self, wanted: Mapping[TopicPartition, FetchPartition]) -> FetchPlan:
+    def plan(self, wanted: Mapping[TopicPartition, FetchPartition]) -> NextFetch:
         """The next request, for all that is wanted now; what is not in ``wanted`` is left out."""
         can_use_ids = all(question.topic_id is not None for question in wanted.values())
         to_send: Mapping[TopicPartition, FetchPartition] = dict(wanted)
@@ -84,7 +84,7 @@ class FetchSessionHandler:
             for partition, question in wanted.items()
             if can_use_ids and question.topic_id is not None
         }
-        return FetchPlan(
+        return NextFetch(
             self._next, to_send, to_forget, to_replace, dict(self._partitions), can_use_ids
         )
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.replication.fetch_session_handler import FetchPlan, FetchSessionHandler
+from replica_manager.replication.fetch_session_handler import FetchSessionHandler, NextFetch
 from replica_manager.replication.fetch_values import (
     FINAL_SESSION_EPOCH,
     FetchMetadata,
@@ -37,7 +37,7 @@ def opened(wanted: Mapping[TopicPartition, FetchPartition]) -> FetchSessionHandl
 def test_the_first_request_names_everything() -> None:
     plan = FetchSessionHandler(leader=1).plan({ZERO: at(0), ONE: at(10)})
 
-    assert plan == FetchPlan(
+    assert plan == NextFetch(
         FetchMetadata(0, 0),
         {ZERO: at(0), ONE: at(10)},
         (),

@@ -1,0 +1,100 @@
+"""A Fetch request that waits until there is enough to read, or a reason to answer at once.
+
+What there is to read is reckoned from places in the log, without reading.  When the time comes the
+whole request is read again.
+
+Source: Kafka ``DelayedFetch``, ``ReplicaManager.fetchMessages``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.fetch_values import (
+    NO_PREFERRED_REPLICA,
+    FetchedPartition,
+    FetchPartition,
+    TopicIdPartition,
+)
+from zkcontroller.model import NO_EPOCH
+
+
+class LogPlace(Protocol):
+    """An offset, the segment it is in, and its place there."""
+
+    @property
+    def message_offset(self) -> int: ...
+
+    def is_on_older_segment(self, other: Self, /) -> bool:
+        """Whether the segment is one before that of ``other``."""
+
+    def bytes_until(self, later: Self, /) -> int | None:
+        """Bytes between two places of one segment; None if they are in two, or unknown."""
+
+
+Place = TypeVar("Place", bound=LogPlace)
+
+
+class ParkedPartition(NamedTuple, Generic[Place]):
+    """One partition of a request that waits."""
+
+    partition: TopicIdPartition
+    start: Place
+    """Where the first read began."""
+    wanted: FetchPartition
+
+
+class DelayedFetch(Generic[Place]):
+    """Waits for ``min_bytes``, over all its partitions."""
+
+    def __init__(
+        self,
+        partitions: Sequence[ParkedPartition[Place]],
+        min_bytes: int,
+        readable_end: Callable[[ParkedPartition[Place]], Place | ErrorCode],
+        has_diverged: Callable[[ParkedPartition[Place]], bool],
+    ) -> None:
+        """``readable_end`` says how far the request may read now, or why it may not any more."""
+        self._partitions = partitions
+        self._min_bytes = min_bytes
+        self._readable_end = readable_end
+        self._has_diverged = has_diverged
+
+    def is_complete(self) -> bool:
+        """Whether to answer now."""
+        size = 0
+        for parked in self._partitions:
+            end = self._readable_end(parked)
+            if isinstance(end, ErrorCode):
+                # Not leader, unknown, offline, or another leader epoch: the read will say it.
+                return True
+            if parked.start.message_offset > end.message_offset:
+                return True  # the log was truncated
+            if parked.start.message_offset < end.message_offset:
+                if parked.start.is_on_older_segment(end):
+                    return True  # far behind, or a segment was just rolled
+                ready = parked.start.bytes_until(end) or 0
+                size += min(ready, parked.wanted.partition_max_bytes)
+            if parked.wanted.last_fetched_epoch != NO_EPOCH and self._has_diverged(parked):
+                return True
+        return size >= self._min_bytes
+
+
+def must_answer_at_once(
+    fetched: Iterable[FetchedPartition], *, max_wait_ms: int, min_bytes: int
+) -> bool:
+    """Whether a Fetch request is answered with what was read first, instead of being parked."""
+    results = list(fetched)
+    if max_wait_ms <= 0 or not results:
+        return True
+    if sum(len(result.records) for result in results) >= min_bytes:
+        return True
+    return any(
+        result.error is not ErrorCode.none
+        or result.diverging_epoch is not None
+        or result.preferred_read_replica != NO_PREFERRED_REPLICA
+        for result in results
+    )

@@ -1,0 +1,56 @@
+"""A Produce request with acks=all, waiting until its records are committed.
+
+Source: Kafka ``DelayedProduce``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.model import TopicPartition
+
+CheckCommitted: TypeAlias = Callable[[TopicPartition, int], tuple[bool, ErrorCode]]
+"""Whether everything below an offset is committed; an error ends the waiting as well."""
+
+_TIMED_OUT: Final = ErrorCode.request_timed_out
+
+
+class DelayedProduce:
+    """Waits for every partition that took its records; the others have their error already."""
+
+    def __init__(
+        self,
+        appended: Mapping[TopicPartition, int],
+        refused: Mapping[TopicPartition, ErrorCode],
+        check_committed: CheckCommitted,
+    ) -> None:
+        """``appended`` has the offset after the last record, per partition."""
+        self._pending = dict(appended)
+        self._check = check_committed
+        self.errors: dict[TopicPartition, ErrorCode] = {
+            **refused,
+            **dict.fromkeys(appended, _TIMED_OUT),
+        }
+        """What to answer for each partition; what still waits has timed out, its records stay."""
+
+    @property
+    def pending(self) -> tuple[TopicPartition, ...]:
+        """Partitions that still wait; meter ``ExpiresPerSec`` counts them when time runs out."""
+        return tuple(self._pending)
+
+    def is_complete(self) -> bool:
+        """Looks at what still waits; True once nothing does."""
+        for partition, required_offset in list(self._pending.items()):
+            is_committed, error = self._check(partition, required_offset)
+            if is_committed or error is not ErrorCode.none:
+                self.errors[partition] = error
+                del self._pending[partition]
+        return not self._pending
+
+
+def must_wait(acks: int, appended: Mapping[TopicPartition, int]) -> bool:
+    """Whether a Produce request waits: it wants all in sync, and some partition took records."""
+    return acks == -1 and bool(appended)

@@ -1,0 +1,105 @@
+"""What a follower's fetcher asks a leader, and what it is told: values.
+
+Source: Kafka ``LeaderEndPoint``; KIP-101 for epochs, KIP-320 for the fencing of all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.fetch_session_handler import NextFetch
+from replica_manager.replication.fetch_values import (
+    FIRST_TOPIC_ID_VERSION,
+    EpochEndOffset,
+    FetchedPartition,
+)
+from zkcontroller.model import TopicPartition
+
+LATEST_TIMESTAMP: Final = -1
+EARLIEST_TIMESTAMP: Final = -2
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherSettings:
+    """Configuration of a fetcher."""
+
+    fetch_max_bytes: int = 1_048_576
+    """``replica.fetch.max.bytes``"""
+    backoff_ms: int = 1_000
+    """``replica.fetch.backoff.ms``"""
+    truncates_on_fetch: bool = True
+    """The leader finds divergence in fetches (inter-broker protocol 2.7-IV1 and newer)."""
+    asks_epochs: bool = True
+    """OffsetsForLeaderEpoch can be asked (inter-broker protocol 0.11-IV2 and newer)."""
+
+
+class EpochQuestion(NamedTuple):
+    """What OffsetsForLeaderEpoch asks of one partition."""
+
+    current_leader_epoch: int
+    leader_epoch: int
+    """The newest epoch in the follower's log."""
+
+
+class OffsetQuestion(NamedTuple):
+    """What ListOffsets asks of one partition."""
+
+    current_leader_epoch: int
+    timestamp: int
+    """-1: the log end offset; -2: the log start offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskEpochEnds:
+    """Send OffsetsForLeaderEpoch."""
+
+    partitions: Mapping[TopicPartition, EpochQuestion]
+
+
+@dataclass(frozen=True, slots=True)
+class AskOffsets:
+    """Send ListOffsets."""
+
+    partitions: Mapping[TopicPartition, OffsetQuestion]
+
+
+@dataclass(frozen=True, slots=True)
+class AskRecords:
+    """Send Fetch."""
+
+    fetch: NextFetch
+
+    def api_version(self, newest: int) -> int:
+        """The version to use where ``newest`` is the newest: 12 while a topic has no id."""
+        if newest >= FIRST_TOPIC_ID_VERSION and not self.fetch.can_use_topic_ids:
+            return FIRST_TOPIC_ID_VERSION - 1
+        return newest
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing to ask before that time (None: before a partition is added)."""
+
+    until_ms: int | None
+
+
+Request: TypeAlias = AskEpochEnds | AskOffsets | AskRecords
+EpochAnswers: TypeAlias = Mapping[TopicPartition, tuple[ErrorCode, EpochEndOffset]]
+OffsetAnswers: TypeAlias = Mapping[TopicPartition, tuple[ErrorCode, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAnswers:
+    """A Fetch response as a follower reads it."""
+
+    api_version: int
+    error: ErrorCode
+    session_id: int
+    partitions: Mapping[TopicPartition, FetchedPartition]
+    topic_ids: Collection[UUID] = ()
+    throttle_time_ms: int = 0

@@ -1,0 +1,128 @@
+"""How far a follower's fetcher is with one partition, and where a log that went astray is cut.
+
+A partition starts *truncating*, if its log has no leader epochs or the leader does not tell of
+divergence in fetch answers; else it starts *fetching*.  A fetch that is out of range sends it to
+*finding the end* and, if that is not below its own, *finding the start* of the leader's log.  In
+every stage it can be *delayed* after an error.  One that cannot go on is *failed*: no longer with
+the fetcher, until the controller sends a new leader epoch.
+
+Source: Kafka ``PartitionFetchState``, ``AbstractFetcherThread`` (``getOffsetTruncationState``,
+``partitionFetchState``); KIP-101, KIP-279, KIP-595.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+from uuid import UUID
+
+from replica_manager.replication.fetch_values import UNKNOWN_OFFSET, EpochEndOffset
+from replica_manager.replication.replica_log import ReplicaLog
+from zkcontroller.model import NO_EPOCH, TopicPartition
+
+
+class FetchStage(Enum):
+    """What a fetcher does for a partition next."""
+
+    TRUNCATING = "ask where the epoch ends, then truncate"
+    FETCHING = "fetch records"
+    FINDING_END = "ask for the leader's log end offset"
+    FINDING_START = "ask for the leader's log start offset"
+
+
+class InitialFetchState(NamedTuple):
+    """What a fetcher is told about a partition that it is to take on."""
+
+    topic_id: UUID | None
+    current_leader_epoch: int
+    initial_offset: int
+
+
+class PartitionFetchState(NamedTuple):
+    """How far a fetcher is with one partition."""
+
+    topic_id: UUID | None
+    fetch_offset: int
+    current_leader_epoch: int
+    stage: FetchStage
+    last_fetched_epoch: int | None = None
+    lag: int | None = None
+    """Records behind the leader's high watermark; None until the first answer."""
+    delayed_until_ms: int | None = None
+
+    def is_delayed(self, now_ms: int) -> bool:
+        """Whether an error is still being waited out."""
+        return self.delayed_until_ms is not None and now_ms < self.delayed_until_ms
+
+    def is_in(self, stage: FetchStage, now_ms: int) -> bool:
+        """Whether the partition is in that stage and not delayed."""
+        return self.stage is stage and not self.is_delayed(now_ms)
+
+
+class Truncation(NamedTuple):
+    """Where to cut a log."""
+
+    offset: int
+    is_complete: bool
+    """False: the leader must be asked again, about the epoch that is last then."""
+
+
+def initial_offset(log: ReplicaLog, *, truncates_on_fetch: bool) -> int:
+    """Where fetching starts: at the log's end if the leader finds divergence, else at the HW.
+
+    Source: Kafka ``ReplicaManager.initialFetchOffset``.
+    """
+    if truncates_on_fetch and log.latest_epoch is not None:
+        return log.log_end_offset
+    return log.high_watermark
+
+
+def first_state(
+    initial: InitialFetchState, log: ReplicaLog, *, truncates_on_fetch: bool
+) -> PartitionFetchState:
+    """The state in which a fetcher begins with a partition."""
+    last_epoch = log.latest_epoch if truncates_on_fetch else None
+    stage = FetchStage.TRUNCATING if last_epoch is None else FetchStage.FETCHING
+    return PartitionFetchState(
+        initial.topic_id, initial.initial_offset, initial.current_leader_epoch, stage, last_epoch
+    )
+
+
+def truncation_for(leaders: EpochEndOffset, log: ReplicaLog, fetch_offset: int) -> Truncation:
+    """Where to cut ``log`` when the leader answered that an epoch ends at ``leaders``.
+
+    ``fetch_offset`` is the high watermark with which a truncating partition began.
+    """
+    log_end = log.log_end_offset
+    if leaders.end_offset == UNKNOWN_OFFSET:
+        # The leader has no epoch that old: only what is committed is certain.
+        return Truncation(fetch_offset, True)
+    if leaders.leader_epoch == NO_EPOCH:
+        # Version 0 of the answer has no epoch.
+        return Truncation(min(leaders.end_offset, log_end), True)
+    own = log.end_offset_for_epoch(leaders.leader_epoch)
+    if own is None:
+        return Truncation(min(leaders.end_offset, log_end), True)
+    if own.leader_epoch != leaders.leader_epoch:
+        # The leader's epoch is unknown here; what is here of later ones is not the leader's.
+        return Truncation(min(own.end_offset, log_end), False)
+    return Truncation(min(own.end_offset, leaders.end_offset, log_end), True)
+
+
+def fetcher_id(partition: TopicPartition, fetchers: int) -> int:
+    """Which of ``num.replica.fetchers`` fetchers of a leader takes the partition.
+
+    Source: Kafka ``AbstractFetcherManager.getFetcherId``.
+    """
+    mixed = (31 * _java_hash(partition.topic) + partition.partition) & 0xFFFFFFFF
+    signed = mixed - (1 << 32) if mixed >> 31 else mixed
+    # Java has no absolute value of the smallest int; Kafka takes 0.
+    return (0 if signed == -(1 << 31) else abs(signed)) % fetchers
+
+
+def _java_hash(text: str) -> int:
+    """``String.hashCode``, as an unsigned number; topic names are ASCII."""
+    result = 0
+    for character in text:
+        result = (31 * result + ord(character)) & 0xFFFFFFFF
+    return result

@@ -1,0 +1,460 @@
+"""What a follower's fetcher asks a leader next, and what each answer does to the logs.
+
+A :class:`ReplicaFetcher` follows one leader for some partitions.  Its shell does three things, over
+and over: take :meth:`~ReplicaFetcher.next_request`, get the answer, hand it to the method of that
+name (or to ``handle_failure``).  One request is under way at a time.  Sockets, threads and the
+clock are the shell's; partitions come and go between any two steps, so every answer is held against
+the present state before it changes anything.
+
+Requests take turns: epochs, offsets, records.  So no kind of trouble with some partitions keeps the
+others from being fetched.
+
+Source: Kafka ``AbstractFetcherThread``, ``ReplicaFetcherThread``, ``RemoteLeaderEndPoint``.
+Kafka asks for offsets while it handles the answer that was out of range; here that is a stage.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.fetch_requests import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    AskEpochEnds,
+    AskOffsets,
+    AskRecords,
+    EpochAnswers,
+    EpochQuestion,
+    FetchAnswers,
+    FetcherSettings,
+    Idle,
+    OffsetAnswers,
+    OffsetQuestion,
+    Request,
+)
+from replica_manager.replication.fetch_session_handler import FetchSessionHandler
+from replica_manager.replication.fetch_state import (
+    FetchStage,
+    InitialFetchState,
+    PartitionFetchState,
+    Truncation,
+    first_state,
+    truncation_for,
+)
+from replica_manager.replication.fetch_values import FetchedPartition, FetchPartition
+from replica_manager.replication.replica_log import FollowerAppend, ReplicaLog
+from zkcontroller.errors import (
+    CorruptRecord,
+    InvalidRecord,
+    UnexpectedAppendOffset,
+    ZkControllerError,
+)
+from zkcontroller.model import NO_EPOCH, TopicPartition
+
+_STAGES: Final = {
+    LATEST_TIMESTAMP: FetchStage.FINDING_END,
+    EARLIEST_TIMESTAMP: FetchStage.FINDING_START,
+}
+"""Which stage asks for which offset."""
+_OFFSETS_TURN: Final = 1
+"""Place of offsets among the turns: epochs, offsets, records."""
+
+_log = logging.getLogger("kafka.server.ReplicaFetcherThread")
+
+
+@dataclass(slots=True)
+class Progress:
+    """What an answer led to, for whoever waits for it and for the metrics."""
+
+    high_watermark_moved: list[TopicPartition] = field(default_factory=list)
+    """Their parked fetches can be looked at again."""
+    bytes_in: int = 0
+
+
+class ReplicaFetcher:
+    """Follows one leader.  Lives on the event loop; no method waits."""
+
+    def __init__(
+        self,
+        leader: int,
+        log_of: Callable[[TopicPartition], ReplicaLog],
+        settings: FetcherSettings,
+    ) -> None:
+        """``log_of`` finds the log of a partition that is with this fetcher.
+
+        A partition whose log goes offline is to be removed; until then its log raises KafkaStorage.
+        """
+        self.leader = leader
+        self._log_of = log_of
+        self._settings = settings
+        self.session = FetchSessionHandler(leader)
+        # In the order in which they are asked for: who got something moves to the end.
+        self.partitions: dict[TopicPartition, PartitionFetchState] = {}
+        self.failed: set[TopicPartition] = set()
+        """Partitions that cannot go on before they are added again."""
+        self._turn = 0
+
+    # ------------------------------------------------------------------ partitions
+
+    def add_partitions(self, initial: Mapping[TopicPartition, InitialFetchState]) -> None:
+        """Takes partitions on; one that is here in the same leader epoch goes on as it is."""
+        self.failed.difference_update(initial)
+        for tp, wanted in initial.items():
+            state = self.partitions.pop(tp, None)
+            if state is None or state.current_leader_epoch != wanted.current_leader_epoch:
+                state = first_state(
+                    wanted,
+                    self._log_of(tp),
+                    truncates_on_fetch=self._settings.truncates_on_fetch,
+                )
+            self.partitions[tp] = state
+
+    def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Lets partitions go; answers about them that are under way will be ignored."""
+        for tp in partitions:
+            self.partitions.pop(tp, None)
+            self.failed.discard(tp)
+
+    def update_topic_id(self, partition: TopicPartition, topic_id: UUID | None) -> None:
+        """Asks for the partition by another topic id from now on, or by name."""
+        state = self.partitions.get(partition)
+        if state is not None:
+            self.partitions[partition] = state._replace(topic_id=topic_id)
+
+    # ------------------------------------------------------------------ asking
+
+    def next_request(self, now_ms: int) -> Request | Idle:
+        """What to send now; truncations that need no question are done on the way."""
+        kinds: tuple[Callable[[int], Request | None], ...] = (
+            self._ask_epoch_ends,
+            self._ask_offsets,
+            self._ask_records,
+        )
+        for step in range(len(kinds)):
+            turn = (self._turn + step) % len(kinds)
+            request = kinds[turn](now_ms)
+            if request is not None:
+                self._turn = turn + 1
+                return request
+        delays = [state.delayed_until_ms for state in self.partitions.values()]
+        return Idle(min((delay for delay in delays if delay is not None), default=None))
+
+    def _ask_epoch_ends(self, now_ms: int) -> AskEpochEnds | None:
+        questions: dict[TopicPartition, EpochQuestion] = {}
+        for tp, state in list(self.partitions.items()):
+            if not state.is_in(FetchStage.TRUNCATING, now_ms):
+                continue
+            latest = self._log_of(tp).latest_epoch
+            if latest is not None and self._settings.asks_epochs:
+                questions[tp] = EpochQuestion(state.current_leader_epoch, latest)
+            else:
+                self._truncate(tp, Truncation(state.fetch_offset, True))
+        return AskEpochEnds(questions) if questions else None
+
+    def _ask_offsets(self, now_ms: int) -> AskOffsets | None:
+        questions = {
+            tp: OffsetQuestion(state.current_leader_epoch, timestamp)
+            for tp, state in self.partitions.items()
+            for timestamp, stage in _STAGES.items()
+            if state.is_in(stage, now_ms)
+        }
+        return AskOffsets(questions) if questions else None
+
+    def _ask_records(self, now_ms: int) -> AskRecords | None:
+        wanted: dict[TopicPartition, FetchPartition] = {}
+        for tp, state in list(self.partitions.items()):
+            if not state.is_in(FetchStage.FETCHING, now_ms):
+                continue
+            last_epoch = state.last_fetched_epoch
+            uses_last_epoch = self._settings.truncates_on_fetch and last_epoch is not None
+            wanted[tp] = FetchPartition(
+                state.topic_id,
+                state.fetch_offset,
+                self._settings.fetch_max_bytes,
+                state.current_leader_epoch,
+                last_epoch if uses_last_epoch and last_epoch is not None else NO_EPOCH,
+                self._log_of(tp).log_start_offset,
+            )
+        fetch = self.session.plan(wanted)
+        if not fetch.session_partitions and not fetch.to_forget:
+            return None
+        return AskRecords(fetch)
+
+    # ------------------------------------------------------------------ answers
+
+    def handle_failure(self, request: Request, now_ms: int) -> None:
+        """No answer came, or none that could be read."""
+        match request:
+            case AskRecords():
+                self.session.handle_error()
+                self._delay(list(self.partitions), now_ms)
+            case AskEpochEnds() | AskOffsets():
+                self._delay(request.partitions, now_ms)
+
+    def handle_epoch_ends(self, request: AskEpochEnds, answers: EpochAnswers, now_ms: int) -> None:
+        """Truncates to where the leader says that epochs end."""
+        for tp, question in request.partitions.items():
+            state = self._asked_about(tp, question.current_leader_epoch, FetchStage.TRUNCATING)
+            if state is None:
+                continue
+            error, end = answers.get(tp, (ErrorCode.unknown_server_error, None))
+            if error is ErrorCode.none and end is not None:
+                cut = truncation_for(end, self._log_of(tp), state.fetch_offset)
+                _log.info("Truncating partition %s with %s due to leader epoch and offset %s",
+                          tp, cut, end)  # fmt: skip
+                self._truncate(tp, cut)
+            elif error is ErrorCode.fenced_leader_epoch:
+                self._on_fenced(tp, question.current_leader_epoch, now_ms)
+            else:
+                _log.info("Retrying leaderEpoch request for partition %s as the leader reported "
+                          "an error: %s", tp, error.name.upper())  # fmt: skip
+                self._delay([tp], now_ms)
+
+    def handle_offsets(self, request: AskOffsets, answers: OffsetAnswers, now_ms: int) -> None:
+        """Goes on where the leader's log has something to fetch."""
+        for tp, question in request.partitions.items():
+            state = self._asked_about(
+                tp, question.current_leader_epoch, _STAGES[question.timestamp]
+            )
+            if state is None:
+                continue
+            error, offset = answers.get(tp, (ErrorCode.unknown_server_error, -1))
+            if error is ErrorCode.none:
+                self._restart_at(tp, state, offset)
+                continue
+            # The next fetch finds out whether the offset is still out of range.
+            self.partitions[tp] = state._replace(stage=FetchStage.FETCHING)
+            if error is ErrorCode.fenced_leader_epoch:
+                self._on_fenced(tp, question.current_leader_epoch, now_ms)
+            else:
+                _log.info("Could not fetch offset for %s due to error: %s",
+                          tp, error.name.upper())  # fmt: skip
+                self._delay([tp], now_ms)
+
+    def _asked_about(
+        self, tp: TopicPartition, leader_epoch: int, stage: FetchStage
+    ) -> PartitionFetchState | None:
+        """The partition's state if it is still what it was when the question was sent."""
+        state = self.partitions.get(tp)
+        is_same = state is not None and (state.current_leader_epoch, state.stage) == (
+            leader_epoch,
+            stage,
+        )
+        return state if is_same else None
+
+    def handle_records(self, request: AskRecords, answers: FetchAnswers, now_ms: int) -> Progress:
+        """Appends what the leader sent, or truncates where it says that the logs diverge."""
+        progress = Progress()
+        is_usable = self.session.handle_answer(
+            answers.api_version,
+            answers.error,
+            answers.session_id,
+            answers.partitions.keys(),
+            answers.topic_ids,
+            answers.throttle_time_ms,
+        )
+        if not is_usable:
+            if answers.error is ErrorCode.fetch_session_topic_id_error:
+                self._delay(list(self.partitions), now_ms)
+            return progress
+        for tp, answer in answers.partitions.items():
+            question = request.fetch.session_partitions.get(tp)
+            state = self.partitions.get(tp)
+            if question is None or state is None:
+                continue
+            if is_answer_of(question, state) and state.is_in(FetchStage.FETCHING, now_ms):
+                self._take(tp, state, question, answer, progress, now_ms)
+        return progress
+
+    def _take(
+        self,
+        tp: TopicPartition,
+        state: PartitionFetchState,
+        question: FetchPartition,
+        answer: FetchedPartition,
+        progress: Progress,
+        now_ms: int,
+    ) -> None:
+        match answer.error:
+            case ErrorCode.none if answer.diverging_epoch is not None:
+                # Neither records nor watermarks count before the logs agree.
+                cut = truncation_for(answer.diverging_epoch, self._log_of(tp), state.fetch_offset)
+                _log.info("Truncating partition %s with %s due to leader epoch and offset %s",
+                          tp, cut, answer.diverging_epoch)  # fmt: skip
+                self._truncate(tp, cut)
+            case ErrorCode.none:
+                self._append(tp, state, answer, progress, now_ms)
+            case ErrorCode.offset_out_of_range:
+                self._update(tp, state._replace(stage=FetchStage.FINDING_END))
+            case ErrorCode.fenced_leader_epoch:
+                self._on_fenced(tp, question.current_leader_epoch, now_ms)
+            case error:
+                _log.warning("Received %s from the leader for partition %s",
+                             error.name.upper(), tp)  # fmt: skip
+                self._delay([tp], now_ms)
+
+    # ------------------------------------------------------------------ the logs
+
+    def _append(
+        self,
+        tp: TopicPartition,
+        state: PartitionFetchState,
+        answer: FetchedPartition,
+        progress: Progress,
+        now_ms: int,
+    ) -> None:
+        try:
+            log = self._log_of(tp)
+            if state.fetch_offset != log.log_end_offset:
+                _log.error("Offset mismatch for partition %s: fetched offset = %d, log end offset "
+                           "= %d.", tp, state.fetch_offset, log.log_end_offset)  # fmt: skip
+                self._fail(tp)
+                return
+            appended = append_as_follower(log, answer.records)
+            if log.update_high_watermark(answer.high_watermark):
+                progress.high_watermark_moved.append(tp)
+            log.maybe_increment_log_start_offset(answer.log_start_offset)
+        except (CorruptRecord, InvalidRecord) as invalid:
+            # Bytes that were damaged on their way are whole the next time.
+            _log.error("Found invalid messages during fetch for partition %s offset %d: %s",
+                       tp, state.fetch_offset, invalid)  # fmt: skip
+            self._delay([tp], now_ms)
+            return
+        except ZkControllerError:
+            _log.exception("Error while processing data for partition %s at offset %d",
+                           tp, state.fetch_offset)  # fmt: skip
+            self._fail(tp)
+            return
+        progress.bytes_in += appended.valid_bytes
+        has_records = appended.valid_bytes > 0
+        next_offset = appended.last_offset + 1 if has_records else state.fetch_offset
+        if has_records or state.lag is None:
+            last_epoch = appended.last_leader_epoch
+            epoch = state.last_fetched_epoch if last_epoch is None else last_epoch
+            self._update(
+                tp,
+                state._replace(
+                    fetch_offset=next_offset,
+                    lag=max(0, answer.high_watermark - next_offset),
+                    last_fetched_epoch=epoch,
+                    delayed_until_ms=None,
+                ),
+            )
+
+    def _restart_at(self, tp: TopicPartition, state: PartitionFetchState, offset: int) -> None:
+        """The leader's log ends, or starts, at ``offset``; ours did not fit."""
+        try:
+            log = self._log_of(tp)
+            own_end = log.log_end_offset
+            if state.stage is FetchStage.FINDING_END and offset >= own_end:
+                self._update(tp, state._replace(stage=FetchStage.FINDING_START))
+                self._turn = _OFFSETS_TURN  # a fetch may wait for records, and this after it
+                return
+            if state.stage is FetchStage.FINDING_END:
+                _log.warning("Reset fetch offset for partition %s from %d to current leader's "
+                             "latest offset %d", tp, own_end, offset)  # fmt: skip
+                log.truncate_to(offset)
+            elif offset > own_end:
+                _log.warning("Truncate fully and reset fetch offset for partition %s from %d to "
+                             "the current leader's start offset %d because the local replica's "
+                             "end offset is smaller than the current leader's start offsets.",
+                             tp, own_end, offset)  # fmt: skip
+                log.truncate_fully_and_start_at(offset)
+            restarted = state._replace(
+                fetch_offset=log.log_end_offset,
+                stage=FetchStage.FETCHING,
+                last_fetched_epoch=log.latest_epoch,
+                lag=None,
+            )
+        except ZkControllerError:
+            _log.exception("Error getting offset for partition %s", tp)
+            self._fail(tp)
+            return
+        self._update(tp, restarted)
+
+    def _truncate(self, tp: TopicPartition, cut: Truncation) -> None:
+        state = self.partitions[tp]
+        try:
+            log = self._log_of(tp)
+            if cut.offset < log.high_watermark:
+                _log.warning("Truncating %s to offset %d below high watermark %d",
+                             tp, cut.offset, log.high_watermark)  # fmt: skip
+            log.truncate_to(cut.offset)
+            last_epoch = log.latest_epoch
+        except ZkControllerError:
+            _log.exception("Failed to truncate %s at offset %d", tp, cut.offset)
+            self._fail(tp)
+            return
+        is_done = cut.is_complete or self._settings.truncates_on_fetch
+        self.partitions[tp] = state._replace(
+            fetch_offset=cut.offset,
+            stage=FetchStage.FETCHING if is_done else FetchStage.TRUNCATING,
+            last_fetched_epoch=last_epoch,
+        )
+
+    # ------------------------------------------------------------------ trouble
+
+    def _update(self, tp: TopicPartition, state: PartitionFetchState) -> None:
+        del self.partitions[tp]
+        self.partitions[tp] = state
+
+    def _delay(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
+        for tp in partitions:
+            state = self.partitions.get(tp)
+            if state is not None and not state.is_delayed(now_ms):
+                until_ms = now_ms + self._settings.backoff_ms
+                self._update(tp, state._replace(delayed_until_ms=until_ms))
+
+    def _on_fenced(self, tp: TopicPartition, asked_epoch: int, now_ms: int) -> None:
+        """The leader knows a newer epoch: the controller will tell us, too, unless it has."""
+        current = self.partitions[tp].current_leader_epoch
+        if asked_epoch == current:
+            _log.info("Partition %s has an older epoch (%d) than the current leader. Will await "
+                      "the new LeaderAndIsr state before resuming fetching.",
+                      tp, current)  # fmt: skip
+            self._fail(tp)
+        else:
+            _log.info("Partition %s has a newer epoch (%d) than the current leader. Retry the "
+                      "partition later.", tp, current)  # fmt: skip
+            self._delay([tp], now_ms)
+
+    def _fail(self, tp: TopicPartition) -> None:
+        del self.partitions[tp]
+        self.failed.add(tp)
+        _log.warning("Partition %s marked as failed", tp)
+
+
+def is_answer_of(question: FetchPartition, state: PartitionFetchState) -> bool:
+    """Whether an answer to ``question`` is still of use.
+
+    The partition may have been truncated, or removed and added in another leader epoch, while the
+    answer was under way.  Kafka compares the offset alone.
+    """
+    return (
+        question.fetch_offset == state.fetch_offset
+        and question.current_leader_epoch == state.current_leader_epoch
+    )
+
+
+def append_as_follower(log: ReplicaLog, records: bytes | memoryview) -> FollowerAppend:
+    """Appends records from a leader; the first ones may begin before an empty log does.
+
+    DeleteRecords can move the leader's log start into a batch, which then comes whole.
+
+    Source: Kafka ``Partition.appendRecordsToFollowerOrFutureReplica``.
+    """
+    try:
+        return log.append_as_follower(records)
+    except UnexpectedAppendOffset as unexpected:
+        end = log.log_end_offset
+        is_empty = end == log.log_start_offset
+        if not is_empty or not unexpected.first_offset < end <= unexpected.last_offset:
+            raise
+        log.truncate_fully_and_start_at(unexpected.first_offset)
+        return log.append_as_follower(records)

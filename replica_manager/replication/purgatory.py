@@ -1,0 +1,126 @@
+"""Requests that wait for something to happen, or for their time to run out.
+
+Who parks an operation names the keys whose change could complete it; whoever changes something
+calls :meth:`Purgatory.check` with its key and gets the operations that are complete now.  The rest
+ends by :meth:`Purgatory.expire`.  An operation comes out exactly once.  Nothing here looks at a
+clock or sends an answer.
+
+Source: Kafka ``DelayedOperationPurgatory``.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+
+MOST_WAITING: Final = 100_000
+"""Operations parked at once.  One connection parks one, so connections run out first."""
+
+
+class DelayedOperation(Protocol):
+    """Something that waits."""
+
+    def is_complete(self) -> bool:
+        """Looks whether there is nothing to wait for any more; may remember what it saw."""
+
+
+Key = TypeVar("Key", bound=Hashable)
+Operation = TypeVar("Operation", bound=DelayedOperation)
+
+
+@dataclass(eq=False, slots=True)
+class _Parked(Generic[Key, Operation]):
+    operation: Operation
+    keys: tuple[Key, ...]
+    deadline_ms: int
+    is_waiting: bool = True
+
+
+class Purgatory(Generic[Key, Operation]):
+    """Operations of one kind, watched under any number of keys each."""
+
+    def __init__(self, most_waiting: int = MOST_WAITING) -> None:
+        self._most_waiting = most_waiting
+        self._watchers: dict[Key, dict[int, _Parked[Key, Operation]]] = {}
+        # (deadline, number, operation); the number keeps the order of arrival.  Entries of
+        # operations that came out stay until they are on top or are more than half of the heap.
+        self._deadlines: list[tuple[int, int, _Parked[Key, Operation]]] = []
+        self._waiting: dict[int, _Parked[Key, Operation]] = {}
+        # By identity; an operation that waits is held, so its identity is its own.
+        self._numbers: dict[int, int] = {}
+        self._arrivals = 0
+
+    def __len__(self) -> int:
+        """Gauge ``PurgatorySize``."""
+        return len(self._waiting)
+
+    @property
+    def watched(self) -> int:
+        """How many pairs of key and operation are watched; 0 once nothing waits."""
+        return sum(len(watchers) for watchers in self._watchers.values())
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When :meth:`expire` has to be called next; None if nothing waits."""
+        self._forget_done()
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def park(self, operation: Operation, keys: Iterable[Key], deadline_ms: int) -> bool:
+        """Lets an operation wait; False if it is complete already, or if too many wait.
+
+        Then the caller answers it with what there is.
+        """
+        if operation.is_complete() or len(self._waiting) >= self._most_waiting:
+            return False
+        parked = _Parked(operation, tuple(dict.fromkeys(keys)), deadline_ms)
+        number = self._arrivals
+        self._arrivals += 1
+        for key in parked.keys:
+            self._watchers.setdefault(key, {})[number] = parked
+        self._waiting[number] = parked
+        self._numbers[id(operation)] = number
+        heapq.heappush(self._deadlines, (deadline_ms, number, parked))
+        return True
+
+    def check(self, key: Key) -> list[Operation]:
+        """Takes out those watching ``key`` that are complete, in the order of their arrival."""
+        watchers = self._watchers.get(key)
+        if watchers is None:
+            return []
+        done = [number for number, parked in watchers.items() if parked.operation.is_complete()]
+        return [self._take_out(number) for number in done]
+
+    def expire(self, now_ms: int) -> list[Operation]:
+        """Takes out those whose time has come, the earliest first."""
+        expired: list[Operation] = []
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            _, number, parked = heapq.heappop(self._deadlines)
+            if parked.is_waiting:
+                expired.append(self._take_out(number))
+        return expired
+
+    def remove(self, operation: Operation) -> None:
+        """Forgets an operation that nobody waits for any more, its client being gone."""
+        number = self._numbers.get(id(operation))
+        if number is not None:
+            self._take_out(number)
+
+    def _take_out(self, number: int) -> Operation:
+        parked = self._waiting.pop(number)
+        parked.is_waiting = False
+        del self._numbers[id(parked.operation)]
+        for key in parked.keys:
+            watchers = self._watchers[key]
+            del watchers[number]
+            if not watchers:
+                del self._watchers[key]
+        if len(self._deadlines) > 2 * len(self._waiting) + 1:
+            self._deadlines = [entry for entry in self._deadlines if entry[2].is_waiting]
+            heapq.heapify(self._deadlines)
+        return parked.operation
+
+    def _forget_done(self) -> None:
+        while self._deadlines and not self._deadlines[0][2].is_waiting:
+            heapq.heappop(self._deadlines)
