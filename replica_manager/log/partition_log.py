@@ -17,10 +17,8 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, assert_never
 from uuid import UUID
-
-from typing_extensions import assert_never
 
 from replica_manager.log import leader_epochs, partition_metadata
 from replica_manager.log.checkpoints import CheckpointMalformed, read_epochs, write_epochs
@@ -274,41 +272,38 @@ class PartitionLog:
             self.last_stable_offset_metadata,
         )
 
-    def update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> int:
-        """Sets the high watermark, kept between log start and log end; gives what it is now.
+    def update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> bool:
+        """Sets the high watermark, kept between log start and log end; says whether it moved.
 
         For followers, and for leaders when they begin; it may fall.
         """
-        wanted = (
-            LogOffsetMetadata(high_watermark) if isinstance(high_watermark, int) else high_watermark
-        )
+        old = self._high_watermark.message_offset
+        wanted = _metadata(high_watermark)
         if wanted.message_offset < self._log_start_offset:
             wanted = LogOffsetMetadata(self._log_start_offset)
         elif wanted.message_offset >= self._local.end.message_offset:
             wanted = self._local.end
         self._set_high_watermark(wanted)
-        return wanted.message_offset
+        return wanted.message_offset != old
 
-    def maybe_increment_high_watermark(
-        self, high_watermark: LogOffsetMetadata
-    ) -> LogOffsetMetadata | None:
-        """Raises the high watermark of a leader; gives the old one, None if it stays.
+    def maybe_increment_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> bool:
+        """Raises the high watermark of a leader, at most to the log's end; says whether it moved.
 
-        An equal offset on a newer segment counts as a rise, for the place has changed.
+        An equal offset on a newer segment counts, for the place has changed.
         """
-        assert high_watermark.message_offset <= self.log_end_offset, (
-            f"high watermark {high_watermark} of {self.name} past its end {self._local.end}"
+        wanted = _metadata(high_watermark)
+        if wanted.message_offset >= self._local.end.message_offset:
+            wanted = self._local.end
+        old = self._high_watermark
+        is_newer = old.message_offset < wanted.message_offset or (
+            old.message_offset == wanted.message_offset
+            and not wanted.is_offset_only
+            and not old.is_offset_only
+            and old.is_on_older_segment(wanted)
         )
-        old = self.high_watermark_metadata
-        is_newer = old.message_offset < high_watermark.message_offset or (
-            old.message_offset == high_watermark.message_offset
-            and not high_watermark.is_offset_only
-            and old.is_on_older_segment(high_watermark)
-        )
-        if not is_newer:
-            return None
-        self._set_high_watermark(high_watermark)
-        return old
+        if is_newer:
+            self._set_high_watermark(wanted)
+        return is_newer
 
     def _set_high_watermark(self, high_watermark: LogOffsetMetadata) -> None:
         assert high_watermark.message_offset >= 0, high_watermark
@@ -729,7 +724,7 @@ class PartitionLog:
         if leader_epoch >= 0 and self._epochs.assign(leader_epoch, start_offset):
             self._write_epochs_later()
 
-    def offset_for_leader_epoch(self, leader_epoch: int) -> EpochEndOffset | None:
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset | None:
         """The largest epoch up to ``leader_epoch`` and where it ended here; None if unknown."""
         found = self._epochs.end_offset_for(leader_epoch, self.log_end_offset)
         return None if found == leader_epochs.UNDEFINED else found
@@ -962,6 +957,10 @@ class PartitionLog:
                 error,
             ) from error
         self._snapshots.directory = directory
+
+
+def _metadata(offset: int | LogOffsetMetadata) -> LogOffsetMetadata:
+    return LogOffsetMetadata(offset) if isinstance(offset, int) else offset
 
 
 def _read_epochs(directory: Path) -> list[EpochEntry]:
