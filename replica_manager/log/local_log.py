@@ -92,6 +92,28 @@ class FlushPlan(NamedTuple):
         sync_directory(self.directory)
 
 
+class _Guard:
+    """See :meth:`LocalLog.guarded`; a class, for every append has one."""
+
+    __slots__ = ("_doing", "_log")
+
+    def __init__(self, log: LocalLog, doing: str) -> None:
+        self._log = log
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        if isinstance(error, OSError):
+            log = self._log
+            raise log.fail(f"{self._doing} {log.name} in dir {log.directory.parent}", error) from (
+                error
+            )
+
+
 class LocalLog:
     """Segments in a folder.  For the event loop only, but for what is given out to be run."""
 
@@ -131,6 +153,10 @@ class LocalLog:
         """Reports that the log directory failed; the caller raises what this gives."""
         self._environment.on_failure(self.directory.parent, message, error)
         return KafkaStorage(f"{message}: {error}")
+
+    def guarded(self, doing: str) -> _Guard:
+        """Turns an OSError in its block into KafkaStorage; the directory is reported as failed."""
+        return _Guard(self, doing)
 
     def append(
         self,

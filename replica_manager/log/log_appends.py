@@ -1,0 +1,142 @@
+"""What must hold of batches before they are appended, and what they make of their producers.
+
+Source: Kafka ``UnifiedLog.analyzeAndValidateRecords`` and ``analyzeAndValidateProducerState``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from replica_manager.log.index import TimestampOffset
+from replica_manager.log.log_recovery import read_marker
+from replica_manager.log.producer_state import (
+    Advance,
+    AppendOrigin,
+    BatchMetadata,
+    ProducerEntry,
+    ProducerStates,
+    VerificationGuard,
+    advance,
+)
+from zkcontroller.errors import (
+    CorruptRecord,
+    InvalidRecord,
+    InvalidTxnState,
+    MessageTooLarge,
+    OffsetsOutOfOrder,
+)
+from zkcontroller.protocol.compression import Buffer
+from zkcontroller.protocol.record_batch import (
+    MAGIC_2,
+    BatchHeader,
+    is_intact,
+    iterate_batches,
+)
+
+
+class Written(NamedTuple):
+    """Batches ready to be written."""
+
+    headers: Sequence[BatchHeader]
+    pieces: Sequence[bytes | memoryview]
+    size: int
+    largest: TimestampOffset
+
+
+def check_size(header: BatchHeader, max_message_bytes: int, partition: str) -> None:
+    """MessageTooLarge for a batch of more than ``max_message_bytes``."""
+    if header.size > max_message_bytes:
+        raise MessageTooLarge(
+            f"The record batch size in the append to {partition} is {header.size} bytes which "
+            f"exceeds the maximum configured value of {max_message_bytes}."
+        )
+
+
+def leader_batches(
+    records: Buffer, origin: AppendOrigin, max_message_bytes: int, partition: str
+) -> list[tuple[int, BatchHeader]]:
+    """The whole batches that a leader was given; the first bad one raises what is wrong with it."""
+    batches: list[tuple[int, BatchHeader]] = []
+    for position, header in iterate_batches(records):
+        if header.magic == MAGIC_2 and origin is AppendOrigin.CLIENT and header.base_offset != 0:
+            raise InvalidRecord(
+                f"The baseOffset of the record batch in the append to {partition} should be 0, "
+                f"but it is {header.base_offset}"
+            )
+        check_size(header, max_message_bytes, partition)
+        _check_intact(records, position, header, partition)
+        batches.append((position, header))
+    return batches
+
+
+def follower_batches(records: Buffer, partition: str) -> list[BatchHeader]:
+    """The whole batches that a follower was given, of any size, with offsets that rise."""
+    batches: list[BatchHeader] = []
+    last_offset = -1
+    for position, header in iterate_batches(records):
+        if header.last_offset <= last_offset:
+            raise OffsetsOutOfOrder(
+                f"Out of order offsets found in append to {partition}: {header.last_offset} after "
+                f"{last_offset}"
+            )
+        _check_intact(records, position, header, partition)
+        last_offset = header.last_offset
+        batches.append(header)
+    return batches
+
+
+def _check_intact(records: Buffer, position: int, header: BatchHeader, partition: str) -> None:
+    if not is_intact(records, position, header):
+        raise CorruptRecord(
+            f"Record is corrupt (stored crc = {header.crc}) in topic partition {partition}."
+        )
+
+
+def producer_advances(
+    producers: ProducerStates,
+    headers: Sequence[BatchHeader],
+    source: Buffer,
+    origin: AppendOrigin,
+    guard: VerificationGuard | None,
+    *,
+    verifies_transactions: bool,
+    partition: str,
+) -> tuple[list[Advance], BatchMetadata | None]:
+    """What the batches make of their producers, or the earlier batch that they repeat.
+
+    ``source`` holds the batches as they were given, for control records to be read.
+    """
+    advances: list[Advance] = []
+    pending: dict[int, ProducerEntry] = {}
+    position = 0
+    for header in headers:
+        if header.has_producer_id:
+            producer_id = header.producer_id
+            entry = pending.get(producer_id) or producers.entry(producer_id)
+            if origin is AppendOrigin.CLIENT:
+                duplicate = entry.duplicate_of(header)
+                if duplicate is not None:
+                    return [], duplicate
+            if (
+                verifies_transactions
+                and origin is not AppendOrigin.REPLICATION
+                and header.is_transactional
+                and not header.is_control
+                and entry.transaction_first_offset is None
+                and not producers.is_verified(producer_id, guard)
+            ):
+                raise InvalidTxnState("Record was not part of an ongoing transaction")
+            advanced = advance(
+                entry,
+                header,
+                header.base_offset,
+                origin,
+                partition=partition,
+                marker=read_marker(source, position, header) if header.is_control else None,
+                lowest_verified_sequence=producers.lowest_verified_sequence(producer_id),
+            )
+            pending[producer_id] = advanced.entry
+            advances.append(advanced)
+        position += header.size
+    return advances, None

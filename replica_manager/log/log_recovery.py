@@ -1,0 +1,220 @@
+"""Reads a log's batches again: to mend a segment, and to learn what its producers did.
+
+Source: Kafka ``LogSegment.recover``, ``UnifiedLog.rebuildProducerState``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from replica_manager.log.index import MAX_RELATIVE_OFFSET, TimestampOffset
+from replica_manager.log.leader_epochs import LeaderEpochs
+from replica_manager.log.log_config import LogConfig
+from replica_manager.log.producer_snapshots import SnapshotCorrupt, SnapshotFiles
+from replica_manager.log.producer_state import AppendOrigin, ProducerStates, advance
+from replica_manager.log.segment import BatchPlace, LogSegment
+from replica_manager.log.segments import Segments
+from replica_manager.log.transaction_index import AbortedTransaction
+from zkcontroller.errors import CorruptRecord, InvalidRecord
+from zkcontroller.protocol.compression import Buffer
+from zkcontroller.protocol.record_batch import (
+    MAGIC_2,
+    BatchHeader,
+    is_intact,
+    iterate_batch,
+    read_header,
+)
+from zkcontroller.protocol.records import EndTransactionMarker
+
+_CHUNK_BYTES: Final = 1024 * 1024
+
+_log = logging.getLogger("kafka.log.LogLoader")
+
+
+def recover_segment(
+    segment: LogSegment, producers: ProducerStates, epochs: LeaderEpochs, config: LogConfig
+) -> int:
+    """Reads every batch, builds the indexes again and cuts the file off at the first bad one.
+
+    Producers and epochs learn from the batches what they do not know yet.  Gives the bytes cut.
+    """
+    segment.offset_index.activate(config.index_bytes)
+    segment.time_index.activate(config.index_bytes)
+    segment.offset_index.reset()
+    segment.time_index.reset()
+    segment.transaction_index.reset()
+    largest = TimestampOffset(-1, segment.base_offset)
+    valid = last_indexed = 0
+    try:
+        for place, content, at in whole_batches(segment):
+            header = place.header
+            if not is_intact(content, at, header):
+                raise CorruptRecord(f"Record is corrupt (stored crc = {header.crc})")
+            if not 0 <= header.last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET:
+                raise CorruptRecord(f"Offset {header.last_offset} does not belong to the segment")
+            if header.max_timestamp > largest.timestamp:
+                largest = TimestampOffset(header.max_timestamp, header.last_offset)
+            if valid - last_indexed > config.index_interval_bytes:
+                segment.offset_index.append(header.last_offset, valid)
+                segment.time_index.maybe_append(*largest)
+                last_indexed = valid
+            if header.magic == MAGIC_2:
+                epoch, latest = header.partition_leader_epoch, epochs.latest_epoch
+                if epoch >= 0 and (latest is None or epoch > latest):
+                    epochs.assign(epoch, header.base_offset)
+                _replay(segment, producers, content, at, header)
+            valid += header.size
+    except (CorruptRecord, InvalidRecord) as failure:
+        _log.warning(
+            "Found invalid messages in log segment %s at byte offset %d: %s",
+            segment.file.path,
+            valid,
+            failure,
+        )
+    cut = segment.file.truncate(valid)
+    segment.note_recovered(largest)
+    segment.deactivate()
+    return cut
+
+
+def whole_batches(
+    segment: LogSegment, position: int = 0, end: int | None = None
+) -> Iterator[tuple[BatchPlace, bytes, int]]:
+    """Every batch with bytes that hold it and its place in them, read in large pieces.
+
+    Ends before a batch that is cut off; CorruptRecord for one that cannot be.
+    """
+    end = segment.size if end is None else end
+    while position < end:
+        content = segment.file.read(position, min(_CHUNK_BYTES, end - position))
+        at = 0
+        while (header := read_header(content, at)) is not None:
+            if header.size > end - position - at:
+                return
+            if header.size > len(content) - at:
+                break
+            yield BatchPlace(position + at, header), content, at
+            at += header.size
+        if header is None and at == 0:
+            return
+        if at == 0:
+            assert header is not None, "a batch larger than a piece"
+            content = segment.file.read(position, header.size)
+            if len(content) < header.size:
+                return
+            yield BatchPlace(position, header), content, 0
+            at = header.size
+        position += at
+
+
+def read_marker(content: Buffer, at: int, header: BatchHeader) -> EndTransactionMarker | None:
+    """What a control batch says of a transaction, None if nothing."""
+    record = next(iterate_batch(content, at, header), None) if header.record_count > 0 else None
+    return None if record is None else EndTransactionMarker.decode(record)
+
+
+def _replay(
+    segment: LogSegment | None,
+    producers: ProducerStates,
+    content: bytes,
+    at: int,
+    header: BatchHeader,
+) -> None:
+    """Takes a batch that is in the log already into the producers' state."""
+    if header.has_producer_id:
+        marker = read_marker(content, at, header) if header.is_control else None
+        advanced = advance(
+            producers.entry(header.producer_id),
+            header,
+            header.base_offset,
+            AppendOrigin.REPLICATION,
+            partition="log",
+            marker=marker,
+        )
+        producers.put(advanced)
+        if advanced.completed is not None:
+            if segment is not None and advanced.completed.is_aborted:
+                completed = advanced.completed
+                segment.transaction_index.append(
+                    AbortedTransaction(
+                        completed.producer_id,
+                        completed.first_offset,
+                        completed.last_offset,
+                        producers.last_stable_offset_after(completed),
+                    )
+                )
+            producers.complete(advanced.completed)
+    producers.end_offset = header.next_offset
+
+
+def rebuild_producers(
+    producers: ProducerStates,
+    snapshots: SnapshotFiles,
+    segments: Segments,
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+    *,
+    skip_without_snapshot: bool,
+) -> None:
+    """Brings the producers' state to ``end_offset``: the newest snapshot, and the log after it.
+
+    With ``skip_without_snapshot`` a log that has none was closed before there were idempotent
+    producers, and is not read.  Takes a snapshot at the end.
+    """
+    newest = segments.base_offsets[-2:]
+    if snapshots.latest is None and skip_without_snapshot:
+        for offset in (*newest, end_offset):
+            producers.end_offset = offset
+            snapshots.take(producers.entries.values(), offset)
+        return
+    was_empty = not producers.entries and producers.end_offset >= end_offset
+    snapshots.remove_outside(log_start_offset, end_offset)
+    if end_offset != producers.end_offset:
+        _load_newest_snapshot(producers, snapshots, log_start_offset, now_ms)
+    else:
+        producers.replicated_to(log_start_offset)
+        producers.end_offset = max(producers.end_offset, log_start_offset)
+        snapshots.last_taken = log_start_offset if snapshots.latest is None else snapshots.latest
+    if end_offset > producers.end_offset and not was_empty:
+        for segment in segments.from_offset(producers.end_offset):
+            if segment.base_offset >= end_offset:
+                break
+            start = max(segment.base_offset, producers.end_offset, log_start_offset)
+            producers.end_offset = start
+            if segment.base_offset in newest:
+                snapshots.take(producers.entries.values(), start)
+            place = segment.find_batch(start)
+            if place is None:
+                continue
+            for found, content, at in whole_batches(segment, place.position):
+                if found.header.base_offset >= end_offset:
+                    break
+                if found.header.magic == MAGIC_2:
+                    _replay(None, producers, content, at, found.header)
+    producers.end_offset = end_offset
+    snapshots.take(producers.entries.values(), end_offset)
+
+
+def _load_newest_snapshot(
+    producers: ProducerStates, snapshots: SnapshotFiles, log_start_offset: int, now_ms: int
+) -> None:
+    while (latest := snapshots.latest) is not None:
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                producers.load(snapshots.read(latest), latest, now_ms)
+            except SnapshotCorrupt as corrupt:
+                _log.warning(
+                    "Failed to load producer snapshot from '%s': %s",
+                    snapshots.path(latest),
+                    corrupt,
+                )
+            else:
+                snapshots.last_taken = latest
+                return
+        snapshots.remove(latest)
+    producers.clear(log_start_offset)
+    snapshots.last_taken = log_start_offset

@@ -1,0 +1,56 @@
+"""What is asked of a log and what it answers: values.
+
+Source: Kafka ``LogAppendInfo``, ``FetchIsolation``, ``LogOffsetSnapshot``, ``ListOffsetsRequest``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from replica_manager.log.local_log import LogOffsetMetadata
+
+EARLIEST_TIMESTAMP: Final = -2
+LATEST_TIMESTAMP: Final = -1
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL_TIMESTAMP: Final = -4
+LATEST_TIERED_TIMESTAMP: Final = -5
+"""Special timestamps of ListOffsets."""
+
+NO_LOG_APPEND_TIME: Final = -1
+
+
+class FetchIsolation(Enum):
+    """Up to where a reader may see.  Source: Kafka ``FetchIsolation``."""
+
+    LOG_END = auto()
+    """Followers."""
+    HIGH_WATERMARK = auto()
+    """Consumers that read uncommitted records."""
+    TXN_COMMITTED = auto()
+    """Consumers that read committed records: up to the last stable offset."""
+
+
+class LogAppendInfo(NamedTuple):
+    """What became of an append."""
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time: int
+    """When the broker stamped the records, -1 if it did not: Produce answers it."""
+    log_start_offset: int
+    valid_bytes: int
+    """How much of what was given was whole batches."""
+    last_leader_epoch: int | None = None
+    is_duplicate: bool = False
+    """The batch was appended before; the offsets are those that it got then."""
+
+
+class OffsetSnapshot(NamedTuple):
+    """The offsets of a log at one moment.  Source: Kafka ``LogOffsetSnapshot``."""
+
+    log_start_offset: int
+    log_end_offset: LogOffsetMetadata
+    high_watermark: LogOffsetMetadata
+    last_stable_offset: LogOffsetMetadata

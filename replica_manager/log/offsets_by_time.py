@@ -1,0 +1,58 @@
+"""What ListOffsets looks up in a log: a timestamp, or one of the values that stand for a place.
+
+Source: Kafka ``UnifiedLog.fetchOffsetByTimestamp`` and ``legacyFetchOffsetsBefore``.
+"""
+
+from __future__ import annotations
+
+from replica_manager.log.leader_epochs import LeaderEpochs
+from replica_manager.log.local_log import LocalLog
+from replica_manager.log.log_values import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+)
+from replica_manager.log.segment import TimestampedOffset
+from zkcontroller.protocol.records import NO_TIMESTAMP
+
+
+def offset_by_timestamp(
+    local: LocalLog, epochs: LeaderEpochs, log_start_offset: int, timestamp: int
+) -> TimestampedOffset | None:
+    """The first record with at least ``timestamp``, or what its special values mean."""
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        entries = epochs.entries
+        is_known = bool(entries) and entries[0].start_offset <= log_start_offset
+        return TimestampedOffset(
+            NO_TIMESTAMP, log_start_offset, entries[0].epoch if is_known else None
+        )
+    if timestamp == LATEST_TIMESTAMP:
+        return TimestampedOffset(NO_TIMESTAMP, local.log_end_offset, epochs.latest_epoch)
+    if timestamp == LATEST_TIERED_TIMESTAMP:
+        return TimestampedOffset(NO_TIMESTAMP, -1, -1)
+    if timestamp == MAX_TIMESTAMP:
+        newest = max(local.segments, key=lambda s: s.largest_timestamp_so_far.timestamp)
+        return newest.find_offset_of_largest_timestamp()
+    for segment in local.segments:
+        if segment.largest_timestamp >= timestamp:
+            return segment.find_offset_by_timestamp(timestamp, log_start_offset)
+    return None
+
+
+def legacy_offsets_before(
+    local: LocalLog, log_start_offset: int, timestamp: int, max_count: int, now_ms: int
+) -> list[int]:
+    """Segments' base offsets of before then, newest first, as ListOffsets v0 wants them."""
+    times = [
+        (max(s.base_offset, log_start_offset), s.file.last_modified_ms()) for s in local.segments
+    ]
+    if local.segments.active.size:
+        times.append((local.log_end_offset, now_ms))
+    if timestamp == EARLIEST_TIMESTAMP:
+        times = times[:1]
+    elif timestamp != LATEST_TIMESTAMP:
+        while times and times[-1][1] > timestamp:
+            times.pop()
+    return sorted((offset for offset, _ in times[::-1][:max_count]), reverse=True)
