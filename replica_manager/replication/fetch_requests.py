@@ -12,10 +12,10 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.fetch_session_handler import NextFetch
 from replica_manager.replication.fetch_values import (
     FIRST_TOPIC_ID_VERSION,
-    EpochEndOffset,
     FetchedPartition,
 )
 from zkcontroller.model import TopicPartition

@@ -16,7 +16,8 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
-from replica_manager.replication.fetch_values import UNKNOWN_OFFSET, EpochEndOffset
+from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.replication.fetch_values import UNKNOWN_OFFSET
 from replica_manager.replication.replica_log import ReplicaLog
 from zkcontroller.model import NO_EPOCH, TopicPartition
 
@@ -97,13 +98,13 @@ def truncation_for(leaders: EpochEndOffset, log: ReplicaLog, fetch_offset: int) 
     if leaders.end_offset == UNKNOWN_OFFSET:
         # The leader has no epoch that old: only what is committed is certain.
         return Truncation(fetch_offset, True)
-    if leaders.leader_epoch == NO_EPOCH:
+    if leaders.epoch == NO_EPOCH:
         # Version 0 of the answer has no epoch.
         return Truncation(min(leaders.end_offset, log_end), True)
-    own = log.end_offset_for_epoch(leaders.leader_epoch)
+    own = log.end_offset_for_epoch(leaders.epoch)
     if own is None:
         return Truncation(min(leaders.end_offset, log_end), True)
-    if own.leader_epoch != leaders.leader_epoch:
+    if own.epoch != leaders.epoch:
         # The leader's epoch is unknown here; what is here of later ones is not the leader's.
         return Truncation(min(own.end_offset, log_end), False)
     return Truncation(min(own.end_offset, leaders.end_offset, log_end), True)

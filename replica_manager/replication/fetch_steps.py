@@ -319,7 +319,7 @@ class ReplicaFetcher:
             appended = append_as_follower(log, answer.records)
             if log.update_high_watermark(answer.high_watermark):
                 progress.high_watermark_moved.append(tp)
-            log.maybe_increment_log_start_offset(answer.log_start_offset)
+            raise_log_start_offset(log, answer.log_start_offset)
         except (CorruptRecord, InvalidRecord) as invalid:
             # Bytes that were damaged on their way are whole the next time.
             _log.error("Found invalid messages during fetch for partition %s offset %d: %s",
@@ -458,3 +458,9 @@ def append_as_follower(log: ReplicaLog, records: bytes | memoryview) -> Follower
             raise
         log.truncate_fully_and_start_at(unexpected.first_offset)
         return log.append_as_follower(records)
+
+
+def raise_log_start_offset(log: ReplicaLog, offset: int) -> None:
+    """Takes the leader's log start over as far as the follower knows records to be committed."""
+    if offset <= log.high_watermark:
+        log.maybe_increment_log_start_offset(offset, "leader offset increment")

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.log.leader_epochs import EpochEndOffset
 from zkcontroller.model import NO_EPOCH, TopicPartition
 
 UNKNOWN_OFFSET: Final = -1
@@ -76,13 +77,6 @@ class FetchPartition(NamedTuple):
     """Epoch of the last record the follower has; -1: do not look for a divergence."""
     log_start_offset: int = UNKNOWN_OFFSET
     """The follower's own; -1 from consumers."""
-
-
-class EpochEndOffset(NamedTuple):
-    """The end of a leader epoch in somebody's log: where the next epoch starts, or the log ends."""
-
-    leader_epoch: int
-    end_offset: int
 
 
 class FetchedPartition(NamedTuple):

@@ -1,4 +1,4 @@
-"""Who may read what of a partition: leader-epoch fencing, divergence, and readable ends.
+"""Who may read what of a partition: leader-epoch fencing, divergence, a lagging new leader.
 
 A reader says which leader epoch it believes in.  An older one is fenced, a newer one is unknown
 here yet; both are told before anything else, also by a follower.  A follower also says which epoch
@@ -12,33 +12,20 @@ KIP-320, KIP-595.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.log.leader_epochs import UNDEFINED, EpochEndOffset
 from replica_manager.replication.fetch_values import (
-    UNKNOWN_OFFSET,
-    EpochEndOffset,
     FetchedPartition,
     FetchPartition,
 )
 from replica_manager.replication.partition_replicas import PartitionReplicas
-from replica_manager.replication.replica_log import ReplicaLog
 from zkcontroller.model import NO_EPOCH
 
 CONSUMER_REPLICA_ID: Final = -1
 """Replica id of a Fetch or ListOffsets request that no broker sent."""
-UNDEFINED_EPOCH_END: Final = EpochEndOffset(NO_EPOCH, UNKNOWN_OFFSET)
-"""The answer about an epoch that the log does not know."""
-
-
-class Isolation(Enum):
-    """How far a reader may read."""
-
-    LOG_END = "replicas"
-    HIGH_WATERMARK = "read_uncommitted"
-    LAST_STABLE_OFFSET = "read_committed"
 
 
 class FetchPlan(NamedTuple):
@@ -80,8 +67,8 @@ def end_offset_for_leader_epoch(
     """Where ``leader_epoch`` ends in this log, as OffsetsForLeaderEpoch is answered."""
     error = check_read(partition, current_leader_epoch, leader_only=leader_only)
     if error is not ErrorCode.none:
-        return error, UNDEFINED_EPOCH_END
-    return error, partition.log.end_offset_for_epoch(leader_epoch) or UNDEFINED_EPOCH_END
+        return error, UNDEFINED
+    return error, partition.log.end_offset_for_epoch(leader_epoch) or UNDEFINED
 
 
 def plan_fetch(
@@ -123,29 +110,18 @@ def diverges(wanted: FetchPartition, end: EpochEndOffset) -> bool:
     ``end`` is where the epoch of its last record ends here, or the epoch before, if this log has
     no record of that one.
     """
-    return end.leader_epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset
+    return end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset
 
 
-def readable_end(log: ReplicaLog, isolation: Isolation) -> int:
-    """The offset before which a reader may read."""
-    match isolation:
-        case Isolation.LOG_END:
-            return log.log_end_offset
-        case Isolation.HIGH_WATERMARK:
-            return log.high_watermark
-        case Isolation.LAST_STABLE_OFFSET:
-            return log.last_stable_offset
-
-
-def check_latest_offset(partition: PartitionReplicas, isolation: Isolation) -> ErrorCode:
-    """Whether a client can be told the end of the log: OFFSET_NOT_AVAILABLE while it lags.
+def check_latest_offset(partition: PartitionReplicas) -> ErrorCode:
+    """Whether a client may be told the end of the log: OFFSET_NOT_AVAILABLE while it lags.
 
     A new leader's high watermark is that of its time as a follower; what it told clients now might
     be below what its predecessor told them.  The same holds for a timestamp that is not found.
+    Replicas are told the log end offset in any case.
     """
     start_offset = partition.leader_epoch_start_offset
-    is_client = isolation is not Isolation.LOG_END
-    if is_client and start_offset is not None and start_offset > partition.log.high_watermark:
+    if start_offset is not None and start_offset > partition.log.high_watermark:
         return ErrorCode.offset_not_available
     return ErrorCode.none
 

@@ -8,19 +8,25 @@ Source: Kafka ``UnifiedLog``, as ``Partition`` and ``ReplicaFetcherThread`` use 
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from replica_manager.replication.fetch_values import EpochEndOffset
+from replica_manager.log.leader_epochs import EpochEndOffset
 
 
-class FollowerAppend(NamedTuple):
+class FollowerAppend(Protocol):
     """What a follower's log took of the records it was given."""
 
-    last_offset: int
-    """Of the last record taken; without meaning if ``valid_bytes`` is 0."""
-    valid_bytes: int
-    last_leader_epoch: int | None
-    """None if nothing was taken."""
+    @property
+    def last_offset(self) -> int:
+        """Of the last record taken; without meaning if ``valid_bytes`` is 0."""
+
+    @property
+    def valid_bytes(self) -> int:
+        """How much of what was given was whole batches."""
+
+    @property
+    def last_leader_epoch(self) -> int | None:
+        """Of the last record taken; None if nothing was."""
 
 
 class ReplicaLog(Protocol):
@@ -46,41 +52,41 @@ class ReplicaLog(Protocol):
     def latest_epoch(self) -> int | None:
         """The newest leader epoch in the epoch cache; None if the cache is empty."""
 
-    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset | None:
-        """The largest known epoch that is not above ``leader_epoch``, and its end offset.
+    def end_offset_for_epoch(self, epoch: int, /) -> EpochEndOffset | None:
+        """The largest known epoch that is not above ``epoch``, and its end offset.
 
         Of the newest epoch that is the log end offset.  An epoch below the first known one ends
-        where the first one starts.  None if ``leader_epoch`` is above all that is known.
+        where the first one starts.  None if ``epoch`` is above all that is known.
 
         Source: Kafka ``LeaderEpochFileCache.endOffsetFor``.
         """
 
-    def assign_epoch_start_offset(self, leader_epoch: int, start_offset: int) -> None:
+    def assign_epoch_start_offset(self, epoch: int, start_offset: int, /) -> None:
         """Notes in the epoch cache where a leader epoch starts, before any record has it."""
 
-    def maybe_increment_high_watermark(self, offset: int) -> bool:
+    def maybe_increment_high_watermark(self, offset: int, /) -> bool:
         """Raises the high watermark to ``offset``, at most to the log end; True if it moved."""
 
-    def update_high_watermark(self, offset: int) -> bool:
+    def update_high_watermark(self, offset: int, /) -> bool:
         """Takes the leader's high watermark over, within log start and end; True if it moved.
 
         It may fall: a new leader's lags behind until its followers have fetched.
         """
 
-    def maybe_increment_log_start_offset(self, offset: int) -> None:
-        """Raises the log start offset to ``offset``, never above the high watermark."""
+    def maybe_increment_log_start_offset(self, offset: int, reason: str, /) -> bool:
+        """Raises the log start offset, True if it moved; OffsetOutOfRange above the HW."""
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: int, /) -> bool:
         """Drops the records from ``offset`` on, and the epochs that start there.
 
         The high watermark falls to the new end if it was above.  At or above the log end no record
         goes, but the epochs from there on do: a leader that nobody followed may have noted one.
         """
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
+    def truncate_fully_and_start_at(self, offset: int, /) -> None:
         """Drops every record; the next one gets ``offset``."""
 
-    def append_as_follower(self, records: bytes | memoryview) -> FollowerAppend:
+    def append_as_follower(self, records: bytes | memoryview, /) -> FollowerAppend:
         """Appends batches with the offsets and epochs that the leader gave them.
 
         Raises CorruptRecord, UnexpectedAppendOffset, OffsetsOutOfOrder or KafkaStorage.
@@ -93,33 +99,33 @@ class AbsentLog:
     log_start_offset = log_end_offset = high_watermark = last_stable_offset = 0
     latest_epoch: int | None = None
 
-    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset | None:
+    def end_offset_for_epoch(self, _: int) -> EpochEndOffset | None:
         """None: it knows no epoch."""
+        return None
 
-    def assign_epoch_start_offset(self, leader_epoch: int, start_offset: int) -> None:
+    def assign_epoch_start_offset(self, _: int, __: int) -> None:
         """Nothing: no record will have the epoch."""
 
-    def maybe_increment_high_watermark(self, offset: int) -> bool:  # noqa: ARG002 - nothing to move
+    def maybe_increment_high_watermark(self, _: int) -> bool:
         """False: an empty log has nothing to commit."""
         return False
 
-    def update_high_watermark(self, offset: int) -> bool:  # noqa: ARG002 - nothing to move
+    def update_high_watermark(self, _: int) -> bool:
         """False."""
         return False
 
-    def maybe_increment_log_start_offset(self, offset: int) -> None:
-        """Nothing."""
+    def maybe_increment_log_start_offset(self, _: int, __: str) -> bool:
+        """False."""
+        return False
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, _: int) -> bool:
+        """False: nothing to drop."""
+        return False
+
+    def truncate_fully_and_start_at(self, _: int) -> None:
         """Nothing to drop."""
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Nothing to drop."""
-
-    def append_as_follower(
-        self,
-        records: bytes | memoryview,  # noqa: ARG002 - refused unseen
-    ) -> FollowerAppend:
+    def append_as_follower(self, _: bytes | memoryview) -> FollowerAppend:
         """Nobody fetches for a replica without a log."""
         raise AssertionError("records for a replica without a log")
 

@@ -6,11 +6,11 @@ against the rules that replication relies on.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
-from replica_manager.replication.fetch_values import EpochEndOffset
-from replica_manager.replication.replica_log import FollowerAppend
-from zkcontroller.errors import OffsetsOutOfOrder, UnexpectedAppendOffset
+from replica_manager.log.leader_epochs import EpochEndOffset
+from zkcontroller.errors import OffsetOutOfRange, OffsetsOutOfOrder, UnexpectedAppendOffset
 
 
 class Record(NamedTuple):
@@ -30,6 +30,14 @@ def decoded(batches: bytes | memoryview) -> list[Record]:
     """The records of a fetch."""
     lines = (line.split() for line in bytes(batches).decode().splitlines())
     return [Record(int(offset), int(epoch), value) for offset, epoch, value in lines]
+
+
+class Appended(NamedTuple):
+    """What a log took."""
+
+    last_offset: int
+    valid_bytes: int
+    last_leader_epoch: int | None
 
 
 class InMemoryLog:
@@ -74,10 +82,10 @@ class InMemoryLog:
         self._next_offset += 1
         return record.offset
 
-    def append_as_follower(self, records: bytes | memoryview) -> FollowerAppend:
+    def append_as_follower(self, records: bytes | memoryview) -> Appended:
         taken = decoded(records)
         if not taken:
-            return FollowerAppend(-1, 0, None)
+            return Appended(-1, 0, None)
         if taken[0].offset < self._next_offset:
             raise UnexpectedAppendOffset(
                 "offsets that are here already", taken[0].offset, taken[-1].offset
@@ -88,7 +96,7 @@ class InMemoryLog:
             self.assign_epoch_start_offset(record.leader_epoch, record.offset)
             self.records.append(record)
             self._next_offset += 1
-        return FollowerAppend(taken[-1].offset, len(records), taken[-1].leader_epoch)
+        return Appended(taken[-1].offset, len(records), taken[-1].leader_epoch)
 
     def assign_epoch_start_offset(self, leader_epoch: int, start_offset: int) -> None:
         if self.latest_epoch is None or leader_epoch > self.latest_epoch:
@@ -115,19 +123,29 @@ class InMemoryLog:
         self.high_watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
         return self.high_watermark != old
 
-    def maybe_increment_log_start_offset(self, offset: int) -> None:
-        offset = min(offset, self.high_watermark)
-        if offset > self.log_start_offset:
-            self.records = self.records[offset - self.log_start_offset :]
-            self.log_start_offset = offset
+    def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
+        if offset > self.high_watermark:
+            raise OffsetOutOfRange(f"{reason}: {offset} is above the high watermark")
+        if offset <= self.log_start_offset:
+            return False
+        self.records = self.records[offset - self.log_start_offset :]
+        self.epochs = [
+            (epoch, max(start, offset))
+            for (epoch, start), (_, end) in pairwise([*self.epochs, (0, self._next_offset + 1)])
+            if end > offset
+        ]
+        self.log_start_offset = offset
+        return True
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: int) -> bool:
+        is_cut = offset < self._next_offset
         end = min(offset, self._next_offset)
         self.records = self.records[: max(0, end - self.log_start_offset)]
         self.epochs = [entry for entry in self.epochs if entry[1] < end]
         self._next_offset = end
         self.log_start_offset = min(self.log_start_offset, end)
         self.high_watermark = min(self.high_watermark, end)
+        return is_cut
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         self.records, self.epochs = [], []

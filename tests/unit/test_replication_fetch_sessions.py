@@ -11,6 +11,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.fetch_sessions import (
     EVICTION_MS,
     MAX_SESSION_ID,
@@ -22,7 +23,6 @@ from replica_manager.replication.fetch_sessions import (
 )
 from replica_manager.replication.fetch_values import (
     FINAL_SESSION_EPOCH,
-    EpochEndOffset,
     FetchedPartition,
     FetchMetadata,
     FetchPartition,

@@ -12,6 +12,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
+from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.fetch_requests import (
     AskEpochEnds,
     AskOffsets,
@@ -32,7 +33,6 @@ from replica_manager.replication.fetch_state import (
 )
 from replica_manager.replication.fetch_steps import Progress, ReplicaFetcher
 from replica_manager.replication.fetch_values import (
-    EpochEndOffset,
     FetchedPartition,
     FetchPartition,
 )
@@ -457,7 +457,7 @@ class FailingLog(InMemoryLog):
         raise self.error
 
     @override
-    def truncate_to(self, _: int) -> None:
+    def truncate_to(self, _: int) -> bool:
         raise self.error
 
 

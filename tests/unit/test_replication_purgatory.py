@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.delayed_fetch import (
     DelayedFetch,
     ParkedPartition,
@@ -19,7 +20,6 @@ from replica_manager.replication.delayed_fetch import (
 )
 from replica_manager.replication.delayed_produce import DelayedProduce, must_wait
 from replica_manager.replication.fetch_values import (
-    EpochEndOffset,
     FetchedPartition,
     FetchPartition,
     TopicIdPartition,
