@@ -31,6 +31,7 @@ from replica_manager.groups.events import (
     LoadFinished,
     LogLine,
     Output,
+    Resigned,
     Startup,
     Tick,
 )
@@ -99,6 +100,8 @@ class GroupWorld:
         self.now_ms = 1_700_000_000_000
         self.answers: dict[int, Result] = {}
         self.asked: dict[int, Request] = {}
+        self.joining: dict[int, Consumer] = {}
+        """Whose JoinGroup it is, by request id."""
         self.log: dict[int, list[LoadedBatch]] = {}
         self.appends: list[Append] = []
         """Appends whose outcome the test will tell; see ``is_holding_appends``."""
@@ -124,6 +127,8 @@ class GroupWorld:
             case Answer(request_id, result):
                 assert request_id not in self.answers, f"answered twice: {self.asked[request_id]}"
                 self.answers[request_id] = result
+                if isinstance(result, JoinResult) and result.error is ErrorCode.none:
+                    self.joining[request_id].take_over(result)
             case Append() if self.is_holding_appends and output.append_id is not None:
                 self.appends.append(output)
             case Append():
@@ -143,6 +148,16 @@ class GroupWorld:
             offset = self.write(append.partition, append.records)
         if append.append_id is not None:
             self.step(Appended(append.append_id, error, offset))
+
+    def acknowledge(self, append: Append, base_offset: int) -> None:
+        """Tells that an append stands in the log, where the test has written it."""
+        self.appends.remove(append)
+        assert append.append_id is not None
+        self.step(Appended(append.append_id, ErrorCode.none, base_offset))
+
+    def resign(self, group_id: str, leader_epoch: int | None = 1) -> None:
+        """Another broker leads the partition of that group now."""
+        self.step(Resigned(self.coordinator.partition_for(group_id), leader_epoch))
 
     def finish_all(self, error: ErrorCode | None = None) -> None:
         """Lets every append that is held back have its outcome, in order."""
@@ -299,6 +314,7 @@ class Consumer:
         self.version = version
         self.member_id = ""
         self.generation_id = -1
+        self.protocol_type = "consumer"
         self.protocols: tuple[Protocol, ...] = (Protocol("range", subscription("orders")),)
         self.session_timeout_ms = 10_000
         self.rebalance_timeout_ms = 30_000
@@ -309,20 +325,22 @@ class Consumer:
 
     def join(self) -> str:
         """JoinGroup, twice if an id is required first; the outcome, or "waiting"."""
-        outcome = self._send_join()
+        outcome = self.ask_to_join()
         if outcome == "member_id_required":
             self.member_id = self.joined.member_id
-            outcome = self._send_join()
+            outcome = self.ask_to_join()
         return outcome
 
-    def _send_join(self) -> str:
+    def ask_to_join(self) -> str:
         world = self.world
-        self.last_join = world.send(
+        self.last_join = world.next_id()
+        world.joining[self.last_join] = self
+        world.send(
             JoinGroup(
-                world.next_id(),
+                self.last_join,
                 GROUP,
                 self.member_id,
-                "consumer",
+                self.protocol_type,
                 self.protocols,
                 self.session_timeout_ms,
                 self.rebalance_timeout_ms,
@@ -341,12 +359,14 @@ class Consumer:
 
     @property
     def joined(self) -> JoinResult:
-        """The answer to the last JoinGroup; what it says is taken over."""
+        """The answer to the last JoinGroup."""
         answer = self.world.answers[self.last_join]
         assert isinstance(answer, JoinResult)
-        if answer.error is ErrorCode.none:
-            self.member_id, self.generation_id = answer.member_id, answer.generation_id
         return answer
+
+    def take_over(self, result: JoinResult) -> None:
+        """It is a member, in this generation."""
+        self.member_id, self.generation_id = result.member_id, result.generation_id
 
     @property
     def is_leader(self) -> bool:
@@ -367,7 +387,7 @@ class Consumer:
                 self.generation_id,
                 self.member_id,
                 self.instance,
-                "consumer",
+                self.protocol_type,
                 joined.protocol_name,
                 assignments,
             )
