@@ -1,0 +1,333 @@
+"""Record batches: Kafka's own bytes, round trips, and bytes that mean harm."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from pathlib import Path
+from typing import Final
+
+import cramjam
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zkcontroller.errors import CorruptRecord, InvalidRecord
+from zkcontroller.protocol.compression import Codec, pack, unpack
+from zkcontroller.protocol.legacy_messages import iterate_any
+from zkcontroller.protocol.record_batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    assigned_header,
+    encode_batch,
+    is_intact,
+    iterate_batch,
+    iterate_batches,
+    largest_timestamp,
+    read_header,
+)
+from zkcontroller.protocol.records import EndTransactionMarker, Record, encode_records, zigzag
+
+KAFKAS: Final = {
+    name: bytes.fromhex(text)
+    for name, text in json.loads(
+        (Path(__file__).parent / "data" / "record-batches-3.9.1.json").read_text()
+    ).items()
+}
+RECORDS: Final = [
+    Record(0, 1700000000123, b"k1", b"first value"),
+    Record(1, 1700000000100, None, b"without a key"),
+    Record(2, 1700000009999, b"k2", None),
+    Record(3, 1700000000500, b"", bytes(300), ((b"h", b"x"), (b"empty", None))),
+]
+CODECS: Final = [codec for codec in Codec if codec is not Codec.NONE]
+
+some_bytes = st.none() | st.binary(max_size=40)
+some_records = st.lists(
+    st.builds(
+        Record,
+        st.just(0),
+        st.integers(0, 2**40),
+        some_bytes,
+        some_bytes,
+        st.lists(st.tuples(st.binary(max_size=5), some_bytes), max_size=3).map(tuple),
+    ),
+    min_size=1,
+    max_size=40,
+).map(lambda records: [r._replace(offset=i) for i, r in enumerate(records)])
+
+
+def header_of(data: bytes) -> BatchHeader:
+    header = read_header(data)
+    assert header is not None
+    return header
+
+
+def moved(records: list[Record], offset: int) -> list[Record]:
+    return [record._replace(offset=record.offset + offset) for record in records]
+
+
+@pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())
+def test_kafkas_batches_are_read_whatever_their_codec(codec: Codec) -> None:
+    data = KAFKAS[f"plain-{codec.name.lower()}"]
+    header = header_of(data)
+
+    assert header.size == len(data)
+    assert header.codec is codec
+    assert is_intact(data, 0, header)
+    assert list(iterate_batch(data, 0, header)) == RECORDS
+    assert largest_timestamp(data, 0, header) == header.max_timestamp == 1700000009999
+
+
+def test_an_uncompressed_batch_equals_kafkas_byte_for_byte() -> None:
+    assert encode_batch(RECORDS) == KAFKAS["plain-none"]
+
+
+def test_an_idempotent_batch_equals_kafkas_and_its_sequences_wrap() -> None:
+    ours = encode_batch(
+        moved(RECORDS, 42),
+        partition_leader_epoch=7,
+        producer_id=4711,
+        producer_epoch=3,
+        base_sequence=2147483646,
+    )
+
+    assert ours == KAFKAS["idempotent"]
+    assert header_of(ours).last_sequence == 1
+
+
+def test_a_transactional_batch_equals_kafkas() -> None:
+    ours = encode_batch(
+        moved(RECORDS, 42),
+        partition_leader_epoch=7,
+        producer_id=4711,
+        producer_epoch=3,
+        base_sequence=5,
+        is_transactional=True,
+    )
+
+    assert ours == KAFKAS["transactional"]
+
+
+def test_records_of_a_batch_with_log_append_time_all_have_its_timestamp() -> None:
+    data = KAFKAS["log-append-time"]
+    header = header_of(data)
+
+    assert header.is_log_append_time
+    assert {r.timestamp for r in iterate_batch(data, 0, header)} == {header.max_timestamp}
+
+
+@pytest.mark.parametrize(("name", "is_commit"), [("abort-marker", False), ("commit-marker", True)])
+def test_transaction_markers_equal_kafkas(name: str, is_commit: bool) -> None:
+    marker = EndTransactionMarker(is_commit, 12)
+    ours = encode_batch(
+        [Record(100, 1700000000000, *marker.encode())],
+        partition_leader_epoch=8,
+        producer_id=4711,
+        producer_epoch=3,
+        is_transactional=True,
+        is_control=True,
+    )
+
+    assert ours == KAFKAS[name]
+    record = next(iterate_batch(ours, 0, header_of(ours)))
+    assert EndTransactionMarker.decode(record) == marker
+
+
+@pytest.mark.parametrize(
+    ("magic", "codec"),
+    [(0, "none"), (0, "gzip"), (0, "snappy"), *((1, c) for c in ("none", "gzip", "snappy", "lz4"))],
+)
+def test_old_messages_are_read_with_their_own_offsets(magic: int, codec: str) -> None:
+    data = KAFKAS[f"magic-{magic}-{codec}"]
+    batches = list(iterate_batches(data))
+
+    records = [record for place, header in batches for record in iterate_any(data, place, header)]
+
+    assert all(is_intact(data, place, header) for place, header in batches)
+    expected = moved(RECORDS[:3], 5)
+    if magic == 0:
+        expected = [record._replace(timestamp=-1) for record in expected]
+    assert records == expected
+
+
+def test_lz4_in_magic_0_is_refused_because_its_frames_have_a_wrong_checksum() -> None:
+    data = KAFKAS["magic-0-lz4"]
+
+    with pytest.raises(CorruptRecord, match="lz4"):
+        list(iterate_any(data, 0, header_of(data)))
+
+
+def test_a_compacted_batch_keeps_its_offsets_and_says_when_tombstones_may_go() -> None:
+    data = KAFKAS["compacted"]
+    header = header_of(data)
+
+    assert is_intact(data, 0, header)
+    assert (header.base_offset, header.last_offset, header.record_count) == (20, 23, 1)
+    assert header.delete_horizon_ms == 1700000105000
+    assert list(iterate_batch(data, 0, header)) == [RECORDS[2]._replace(offset=22)]
+
+
+def test_a_batch_that_lost_every_record_keeps_offsets_and_sequence() -> None:
+    header = header_of(KAFKAS["empty"])
+
+    assert (header.base_offset, header.last_offset, header.record_count) == (42, 45, 0)
+    assert header.last_sequence == 8
+    assert list(iterate_batch(KAFKAS["empty"], 0, header)) == []
+
+
+def test_assigning_offset_and_epoch_leaves_the_checksum_alone() -> None:
+    data = KAFKAS["plain-zstd"]
+    header = header_of(data)
+
+    start = assigned_header(
+        data, 0, header, base_offset=77, partition_leader_epoch=5, max_timestamp=1700000009999
+    )
+
+    assert start[17:] == data[17:HEADER_BYTES]
+    assert list(iterate_batch(start + data[HEADER_BYTES:], 0, header_of(start))) == moved(
+        RECORDS, 77
+    )
+
+
+def test_assigning_a_timestamp_computes_the_checksum_again() -> None:
+    data = KAFKAS["plain-none"]
+
+    start = assigned_header(
+        data,
+        0,
+        header_of(data),
+        base_offset=9,
+        partition_leader_epoch=-1,
+        max_timestamp=header_of(KAFKAS["log-append-time"]).max_timestamp,
+        is_log_append_time=True,
+    )
+
+    assert start + data[HEADER_BYTES:] == KAFKAS["log-append-time"]
+
+
+@settings(max_examples=60)
+@given(some_records, st.sampled_from(list(Codec)), st.integers(0, 2**60))
+def test_what_is_encoded_is_decoded(records: list[Record], codec: Codec, offset: int) -> None:
+    data = encode_batch(moved(records, offset), codec=codec)
+    header = header_of(data)
+
+    assert is_intact(data, 0, header)
+    assert list(iterate_batch(data, 0, header)) == moved(records, offset)
+    assert largest_timestamp(data, 0, header) == max(record.timestamp for record in records)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(-70, 300)), min_size=1, max_size=200),
+    st.integers(0, 60),
+)
+def test_the_look_at_columns_finds_the_largest_timestamp(
+    runs: list[tuple[int, int]], size: int
+) -> None:
+    records = [
+        Record(i, 1000 + delta, None, bytes(size + kind)) for i, (kind, delta) in enumerate(runs)
+    ]
+    data = encode_batch(records)
+
+    assert largest_timestamp(data, 0, header_of(data)) == max(r.timestamp for r in records)
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_a_broken_record_is_never_taken_for_a_whole_one(data: st.DataObject) -> None:
+    records = [Record(i, 1000 + i, b"key", bytes(20)) for i in range(data.draw(st.integers(1, 50)))]
+    block = bytearray(encode_records(records, 0, 1000))
+    cut = data.draw(st.integers(1, len(block)))
+    header = header_of(encode_batch(records))._replace(batch_length=49 + len(block) - cut)
+
+    with pytest.raises(InvalidRecord):
+        largest_timestamp(bytes(HEADER_BYTES) + bytes(block[:-cut]), 0, header)
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=200), st.integers(0, 60))
+def test_any_bytes_end_in_a_refusal_or_in_records(noise: bytes, place: int) -> None:
+    data = bytearray(KAFKAS["plain-none"])
+    data[place : place + len(noise)] = noise
+
+    try:
+        for position, header in iterate_batches(bytes(data)):
+            list(iterate_any(bytes(data), position, header))
+    except (CorruptRecord, InvalidRecord):
+        pass
+
+
+@pytest.mark.parametrize("length", [-(2**31), -1, 0, 13, 48])
+def test_a_length_that_no_batch_has_is_corrupt(length: int) -> None:
+    data = bytearray(KAFKAS["plain-none"])
+    struct.pack_into(">i", data, 8, length)
+
+    with pytest.raises(CorruptRecord):
+        read_header(bytes(data))
+
+
+def test_a_batch_longer_than_what_is_there_is_left_out() -> None:
+    whole = KAFKAS["plain-none"]
+    huge = bytearray(whole)
+    struct.pack_into(">i", huge, 8, 2**31 - 1)
+
+    assert [place for place, _ in iterate_batches(whole + bytes(huge))] == [0]
+    assert list(iterate_batches(whole[:-1])) == []
+
+
+def test_a_record_count_of_two_billion_costs_nothing() -> None:
+    data = bytearray(KAFKAS["plain-none"])
+    struct.pack_into(">i", data, 57, 2**31 - 1)
+
+    with pytest.raises(InvalidRecord):
+        largest_timestamp(bytes(data), 0, header_of(bytes(data)))
+
+
+def test_a_header_count_of_two_billion_is_refused() -> None:
+    body = b"\x00" + zigzag(0) * 2 + zigzag(-1) * 2 + zigzag(2**31 - 1)
+    data = bytearray(encode_batch([Record(0, 0, None, None)])[:HEADER_BYTES])
+    data += zigzag(len(body)) + body
+    struct.pack_into(">i", data, 8, len(data) - 12)
+
+    with pytest.raises(InvalidRecord, match="headers"):
+        list(iterate_batch(bytes(data), 0, header_of(bytes(data))))
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())
+def test_a_compressed_block_that_unpacks_to_too_much_is_refused(codec: Codec) -> None:
+    packed = pack(codec, bytes(3_000_000))
+
+    with pytest.raises(CorruptRecord, match="unpacks to more than"):
+        unpack(codec, packed, limit=100_000)
+    assert len(unpack(codec, packed, limit=3_000_000)) == 3_000_000
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())
+def test_a_compressed_block_cut_anywhere_is_corrupt(codec: Codec) -> None:
+    packed = pack(codec, bytes(range(256)) * 4)
+
+    for end in range(len(packed)):
+        try:
+            assert unpack(codec, packed[:end]) != bytes(range(256)) * 4
+        except CorruptRecord:
+            continue
+
+
+def test_a_bare_snappy_block_is_read_as_librdkafka_writes_it() -> None:
+    assert unpack(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(b"abc" * 99))) == b"abc" * 99
+
+
+def test_gzip_members_one_after_the_other_are_one_stream() -> None:
+    packed = pack(Codec.GZIP, b"one ") + pack(Codec.GZIP, b"two")
+
+    assert unpack(Codec.GZIP, packed) == b"one two"
+    assert zlib.decompress(pack(Codec.GZIP, b"one"), 31) == b"one"
+
+
+def test_an_unknown_codec_is_corrupt() -> None:
+    header = header_of(KAFKAS["plain-none"])._replace(attributes=5)
+
+    with pytest.raises(CorruptRecord, match="Unknown compression type id: 5"):
+        list(iterate_batch(KAFKAS["plain-none"], 0, header))
