@@ -16,7 +16,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
 from pathlib import Path
@@ -47,9 +47,11 @@ from replica_manager.registration import (
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.server.auto_creation import AutoTopicCreation
+from replica_manager.server.connection import Answer
 from replica_manager.server.context import BrokerContext
 from replica_manager.server.dispatch import OFFERED, respond
 from replica_manager.server.listener import ServerLimits, SocketServer
+from replica_manager.server.mutation_quotas import MutationQuotas
 from replica_manager.server.topic_admin import TopicAdmin
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
 from zkcontroller.core.config import ControllerConfig
@@ -159,8 +161,15 @@ class BrokerServer:
             config,
             on_broker_config=self._on_broker_config,
             on_unclean_topic=self._on_unclean_topic,
+            on_client=self._on_client_config,
+        )
+        self._mutation_quotas = MutationQuotas(
+            config.integer("controller.quota.window.num")
+            * config.integer("controller.quota.window.size.seconds"),
+            lambda: time.monotonic_ns() // 1_000_000,
         )
         await self._blocking(self._dynamic.load)
+        await self._blocking(self._dynamic.load_clients)
         self.state = BrokerState.RECOVERY
         self._metadata_cache = MetadataCache(self.broker_id)
         self._make_server()
@@ -361,6 +370,7 @@ class BrokerServer:
             admin=ZooKeeperAdmin(self._session, self._executor),
             auto_creation=AutoTopicCreation(topics, self._metadata_cache, self._current_config),
             controller=self._runtime,
+            mutation_quotas=self._mutation_quotas,
             offered=OFFERED,
             broker_epoch=lambda: self.broker_epoch,
             features=self._features,
@@ -404,7 +414,7 @@ class BrokerServer:
 
     # Running
 
-    async def _respond(self, data: bytes, listener_name: str, client_address: str) -> bytes:
+    async def _respond(self, data: bytes, listener_name: str, client_address: str) -> Answer:
         return await respond(
             data,
             listener_name=listener_name,
@@ -445,6 +455,9 @@ class BrokerServer:
         if enabled != before.is_enabled(UNCLEAN_LEADER_ELECTION_ENABLE):
             assert self._runtime is not None
             self._runtime.put(UncleanLeaderElectionEnable(enabled))
+
+    def _on_client_config(self, entity_path: str, config: Mapping[str, str]) -> None:
+        self._loop.call_soon_threadsafe(self._mutation_quotas.configure, entity_path, config)
 
     def _on_unclean_topic(self, topic: str) -> None:
         assert self._runtime is not None

@@ -5,14 +5,14 @@ clears away those older than 15 minutes.  Notifications are read again after eac
 session, because none is sent to a broker that is away.
 
 Source: Kafka ``ZkNodeChangeNotificationListener``, ``ZkConfigManager``, ``TopicConfigHandler``,
-``BrokerConfigHandler``.
+``BrokerConfigHandler``, ``QuotaConfigHandler``.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from replica_manager.config import BrokerConfig
@@ -49,15 +49,18 @@ class DynamicConfig:
         *,
         on_broker_config: Callable[[BrokerConfig, BrokerConfig], None],
         on_unclean_topic: Callable[[str], None],
+        on_client: Callable[[str, Mapping[str, str]], None],
     ) -> None:
-        """Starts with ``config``; both callbacks come from the executor and must only hand over.
+        """Starts with ``config``; the callbacks come from the executor and must only hand over.
 
-        ``on_broker_config`` hears the configuration before and after a change.
+        ``on_broker_config`` hears the configuration before and after a change, ``on_client`` the
+        entity path and the configuration of a user, a client id or both.
         """
         self._session = session
         self._broker_id = broker_id
         self._on_broker_config = on_broker_config
         self._on_unclean_topic = on_unclean_topic
+        self._on_client = on_client
         self._last_change = -1
         self.current = config
         """The configuration as it is now; replaced, never changed."""
@@ -71,6 +74,16 @@ class DynamicConfig:
             )
         except (ConfigInvalid, ZnodeCorrupt) as refused:
             _log.error("The dynamic configuration of this broker is ignored: %s", refused)
+
+    def load_clients(self) -> None:
+        """Tells of every user and client id that has a configuration."""
+        users = [f"users/{name}" for name in self._names("users")]
+        clients = [f"clients/{name}" for name in self._names("clients")]
+        pairs = [
+            f"{user}/clients/{name}" for user in users for name in self._names(f"{user}/clients")
+        ]
+        for entity_path in (*clients, *users, *pairs):
+            self._entity_changed(entity_path)
 
     def process_changes(self) -> None:
         """Acts on every notification not seen yet, and leaves a watch for the next."""
@@ -116,8 +129,21 @@ class DynamicConfig:
                     self.load()
                     if self.current != before:
                         self._on_broker_config(before, self.current)
+                case "users" | "clients":
+                    self._on_client(entity_path, self._config(entity_path))
+                case _:
+                    pass
         except ZnodeCorrupt as corrupt:
             _log.error("error processing change notification: %s", corrupt)
+
+    def _names(self, entity_type: str) -> list[str]:
+        path = ConfigZnode.path(entity_type)
+        names = self._session.children(path)
+        if names is ZkCode.NO_NODE:
+            return []
+        if isinstance(names, ZkCode):
+            raise ZooKeeperRefused(path, names.name)
+        return sorted(names)
 
     def _config(self, entity_path: str) -> dict[str, str]:
         path = ConfigZnode.path(entity_path)

@@ -32,10 +32,13 @@ class AutoTopicCreation:
         self._config = config
         self._in_flight: set[str] = set()
 
-    async def create(self, names: Sequence[str]) -> dict[str, ErrorCode]:
+    async def create(
+        self, names: Sequence[str], charge: Callable[[int], None]
+    ) -> dict[str, ErrorCode]:
         """The code that tells the client what became of each name.
 
-        A topic that was created, or exists already, is LEADER_NOT_AVAILABLE: ask again.
+        A topic that was created, or exists already, is LEADER_NOT_AVAILABLE: ask again.  ``charge``
+        is told of the partitions.
         """
         errors: dict[str, ErrorCode] = {}
         for name in names:
@@ -46,19 +49,19 @@ class AutoTopicCreation:
             else:
                 self._in_flight.add(name)
                 try:
-                    errors[name] = await self._create(name)
+                    errors[name] = await self._create(name, charge)
                 finally:
                     self._in_flight.discard(name)
         return errors
 
-    async def _create(self, name: str) -> ErrorCode:
+    async def _create(self, name: str, charge: Callable[[int], None]) -> ErrorCode:
         snapshot = self._metadata_cache.snapshot
         try:
             await self._topics.create(
                 self._new_topic(name),
                 snapshot.live_brokers,
                 is_cached=name in snapshot.partitions,
-                validate_only=False,
+                charge=charge,
             )
         except RequestRefused as refused:
             if refused.error is not ErrorCode.topic_already_exists:

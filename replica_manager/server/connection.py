@@ -1,9 +1,10 @@
 """One client connection: frames in, answers out, one request at a time and in order.
 
 While a request is answered nothing more is read from its connection, as Kafka mutes it; a client
-that pipelines waits in the kernel's buffers.  A peer is not trusted: sizes are checked before
-anything is read, memory grows with what has really arrived, and a peer that neither sends nor
-reads is dropped after ``connections.max.idle.ms``.
+that pipelines waits in the kernel's buffers.  So does one that has used up its quota, until its
+time is over.  A peer is not trusted: sizes are checked before anything is read, memory grows with
+what has really arrived, and a peer that neither sends nor reads is dropped after
+``connections.max.idle.ms``.
 
 Source: Kafka ``SocketServer.Processor``, ``NetworkReceive``.
 """
@@ -16,12 +17,20 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 from struct import Struct
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from zkcontroller.errors import InvalidFrame
 
-Respond: TypeAlias = Callable[[bytes, str, str], Awaitable[bytes]]
-"""(frame, listener name, client address) to the frame that answers; InvalidFrame closes."""
+
+class Answer(NamedTuple):
+    """The frame that answers, and for how long the client is not listened to afterwards."""
+
+    frame: bytes
+    mute_ms: int = 0
+
+
+Respond: TypeAlias = Callable[[bytes, str, str], Awaitable[Answer]]
+"""(frame, listener name, client address) to the answer; InvalidFrame closes."""
 
 _SIZE: Final = Struct(">i")
 _RECEIVE_BYTES: Final = 64 * 1024
@@ -60,8 +69,12 @@ class ClientConnection:
                 answer = await self._respond(data, self.listener_name, self.address)
                 del data
                 async with asyncio.timeout(self._max_idle_s):
-                    await loop.sock_sendall(self._socket, answer)
+                    await loop.sock_sendall(self._socket, answer.frame)
                 self.last_active_s = loop.time()
+                if answer.mute_ms > 0:
+                    # Muted for longer than it may be idle, it is closed, as in Kafka.
+                    async with asyncio.timeout(self._max_idle_s):
+                        await asyncio.sleep(answer.mute_ms / 1000)
         except InvalidFrame as invalid:
             _log.warning("Closing the connection from %s: %s", self.address, invalid)
         except (OSError, TimeoutError):

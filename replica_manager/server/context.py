@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from kio.static.protocol import ResponsePayload
+
 from replica_manager.config import BrokerConfig
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.server.auto_creation import AutoTopicCreation
+from replica_manager.server.mutation_quotas import MutationQuotas
 from replica_manager.server.topic_admin import TopicAdmin
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
 from zkcontroller.core.effects import ControlledShutdownResult, Result
@@ -32,6 +35,13 @@ class EncodedBody(NamedTuple):
     """The body of an answer whose handler writes it itself, in chunks."""
 
     chunks: Sequence[bytes]
+
+
+class Throttled(NamedTuple):
+    """An answer to a client that is then not listened to for a while."""
+
+    response: ResponsePayload
+    throttle_ms: int
 
 
 class Controller(Protocol):
@@ -79,6 +89,7 @@ class BrokerContext:
     admin: ZooKeeperAdmin
     auto_creation: AutoTopicCreation
     controller: Controller
+    mutation_quotas: MutationQuotas
     offered: Mapping[int, tuple[int, int]]
     """API key to the first and last version that is answered."""
     broker_epoch: Callable[[], int]

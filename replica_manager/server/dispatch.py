@@ -19,7 +19,8 @@ from typing import Any, Final, Protocol, cast
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.connection import Answer
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext, Throttled
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.handlers import (
     allocate_producer_ids,
@@ -63,7 +64,7 @@ class Handler(Protocol):
 
     async def handle(
         self, request: Any, context: RequestContext, broker: BrokerContext
-    ) -> ResponsePayload | EncodedBody:
+    ) -> ResponsePayload | EncodedBody | Throttled:
         """The answer; RequestRefused or another error of ours is answered by ``refuse``."""
 
     def refuse(self, request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
@@ -111,7 +112,7 @@ OFFERED: Final[Mapping[int, tuple[int, int]]] = {
 
 async def respond(
     data: bytes, *, listener_name: str, client_address: str, broker: BrokerContext
-) -> bytes:
+) -> Answer:
     """The frame that answers the request in ``data``; InvalidFrame if it must not be answered."""
     header, start = parse_request_header(data)
     context = RequestContext(
@@ -125,14 +126,18 @@ async def respond(
     response = await _response(data, start, context, broker)
     # An unknown version of ApiVersions is answered in version 0; that API's header is the same.
     head = response_header(header.api_key, header.api_version, header.correlation_id)
-    if isinstance(response, EncodedBody):
-        return frame((head, *response.chunks))
-    return frame((head, write(response)))
+    match response:
+        case EncodedBody(chunks):
+            return Answer(frame((head, *chunks)))
+        case Throttled(payload, throttle_ms):
+            return Answer(frame((head, write(payload))), throttle_ms)
+        case _:
+            return Answer(frame((head, write(response))))
 
 
 async def _response(
     data: bytes, start: int, context: RequestContext, broker: BrokerContext
-) -> ResponsePayload | EncodedBody:
+) -> ResponsePayload | EncodedBody | Throttled:
     handler = HANDLERS.get(context.api_key)
     if handler is None:
         raise UnsupportedVersion(f"{APIS[context.api_key].name} is not answered here")

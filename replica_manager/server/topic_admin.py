@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeVar
 from uuid import UUID, uuid4
@@ -77,21 +77,23 @@ class TopicAdmin:
         live_brokers: Mapping[int, Broker],
         *,
         is_cached: bool,
-        validate_only: bool,
+        charge: Callable[[int], None] | None,
     ) -> CreatedTopic:
-        """Checks the topic and writes it, unless ``validate_only``; else RequestRefused.
+        """Checks the topic and writes it; else RequestRefused.
 
         ``live_brokers`` may get replicas; ``is_cached``: the metadata cache knows the topic.
+        ``charge`` is told of the partitions before they are written, and may refuse; without it the
+        topic is only checked.
         """
         config = topic_creation.check_request(topic, is_cached=is_cached)
-        return await self._blocking(
-            lambda: self._create(
-                topic.name,
-                self._assignment(topic, live_brokers),
-                config,
-                validate_only=validate_only,
-            )
+        checked = await self._blocking(
+            lambda: self._check(topic.name, self._assignment(topic, live_brokers), config)
         )
+        if charge is None:
+            return replace(checked, topic_id=None)
+        charge(len(checked.assignment))
+        await self._blocking(lambda: self._create(checked))
+        return checked
 
     async def delete(self, topic: str) -> None:
         """Marks the topic for deletion, again if need be; RequestRefused if it is not there."""
@@ -126,13 +128,8 @@ class TopicAdmin:
             shift=self._random.randrange(positions),
         )
 
-    def _create(
-        self,
-        name: str,
-        assignment: Mapping[int, tuple[int, ...]],
-        config: Mapping[str, str],
-        *,
-        validate_only: bool,
+    def _check(
+        self, name: str, assignment: Mapping[int, tuple[int, ...]], config: Mapping[str, str]
     ) -> CreatedTopic:
         topic_creation.check_name(name)
         topic_creation.check_against_existing(
@@ -149,16 +146,17 @@ class TopicAdmin:
         topic_id = None
         if is_topic_id_supported(broker_config.inter_broker_version):
             topic_id = new_topic_id(uuid4)
-        if not validate_only:
-            _log.info(
-                "Creating topic %s with configuration %s and initial partition assignment %s",
-                name,
-                config,
-                assignment,
-            )
-            write_entity_config(self._session, f"topics/{name}", config)
-            self._write_topic(name, topic_id, assignment)
-        return CreatedTopic(name, None if validate_only else topic_id, assignment, config)
+        return CreatedTopic(name, topic_id, assignment, config)
+
+    def _create(self, topic: CreatedTopic) -> None:
+        _log.info(
+            "Creating topic %s with configuration %s and initial partition assignment %s",
+            topic.name,
+            topic.config,
+            topic.assignment,
+        )
+        write_entity_config(self._session, f"topics/{topic.name}", topic.config)
+        self._write_topic(topic.name, topic.topic_id, topic.assignment)
 
     def _write_topic(
         self, topic: str, topic_id: UUID | None, assignment: Mapping[int, tuple[int, ...]]

@@ -12,7 +12,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from typing import TypeVar
+from functools import partial
+from typing import NamedTuple, TypeVar
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -22,7 +24,7 @@ from replica_manager.server.errors import RequestRefused
 from replica_manager.server.partition_creation import NewPartitions
 from replica_manager.server.topic_creation import invalid_name_reason
 from zkcontroller.errors import ZooKeeperRefused
-from zkcontroller.model import Broker
+from zkcontroller.model import Broker, ReplicaAssignment
 from zkcontroller.zookeeper.requests import Create, ReadZnodes, SetData, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (
@@ -37,6 +39,16 @@ _log = logging.getLogger("kafka.zk.AdminZkClient")
 _R = TypeVar("_R")
 
 
+class _PartitionPlan(NamedTuple):
+    """A topic as it shall be, and the version of its znode from which that follows."""
+
+    topic: str
+    topic_id: UUID | None
+    partitions: Mapping[int, ReplicaAssignment]
+    added: Mapping[int, ReplicaAssignment]
+    zk_version: int
+
+
 class ZooKeeperAdmin:
     """Reads and writes what administrators ask for.  The coroutines belong to the event loop."""
 
@@ -49,15 +61,23 @@ class ZooKeeperAdmin:
         return await self._blocking(self._brokers)
 
     async def create_partitions(
-        self, wanted: NewPartitions, brokers: Mapping[int, Broker], *, validate_only: bool
+        self,
+        wanted: NewPartitions,
+        brokers: Mapping[int, Broker],
+        charge: Callable[[int], None] | None,
     ) -> tuple[int, ...]:
         """Adds partitions to a topic; answers all its partitions, or RequestRefused.
 
-        ``brokers`` may get replicas.  ``validate_only`` writes nothing.
+        ``brokers`` may get replicas.  ``charge`` is told of the new partitions before they are
+        written, and may refuse; without it nothing is written.
         """
-        return await self._blocking(
-            lambda: self._create_partitions(wanted, brokers, validate_only=validate_only)
-        )
+        plan = await self._blocking(lambda: self._plan_partitions(wanted, brokers))
+        if charge is not None:
+            charge(len(plan.added))
+            # By version, so that a reassignment begun meanwhile is not overwritten.
+            while not await self._blocking(partial(self._write_partitions, plan)):
+                plan = await self._blocking(lambda: self._plan_partitions(wanted, brokers))
+        return tuple(plan.partitions)
 
     async def is_topic(self, topic: str) -> bool:
         """Whether ZooKeeper has that topic."""
@@ -89,9 +109,9 @@ class ZooKeeperAdmin:
             if not isinstance(znode, ZkCode)  # gone between the two reads
         }
 
-    def _create_partitions(
-        self, wanted: NewPartitions, brokers: Mapping[int, Broker], *, validate_only: bool
-    ) -> tuple[int, ...]:
+    def _plan_partitions(
+        self, wanted: NewPartitions, brokers: Mapping[int, Broker]
+    ) -> _PartitionPlan:
         unknown = RequestRefused(
             ErrorCode.unknown_topic_or_partition, f"The topic '{wanted.topic}' does not exist."
         )
@@ -102,31 +122,33 @@ class ZooKeeperAdmin:
                 ErrorCode.invalid_topic_exception, "The topic is queued for deletion."
             )
         path = TopicZnode.path(wanted.topic)
-        while True:
-            znode = self._session.read(path)
-            if znode is ZkCode.NO_NODE:
-                raise unknown
-            if isinstance(znode, ZkCode):
-                raise ZooKeeperRefused(path, znode.name)
-            topic = TopicZnode.decode(wanted.topic, znode.data)
-            added = partition_creation.assign(wanted, topic.partitions, brokers)
-            partitions = {**topic.partitions, **added}
-            if validate_only:
-                return tuple(partitions)
-            _log.info(
-                "Creating %d partitions for '%s' with the following replica assignment: %s.",
-                len(added),
-                wanted.topic,
-                {partition: assignment.replicas for partition, assignment in added.items()},
-            )
-            data = TopicZnode(topic.topic_id, partitions).encode()
-            # By version, so that a reassignment begun meanwhile is not overwritten.
-            written = self._session.write(SetData(path, data, znode.zk_version))
-            if written is ZkCode.BAD_VERSION:
-                continue
-            if isinstance(written, ZkCode):
-                raise ZooKeeperRefused(path, written.name)
-            return tuple(partitions)
+        znode = self._session.read(path)
+        if znode is ZkCode.NO_NODE:
+            raise unknown
+        if isinstance(znode, ZkCode):
+            raise ZooKeeperRefused(path, znode.name)
+        topic = TopicZnode.decode(wanted.topic, znode.data)
+        added = partition_creation.assign(wanted, topic.partitions, brokers)
+        return _PartitionPlan(
+            wanted.topic, topic.topic_id, {**topic.partitions, **added}, added, znode.zk_version
+        )
+
+    def _write_partitions(self, plan: _PartitionPlan) -> bool:
+        """Whether the topic was written; False if it has changed since it was read."""
+        _log.info(
+            "Creating %d partitions for '%s' with the following replica assignment: %s.",
+            len(plan.added),
+            plan.topic,
+            {partition: assignment.replicas for partition, assignment in plan.added.items()},
+        )
+        path = TopicZnode.path(plan.topic)
+        data = TopicZnode(plan.topic_id, plan.partitions).encode()
+        written = self._session.write(SetData(path, data, plan.zk_version))
+        if written is ZkCode.BAD_VERSION:
+            return False
+        if isinstance(written, ZkCode):
+            raise ZooKeeperRefused(path, written.name)
+        return True
 
     def _change_config(self, entity_path: str, config: Mapping[str, str]) -> None:
         write_entity_config(self._session, entity_path, config)

@@ -28,6 +28,7 @@ from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.server.auto_creation import AutoTopicCreation
 from replica_manager.server.context import BrokerContext
 from replica_manager.server.dispatch import OFFERED, respond
+from replica_manager.server.mutation_quotas import MutationQuotas
 from replica_manager.server.topic_admin import TopicAdmin
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
 from tests.simulation.zookeeper import SimulatedSession
@@ -39,7 +40,15 @@ from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.state_changes.kafka_lines import kafka_line
 from zkcontroller.state_changes.record import Kind, StateChange
-from zkcontroller.zookeeper.requests import CheckExists, Create, SetData, Stat, ZkCode, Znode
+from zkcontroller.zookeeper.requests import (
+    CheckExists,
+    Create,
+    ListChildren,
+    SetData,
+    Stat,
+    ZkCode,
+    Znode,
+)
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (
     PERSISTENT_PATHS,
@@ -83,6 +92,10 @@ class BrokersSession(SimulatedSession):
     def exists(self, path: str, watch: bool = False) -> Stat | ZkCode:
         return self.perform(CheckExists([path], watch))[0]
 
+    @override
+    def children(self, path: str, watch: bool = False) -> list[str] | ZkCode:
+        return self.perform(ListChildren([path], watch))[0]
+
 
 class BrokerWorld:
     """Broker 1, and what a test needs to look into it."""
@@ -110,6 +123,9 @@ class BrokerWorld:
         self.topics = TopicAdmin(session, executor, lambda: self.config, Random(7))
         self.controller = SwitchedController()
         self.features = FeatureEpoch(session)
+        self.mutation_quotas = MutationQuotas(11, lambda: self.now_ms)
+        self.mute_ms = 0
+        """For how long the last client was not listened to after its answer."""
         self.context = BrokerContext(
             broker_id=1,
             cluster_id="cluster",
@@ -120,6 +136,7 @@ class BrokerWorld:
             admin=ZooKeeperAdmin(session, executor),
             auto_creation=AutoTopicCreation(self.topics, self.cache, lambda: self.config),
             controller=self.controller,
+            mutation_quotas=self.mutation_quotas,
             offered=OFFERED,
             broker_epoch=lambda: BROKER_EPOCH,
             features=self.features,
@@ -139,8 +156,9 @@ class BrokerWorld:
         answer = await respond(
             data, listener_name=listener_name, client_address="192.0.2.1", broker=self.context
         )
-        assert int.from_bytes(answer[:4], "big") == len(answer) - 4
-        return answer[4:]
+        assert int.from_bytes(answer.frame[:4], "big") == len(answer.frame) - 4
+        self.mute_ms = answer.mute_ms
+        return answer.frame[4:]
 
     def update(
         self,

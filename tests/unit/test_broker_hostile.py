@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
+from replica_manager.server.connection import Answer
 from replica_manager.server.dispatch import HANDLERS, respond
 from replica_manager.server.listener import ServerLimits, SocketServer
 from tests.unit.broker_world import ORDERS_ID, BrokerWorld, metadata
@@ -30,7 +31,7 @@ HIGHEST_KEY = max(APIS) + 3
 async def hosted(world: BrokerWorld) -> AsyncIterator[int]:
     """A server in this process; its port."""
 
-    async def answer(data: bytes, listener_name: str, address: str) -> bytes:
+    async def answer(data: bytes, listener_name: str, address: str) -> Answer:
         return await respond(
             data, listener_name=listener_name, client_address=address, broker=world.context
         )

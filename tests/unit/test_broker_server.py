@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from replica_manager.server.connection import Answer
 from replica_manager.server.listener import ServerLimits, SocketServer
 from tests.unit.broker_world import BrokerWorld, metadata
 from zkcontroller.errors import ConfigInvalid, InvalidFrame
@@ -35,7 +36,7 @@ def framed(data: bytes) -> bytes:
 
 @asynccontextmanager
 async def server_with(
-    respond: Callable[[bytes, str, str], Awaitable[bytes]],
+    respond: Callable[[bytes, str, str], Awaitable[Answer]],
     *endpoints: Endpoint,
     **limits: Any,
 ) -> AsyncIterator[SocketServer]:
@@ -53,9 +54,9 @@ async def server_with(
         await server.close()
 
 
-async def echo(data: bytes, listener_name: str, client_address: str) -> bytes:
+async def echo(data: bytes, listener_name: str, client_address: str) -> Answer:
     """Answers with what was asked, on which listener, and from where."""
-    return framed(data + b"|" + listener_name.encode() + b"|" + client_address.encode())
+    return Answer(framed(data + b"|" + listener_name.encode() + b"|" + client_address.encode()))
 
 
 async def connect(
@@ -86,13 +87,13 @@ def test_pipelined_requests_are_answered_in_order_one_at_a_time() -> None:
         under_way = []
         most = 0
 
-        async def slow(data: bytes, *_: str) -> bytes:
+        async def slow(data: bytes, *_: str) -> Answer:
             nonlocal most
             under_way.append(data)
             most = max(most, len(under_way))
             await asyncio.sleep(0 if data == b"2" else 0.01)
             under_way.remove(data)
-            return framed(data)
+            return Answer(framed(data))
 
         async with server_with(slow) as server:
             reader, writer = await connect(server)
@@ -105,14 +106,55 @@ def test_pipelined_requests_are_answered_in_order_one_at_a_time() -> None:
     run(story())
 
 
+def test_a_muted_client_is_not_listened_to_until_its_time_is_over() -> None:
+    async def story() -> None:
+        heard = []
+
+        async def mute(data: bytes, *_: str) -> Answer:
+            heard.append(data)
+            return Answer(framed(data), 60_000 if data == b"muted" else 1)
+
+        async with server_with(mute) as server:
+            reader, writer = await connect(server)
+            other_reader, other_writer = await connect(server)
+            writer.write(framed(b"muted") + framed(b"not heard"))
+            assert await answer(reader) == b"muted"
+
+            for text in (b"one", b"two"):
+                other_writer.write(framed(text))
+                assert await answer(other_reader) == text
+
+            assert heard == [b"muted", b"one", b"two"]
+            writer.close()
+            other_writer.close()
+
+    run(story())
+
+
+def test_a_client_muted_for_longer_than_it_may_be_idle_is_closed() -> None:
+    async def story() -> None:
+        async def mute(data: bytes, *_: str) -> Answer:
+            return Answer(framed(data), 60_000)
+
+        async with server_with(mute, max_idle_ms=20) as server:
+            reader, writer = await connect(server)
+            writer.write(framed(b"muted"))
+
+            assert await answer(reader) == b"muted"
+            assert await reader.read() == b""
+            writer.close()
+
+    run(story())
+
+
 def test_a_slow_connection_does_not_hold_up_another() -> None:
     async def story() -> None:
         release = asyncio.Event()
 
-        async def wait_for_it(data: bytes, *_: str) -> bytes:
+        async def wait_for_it(data: bytes, *_: str) -> Answer:
             if data == b"wait":
                 await release.wait()
-            return framed(data)
+            return Answer(framed(data))
 
         async with server_with(wait_for_it) as server:
             waiting_reader, waiting = await connect(server)
@@ -173,10 +215,10 @@ def test_a_request_of_the_largest_size_is_answered() -> None:
 def test_what_cannot_be_answered_closes_that_connection_alone(
     failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def refuse(data: bytes, *_: str) -> bytes:
+    async def refuse(data: bytes, *_: str) -> Answer:
         if data == b"bad":
             raise failure
-        return framed(data)
+        return Answer(framed(data))
 
     async def story() -> None:
         async with server_with(refuse) as server:
@@ -206,8 +248,8 @@ def test_an_idle_connection_is_closed() -> None:
 
 
 def test_a_client_that_does_not_read_is_dropped_and_costs_no_memory_meanwhile() -> None:
-    async def flood(*_: object) -> bytes:
-        return b"x" * 50_000_000
+    async def flood(*_: object) -> Answer:
+        return Answer(b"x" * 50_000_000)
 
     async def story() -> None:
         async with server_with(flood, max_idle_ms=200) as server:
@@ -376,8 +418,8 @@ def test_a_real_request_is_answered_by_the_real_dispatcher(
             world = BrokerWorld(executor)
             world.update({"orders": {0: metadata(1)}})
 
-            async def respond(data: bytes, listener_name: str, _: str) -> bytes:
-                return framed(await world.ask_raw(data, listener_name=listener_name))
+            async def respond(data: bytes, listener_name: str, _: str) -> Answer:
+                return Answer(framed(await world.ask_raw(data, listener_name=listener_name)))
 
             async with server_with(respond) as server:
                 reader, writer = await connect(server)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, RequestContext, Throttled
 from replica_manager.server.controller_questions import LONGEST_MESSAGE, timeout_ms_of
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.partition_creation import NewPartitions
@@ -28,13 +29,16 @@ from zkcontroller.protocol.error_codes import error_code_for
 
 API_KEY: Final = ApiKey.CREATE_PARTITIONS
 VERSIONS: Final = (0, 3)
+_STRICT_QUOTA_SINCE: Final = 3
 _log = logging.getLogger("kafka.server.ZkAdminManager")
 
 _Outcome: TypeAlias = tuple[ErrorCode, str | None]
 _DONE: Final[_Outcome] = (ErrorCode.none, None)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | Throttled:
     """One outcome per topic."""
     if not broker.controller.is_active:
         return refuse(request, context, ErrorCode.not_controller)
@@ -47,18 +51,22 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     valid = [_wanted(topic) for topic in request.topics if topic.name not in outcomes]
     brokers = await broker.admin.brokers()
     _check_racks(brokers)
+    quota = broker.mutation_quotas.of(
+        context.client_id, is_strict=context.api_version >= _STRICT_QUOTA_SINCE
+    )
     created: dict[str, tuple[int, ...]] = {}
     for wanted in valid:
         try:
             created[wanted.topic] = await broker.admin.create_partitions(
-                wanted, brokers, validate_only=request.validate_only
+                wanted, brokers, None if request.validate_only else quota.charge
             )
             outcomes[wanted.topic] = _DONE
         except ZkControllerError as failure:
             outcomes[wanted.topic] = _refusal(failure, wanted.topic, broker)
     if not request.validate_only:
         await _await_leaders(created, outcomes, timeout_ms_of(request), broker)
-    return _response(context, outcomes)
+    throttle_ms = quota.throttle_ms
+    return Throttled(_response(context, outcomes, throttle_ms), throttle_ms)
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
@@ -118,9 +126,12 @@ async def _await_leaders(
             outcomes[topic] = (ErrorCode.request_timed_out, None)
 
 
-def _response(context: RequestContext, outcomes: dict[str, _Outcome]) -> ResponsePayload:
+def _response(
+    context: RequestContext, outcomes: dict[str, _Outcome], throttle_ms: int = 0
+) -> ResponsePayload:
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
+        throttle_time=timedelta(milliseconds=throttle_ms),
         results=tuple(
             schema.part(
                 "CreatePartitionsTopicResult",
@@ -129,5 +140,5 @@ def _response(context: RequestContext, outcomes: dict[str, _Outcome]) -> Respons
                 error_message=message and message[:LONGEST_MESSAGE],
             )
             for topic, (error, message) in outcomes.items()
-        )
+        ),
     )

@@ -18,7 +18,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.config_entries import topic_entries
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, RequestContext, Throttled
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.schema import response_schema
 from replica_manager.server.topic_admin import CreatedTopic
@@ -30,12 +30,15 @@ from zkcontroller.protocol.error_codes import error_code_for
 
 API_KEY: Final = ApiKey.CREATE_TOPICS
 VERSIONS: Final = (0, 7)
+_STRICT_QUOTA_SINCE: Final = 6
 _LONGEST_MESSAGE: Final = 1000
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _log = logging.getLogger("kafka.server.ZkAdminManager")
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | Throttled:
     """One result per topic, in the request's order."""
     if not broker.controller.is_active:
         return refuse(request, context, ErrorCode.not_controller)
@@ -58,6 +61,9 @@ class _Creation:
     def __init__(self, request: Any, context: RequestContext, broker: BrokerContext) -> None:
         self._request = request
         self._broker = broker
+        self._quota = broker.mutation_quotas.of(
+            context.client_id, is_strict=context.api_version >= _STRICT_QUOTA_SINCE
+        )
         self._schema = response_schema(API_KEY, context.api_version)
         self._validate_only: bool = getattr(request, "validate_only", False)
         self._timeout_ms = request.timeout // _MILLISECOND
@@ -89,7 +95,7 @@ class _Creation:
                 topic,
                 snapshot.live_brokers,
                 is_cached=topic.name in snapshot.partitions,
-                validate_only=self._validate_only,
+                charge=None if self._validate_only else self._quota.charge,
             )
         except RequestRefused as refused:
             self._refusals[topic.name] = (refused.error, refused.message)
@@ -119,16 +125,19 @@ class _Creation:
         states = (snapshot.partition(topic.name, partition) for partition in topic.assignment)
         return any(state is None or state.leader == NO_LEADER for state in states)
 
-    def response(self) -> ResponsePayload:
+    def response(self) -> Throttled:
         """The answer.  A repeated topic is answered as often as it was named."""
-        return self._schema.response(
+        throttle_ms = self._quota.throttle_ms
+        response = self._schema.response(
+            throttle_time=throttle_ms * _MILLISECOND,
             topics=tuple(
                 _refused(self._schema, topic.name, *self._refusals[topic.name])
                 if topic.name in self._refusals
                 else self._success(self._created[topic.name])
                 for topic in self._request.topics
-            )
+            ),
         )
+        return Throttled(response, throttle_ms)
 
     def _success(self, topic: CreatedTopic) -> Any:
         return self._schema.part(

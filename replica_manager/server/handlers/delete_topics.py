@@ -16,8 +16,9 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, RequestContext, Throttled
 from replica_manager.server.errors import RequestRefused
+from replica_manager.server.mutation_quotas import MutationQuota
 from replica_manager.server.schema import response_schema
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.api_versions import ApiKey
@@ -27,6 +28,7 @@ API_KEY: Final = ApiKey.DELETE_TOPICS
 VERSIONS: Final = (0, 6)
 _TOPIC_IDS_SINCE: Final = 6
 _DISABLED_ERROR_SINCE: Final = 3
+_STRICT_QUOTA_SINCE: Final = 5
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _log = logging.getLogger("kafka.server.ZkAdminManager")
 
@@ -36,7 +38,9 @@ class _Named(NamedTuple):
     topic_id: UUID | None
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | Throttled:
     """One result per topic, in the request's order."""
     if not broker.controller.is_active:
         return refuse(request, context, ErrorCode.not_controller)
@@ -49,20 +53,26 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
         )
     snapshot = broker.metadata_cache.snapshot
     topics = [_resolved(topic, snapshot.topic_names) for topic in _named_in(request)]
+    quota = broker.mutation_quotas.of(
+        context.client_id, is_strict=context.api_version >= _STRICT_QUOTA_SINCE
+    )
     errors: dict[str, ErrorCode] = {}
     for name in dict.fromkeys(topic.name for topic in topics if topic.name is not None):
         if name not in snapshot.partitions:
             errors[name] = ErrorCode.unknown_topic_or_partition
         else:
-            errors[name] = await _delete(name, broker)
+            errors[name] = await _delete(name, len(snapshot.partitions[name]), quota, broker)
     await _await_deletion(errors, request.timeout // _MILLISECOND, broker)
-    return _response(
+    throttle_ms = quota.throttle_ms
+    response = _response(
         context,
         [
             (topic, ErrorCode.unknown_topic_id if topic.name is None else errors[topic.name])
             for topic in topics
         ],
+        throttle_ms,
     )
+    return Throttled(response, throttle_ms)
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
@@ -86,8 +96,11 @@ def _resolved(topic: _Named, topic_names: Any) -> _Named:
     return _Named(topic_names.get(topic.topic_id), topic.topic_id)
 
 
-async def _delete(name: str, broker: BrokerContext) -> ErrorCode:
+async def _delete(
+    name: str, partitions: int, quota: MutationQuota, broker: BrokerContext
+) -> ErrorCode:
     try:
+        quota.charge(partitions)
         await broker.topics.delete(name)
     except RequestRefused as refused:
         return refused.error
@@ -118,11 +131,12 @@ async def _await_deletion(
 
 
 def _response(
-    context: RequestContext, results: Sequence[tuple[_Named, ErrorCode]]
+    context: RequestContext, results: Sequence[tuple[_Named, ErrorCode]], throttle_ms: int = 0
 ) -> ResponsePayload:
     schema = response_schema(API_KEY, context.api_version)
     has_ids = context.api_version >= _TOPIC_IDS_SINCE
     return schema.response(
+        throttle_time=throttle_ms * _MILLISECOND,
         responses=tuple(
             schema.part(
                 "DeletableTopicResult",
@@ -132,5 +146,5 @@ def _response(
                 error_code=error,
             )
             for topic, error in results
-        )
+        ),
     )

@@ -109,6 +109,8 @@ class _Topics:
             for live in self._snapshot.live_brokers.values()
             if live.endpoint(context.listener_name) is not None
         }
+        # As in Kafka, who creates topics by the way is charged for them but never waits.
+        self._quota = broker.mutation_quotas.of(context.client_id, is_strict=False)
         self._since_pause = 0
 
     async def describe(self) -> list[bytes]:
@@ -164,7 +166,7 @@ class _Topics:
             self._request, "allow_auto_topic_creation", True
         )
         errors = (
-            await self._broker.auto_creation.create(names)
+            await self._broker.auto_creation.create(names, self._quota.charge)
             if may_create and names
             else {name: _why_unknown(name) for name in names}
         )

@@ -1,0 +1,174 @@
+"""How many partitions a client may create and delete: ``controller_mutation_rate`` (KIP-599).
+
+Pure.  A client has a bucket of tokens that fills at its rate and holds what comes in eleven seconds
+(``controller.quota.window.num`` times ``.size.seconds``).  A partition costs a token, and a request
+may empty the bucket below zero.  While it is below, a *strict* quota (newer versions of the APIs)
+refuses with THROTTLING_QUOTA_EXCEEDED, a *permissive* one lets pass; both make the client wait
+until the bucket is at zero again.
+
+Source: Kafka ``ControllerMutationQuotaManager``, ``TokenBucket``.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.server.client_quotas import ClientKey, ClientQuotas, entity_of
+from replica_manager.server.errors import RequestRefused
+from zkcontroller.errors import ConfigInvalid
+
+QUOTA_KEY: Final = "controller_mutation_rate"
+ANONYMOUS: Final = "ANONYMOUS"
+"""The user of a client that has not said who it is; no other listener exists here."""
+
+INACTIVE_MS: Final = 3_600_000
+"""A bucket that nobody used for so long is forgotten."""
+MOST_BUCKETS: Final = 10_000
+"""So many clients are known apart; the one that was seen longest ago is forgotten first."""
+LONGEST_THROTTLE_MS: Final = 2**31 - 1
+
+_log = logging.getLogger("kafka.server.ControllerMutationQuotaManager")
+
+
+class _Bucket:
+    """Tokens, full at first.  The rate may change; what is in it beyond the new size is lost."""
+
+    __slots__ = ("_tokens", "last_used_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self._tokens = math.inf
+        self.last_used_ms = now_ms
+
+    def tokens(self, rate: float, burst: float, now_ms: int) -> float:
+        """What is in it now."""
+        elapsed_s = (now_ms - self.last_used_ms) / 1000
+        self._tokens = min(burst, self._tokens + rate * elapsed_s)
+        self.last_used_ms = now_ms
+        return self._tokens
+
+    def take(self, count: float) -> None:
+        """Takes tokens, also those that are not there; to be called after :meth:`tokens`."""
+        self._tokens -= count
+
+
+class MutationQuotas:
+    """Every client's bucket.  Lives on the event loop; ``now_ms`` is a clock that never goes back.
+
+    ``window_s``: seconds worth of tokens that a bucket holds.
+    """
+
+    def __init__(self, window_s: int, now_ms: Callable[[], int]) -> None:
+        self.quotas = ClientQuotas()
+        self._window_s = window_s
+        self._now_ms = now_ms
+        self._buckets: dict[ClientKey, _Bucket] = {}
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def configure(self, entity_path: str, config: Mapping[str, str]) -> None:
+        """The configuration of ``users/a``, ``clients/b`` or ``users/a/clients/b`` changed."""
+        entity = entity_of(entity_path)
+        if entity is None:
+            _log.error("Invalid quota entity path: %s", entity_path)
+            return
+        try:
+            self.quotas.update(entity, _rate_in(config))
+        except ConfigInvalid as refused:
+            _log.error("The quota of %s stays as it was: %s", entity_path, refused)
+
+    def of(self, client_id: str, *, is_strict: bool, user: str = ANONYMOUS) -> MutationQuota:
+        """The quota for one request of that client."""
+        return MutationQuota(self, user, client_id, is_strict=is_strict)
+
+    def charge(self, user: str, client_id: str, count: int, *, is_strict: bool) -> int:
+        """Takes ``count`` tokens; how many milliseconds the client has to wait.
+
+        A strict quota takes nothing where the client has to wait already.
+        """
+        key = self.quotas.key(user, client_id)
+        rate = self.quotas.bound(key)
+        if rate is None:
+            self._buckets.pop(key, None)  # a quota that comes later begins with a full one
+            return 0
+        now_ms = self._now_ms()
+        bucket = self._bucket(key, now_ms)
+        burst = rate * self._window_s
+        tokens = bucket.tokens(rate, burst, now_ms)
+        if tokens >= 0 or not is_strict:
+            bucket.take(count)
+            tokens -= count
+            if is_strict:
+                return 0
+        if tokens >= 0:
+            return 0
+        wait_ms = -tokens / rate * 1000 if rate > 0 else math.inf
+        return math.floor(wait_ms + 0.5) if wait_ms < LONGEST_THROTTLE_MS else LONGEST_THROTTLE_MS
+
+    def now_ms(self) -> int:
+        return self._now_ms()
+
+    def _bucket(self, key: ClientKey, now_ms: int) -> _Bucket:
+        # The order of the dictionary is that of the last use.
+        bucket = self._buckets.pop(key, None) or _Bucket(now_ms)
+        self._buckets[key] = bucket
+        while True:
+            oldest = next(iter(self._buckets))
+            is_idle = now_ms - self._buckets[oldest].last_used_ms > INACTIVE_MS
+            if oldest == key or not (is_idle or len(self._buckets) > MOST_BUCKETS):
+                return bucket
+            del self._buckets[oldest]
+
+
+def _rate_in(config: Mapping[str, str]) -> float | None:
+    """Partitions a second; None where the configuration says nothing of them."""
+    text = config.get(QUOTA_KEY)
+    if text is None:
+        return None
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not 0 <= rate < math.inf:
+        raise ConfigInvalid(QUOTA_KEY, text, "a number of partitions a second, 0 or more")
+    return rate
+
+
+class MutationQuota:
+    """What one request has used of its client's quota."""
+
+    def __init__(
+        self, quotas: MutationQuotas, user: str, client_id: str, *, is_strict: bool
+    ) -> None:
+        self._quotas = quotas
+        self._user = user
+        self._client_id = client_id
+        self._is_strict = is_strict
+        self._throttle_ms = 0
+        self._charged_at_ms = 0
+
+    def charge(self, partitions: int) -> None:
+        """Counts partitions that are about to be created or deleted.
+
+        RequestRefused(THROTTLING_QUOTA_EXCEEDED) if the quota is strict and used up.
+        """
+        throttle_ms = self._quotas.charge(
+            self._user, self._client_id, partitions, is_strict=self._is_strict
+        )
+        if throttle_ms > 0:
+            self._throttle_ms = throttle_ms
+            self._charged_at_ms = self._quotas.now_ms()
+            if self._is_strict:
+                raise RequestRefused(ErrorCode.throttling_quota_exceeded)
+
+    @property
+    def throttle_ms(self) -> int:
+        """How long the client has to wait from now on: what the request itself took is over."""
+        if self._throttle_ms == 0:
+            return 0
+        return max(0, self._throttle_ms - (self._quotas.now_ms() - self._charged_at_ms))
