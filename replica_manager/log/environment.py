@@ -7,6 +7,7 @@ the disk (fsync, deleting files) it leaves as a :class:`Duty`, which its owner p
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,25 +27,34 @@ class Duty(NamedTuple):
     """Blocks; may raise OSError."""
     directory: Path
     """The log directory that has failed if it does."""
+    after: Callable[[], None] | None = None
+    """What to do on the event loop once the action has succeeded."""
 
 
 class Duties:
     """What logs have left to be done.
 
-    For the event loop only.  Bounded by what leaves them: a segment's roll leaves a flush, its
-    deletion an unlink, a log's new epochs one write until that is taken.
+    Logs that are being loaded may add from their threads; the rest is for the event loop.  Bounded
+    by what leaves them: a segment's roll leaves a flush, its deletion an unlink, a log's new epochs
+    one write until that is taken.
     """
 
     def __init__(self) -> None:
         self._heap: list[Duty] = []
-        self._count = 0
+        self._numbers = itertools.count()
 
     def add(
-        self, name: str, partition: str, directory: Path, due_ms: int, action: Callable[[], None]
+        self,
+        name: str,
+        partition: str,
+        directory: Path,
+        due_ms: int,
+        action: Callable[[], None],
+        after: Callable[[], None] | None = None,
     ) -> None:
         """Notes a duty."""
-        self._count += 1
-        heapq.heappush(self._heap, Duty(due_ms, self._count, name, partition, action, directory))
+        duty = Duty(due_ms, next(self._numbers), name, partition, action, directory, after)
+        heapq.heappush(self._heap, duty)
 
     def take_due(self, now_ms: int) -> Iterator[Duty]:
         """The duties whose time has come, oldest first; they are no longer here then."""

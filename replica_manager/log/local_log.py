@@ -93,7 +93,7 @@ class FlushPlan(NamedTuple):
 
 
 class _Guard:
-    """See :meth:`LocalLog.guarded`; a class, for every append has one."""
+    """See :meth:`LocalLog.guarded`; a class, for every append needs one."""
 
     __slots__ = ("_doing", "_log")
 
@@ -340,12 +340,17 @@ class LocalLog:
 
         self.later("delete-file", delete, self.config.file_delete_delay_ms)
 
-    def later(self, name: str, action: Callable[[], None], delay_ms: int = 0) -> None:
+    def later(
+        self,
+        name: str,
+        action: Callable[[], None],
+        delay_ms: int = 0,
+        after: Callable[[], None] | None = None,
+    ) -> None:
         """Leaves a duty."""
         environment = self._environment
-        environment.duties.add(
-            name, self.name, self.directory.parent, environment.now_ms() + delay_ms, action
-        )
+        due_ms = environment.now_ms() + delay_ms
+        environment.duties.add(name, self.name, self.directory.parent, due_ms, action, after)
 
     def plan_flush(self, offset: int, before: Callable[[], None]) -> FlushPlan | None:
         """What to flush so that everything before ``offset`` is safe; None if it is."""

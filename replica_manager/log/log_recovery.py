@@ -53,8 +53,14 @@ def recover_segment(
             header = place.header
             if not is_intact(content, at, header):
                 raise CorruptRecord(f"Record is corrupt (stored crc = {header.crc})")
-            if not 0 <= header.last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET:
-                raise CorruptRecord(f"Offset {header.last_offset} does not belong to the segment")
+            if header.base_offset < segment.base_offset:
+                raise CorruptRecord(f"Offset {header.base_offset} is before the segment's first")
+            if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+                # Kafka before 2.0 could write such a segment; cutting it off would lose records.
+                raise OSError(
+                    f"{segment.file.path} holds offset {header.last_offset}, which no index can "
+                    "name; Kafka 2.0 or newer splits such a segment when it loads it"
+                )
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
             if valid - last_indexed > config.index_interval_bytes:

@@ -287,7 +287,8 @@ class PartitionLog(LogState):
             self._set_high_watermark(self._local.end)
         plan = self._local.plan_flush(segment.base_offset, self._write_small_files)
         if plan is not None:
-            self._local.later("flush-log", plan.run)
+            offset = plan.offset
+            self._local.later("flush-log", plan.run, after=lambda: self._local.mark_flushed(offset))
         _log.info("[UnifiedLog partition=%s] Rolled new log segment at offset %d", self.name,
                   segment.base_offset)  # fmt: skip
         return segment

@@ -1,0 +1,457 @@
+"""Every log of a broker, in all of its log directories.
+
+:meth:`LogManager.load` opens what is there, in threads; from then on everything is called on the
+event loop, and what blocks is handed out: duties, flushes and checkpoints
+(:mod:`replica_manager.log.maintenance` performs them).  A directory whose disk fails goes offline
+with its logs until the broker is started again; the rest serves on.
+
+Source: Kafka ``LogManager``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+from replica_manager.log import checkpoints
+from replica_manager.log.checkpoints import CheckpointMalformed
+from replica_manager.log.environment import Duties, LogEnvironment
+from replica_manager.log.log_config import LogConfig
+from replica_manager.log.log_directory import (
+    FolderKind,
+    LogFolder,
+    folder_name,
+    folders_in,
+    take_clean_shutdown_mark,
+    write_clean_shutdown_mark,
+)
+from replica_manager.log.log_loading import RecoveryProgress, remove_log_files
+from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.retention import SegmentFacts, breaches
+from zkcontroller.errors import KafkaStorage, ZkControllerError
+from zkcontroller.model import TopicPartition
+
+_log = logging.getLogger("kafka.log.LogManager")
+
+
+class DuplicateLog(ZkControllerError):
+    """Two log directories hold the same partition; somebody must say which is right."""
+
+
+class CheckpointWrite(NamedTuple):
+    """A checkpoint file to be written."""
+
+    log_dir: Path
+    file_name: str
+    offsets: Mapping[TopicPartition, int]
+
+    def run(self) -> None:
+        """Writes it.  Blocks; for an executor.  OSError if the disk fails."""
+        checkpoints.write_offsets(self.log_dir / self.file_name, self.offsets)
+
+
+class LogDirFailure(NamedTuple):
+    """A log directory went offline, and what was in it."""
+
+    log_dir: Path
+    topic_partitions: tuple[TopicPartition, ...]
+    future_topic_partitions: tuple[TopicPartition, ...]
+
+
+def _ignore(failure: LogDirFailure) -> None:
+    del failure
+
+
+def _no_progress(progress: RecoveryProgress) -> None:
+    del progress
+
+
+class LogManager:
+    """The logs by partition.  For the event loop, but for :meth:`load` and :meth:`close`."""
+
+    def __init__(
+        self,
+        log_dirs: Sequence[Path],
+        now_ms: Callable[[], int],
+        *,
+        default_config: LogConfig | None = None,
+        on_failure: Callable[[LogDirFailure], None] = _ignore,
+        recovery_threads_per_dir: int = 1,
+        producer_id_expiration_ms: int = 86_400_000,
+        verifies_transactions: bool = True,
+        random: Random | None = None,
+    ) -> None:
+        self.default_config = default_config or LogConfig()
+        """Of topics without a configuration of their own."""
+        self._log_dirs = tuple(log_dirs)
+        self._live = list(log_dirs)
+        self._loaded: set[Path] = set()
+        self._current: dict[TopicPartition, PartitionLog] = {}
+        self._future: dict[TopicPartition, PartitionLog] = {}
+        self._preferred: dict[TopicPartition, Path] = {}
+        self._stray: list[LogFolder] = []
+        self._on_failure = on_failure
+        self._recovery_threads = recovery_threads_per_dir
+        self.environment = LogEnvironment(
+            now_ms,
+            Duties(),
+            random or Random(),
+            self._disk_failed,
+            producer_id_expiration_ms,
+            verifies_transactions,
+        )
+
+    # What there is.
+
+    @property
+    def live_log_dirs(self) -> tuple[Path, ...]:
+        """The directories that work; a broker without any must end."""
+        return tuple(self._live)
+
+    @property
+    def offline_log_dirs(self) -> tuple[Path, ...]:
+        return tuple(path for path in self._log_dirs if path not in self._live)
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, PartitionLog]:
+        """The logs in service."""
+        return self._current
+
+    @property
+    def future_logs(self) -> Mapping[TopicPartition, PartitionLog]:
+        """The logs that move to another directory."""
+        return self._future
+
+    @property
+    def stray_folders(self) -> tuple[LogFolder, ...]:
+        return tuple(self._stray)
+
+    def log(
+        self, topic_partition: TopicPartition, *, is_future: bool = False
+    ) -> PartitionLog | None:
+        """The partition's log, None if this broker has none."""
+        return (self._future if is_future else self._current).get(topic_partition)
+
+    def is_live(self, log_dir: Path) -> bool:
+        return log_dir in self._live
+
+    def _all_logs(self) -> list[tuple[TopicPartition, PartitionLog]]:
+        return [*self._current.items(), *self._future.items()]
+
+    # Loading.
+
+    def load(
+        self,
+        topic_configs: Mapping[str, LogConfig],
+        on_progress: Callable[[RecoveryProgress], None] = _no_progress,
+    ) -> None:
+        """Opens every log of every directory, with recovery where the last stop was not clean.
+
+        Blocks.  A directory that fails goes offline.  Raises DuplicateLog and FolderNameInvalid,
+        which end the broker: nothing may be guessed about data.  ``on_progress`` is called from
+        several threads.
+        """
+        for log_dir in self._log_dirs:
+            try:
+                log_dir.mkdir(parents=True, exist_ok=True)
+                self._load_directory(log_dir, topic_configs, on_progress)
+                self._loaded.add(log_dir)
+            except (OSError, KafkaStorage) as error:
+                self.fail(log_dir, f"Failed to load logs in {log_dir}: {error}")
+
+    def _load_directory(
+        self,
+        log_dir: Path,
+        topic_configs: Mapping[str, LogConfig],
+        on_progress: Callable[[RecoveryProgress], None],
+    ) -> None:
+        had_clean_shutdown = take_clean_shutdown_mark(log_dir)
+        recovery_points = self._read(log_dir, checkpoints.RECOVERY_POINT_FILE)
+        start_offsets = self._read(log_dir, checkpoints.LOG_START_OFFSET_FILE)
+        folders = list(folders_in(log_dir))
+        _log.info(
+            "%s %d logs in %s", "Loading" if had_clean_shutdown else "Recovering", len(folders),
+            log_dir,
+        )  # fmt: skip
+
+        def load(folder: LogFolder) -> PartitionLog:
+            return PartitionLog.open(
+                folder.path,
+                topic_configs.get(folder.topic_partition.topic, self.default_config),
+                self.environment,
+                log_start_offset=start_offsets.get(folder.topic_partition, 0),
+                recovery_point=recovery_points.get(folder.topic_partition, 0),
+                had_clean_shutdown=had_clean_shutdown,
+                on_progress=on_progress,
+            )
+
+        wanted = [f for f in folders if f.kind in (FolderKind.CURRENT, FolderKind.FUTURE)]
+        with ThreadPoolExecutor(self._recovery_threads, "log-recovery") as threads:
+            for folder, log in zip(wanted, threads.map(load, wanted), strict=True):
+                self._add(folder, log)
+        for folder in folders:
+            if folder.kind is FolderKind.DELETED:
+                self._remove_folder_later(folder.path, self.default_config.file_delete_delay_ms)
+            elif folder.kind is FolderKind.STRAY:
+                _log.warning("Loaded stray log: %s", folder.path)
+                self._stray.append(folder)
+
+    def _add(self, folder: LogFolder, log: PartitionLog) -> None:
+        logs = self._future if folder.kind is FolderKind.FUTURE else self._current
+        earlier = logs.get(folder.topic_partition)
+        if earlier is not None:
+            raise DuplicateLog(
+                f"Duplicate log directories for {folder.topic_partition} are found in both "
+                f"{earlier.directory} and {folder.path}. It is likely because log directory "
+                "failure happened while broker was replacing current replica with future replica. "
+                "Recover broker from this failure by manually deleting one of the two directories "
+                "for this partition. It is recommended to delete the partition in the log "
+                "directory that is known to have failed recently."
+            )
+        logs[folder.topic_partition] = log
+
+    def _read(self, log_dir: Path, file_name: str) -> dict[TopicPartition, int]:
+        try:
+            return checkpoints.read_offsets(log_dir / file_name)
+        except CheckpointMalformed as malformed:
+            _log.warning(
+                "Error occurred while reading %s of directory %s, resetting to 0: %s",
+                file_name,
+                log_dir,
+                malformed,
+            )
+            return {}
+
+    def high_watermarks(self, log_dir: Path) -> dict[TopicPartition, int]:
+        """What the directory's ``replication-offset-checkpoint`` says.  Reads the file."""
+        return self._read(log_dir, checkpoints.HIGH_WATERMARK_FILE)
+
+    # Logs come and go.
+
+    def get_or_create(
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        topic_id: UUID | None = None,
+        *,
+        is_future: bool = False,
+    ) -> PartitionLog:
+        """The partition's log; made if it is not there, where it is preferred or the fewest are.
+
+        Raises InconsistentTopicId, and KafkaStorage if no directory takes it.
+        """
+        logs = self._future if is_future else self._current
+        log = logs.get(topic_partition)
+        if log is None:
+            log = self._create(topic_partition, config, is_future=is_future)
+            logs[topic_partition] = log
+        if topic_id is not None:
+            log.assign_topic_id(topic_id)
+        return log
+
+    def _create(
+        self, topic_partition: TopicPartition, config: LogConfig, *, is_future: bool
+    ) -> PartitionLog:
+        kind = FolderKind.FUTURE if is_future else FolderKind.CURRENT
+        name = folder_name(topic_partition, kind, uuid4())
+        for log_dir in self._candidates(topic_partition):
+            try:
+                log = PartitionLog.open(log_dir / name, config, self.environment)
+            except OSError as error:
+                self.fail(log_dir, f"Error while creating log for {topic_partition}: {error}")
+                continue
+            _log.info("Created log for partition %s in %s", topic_partition, log.directory)
+            return log
+        raise KafkaStorage(f"No log directory is left for {topic_partition}")
+
+    def _candidates(self, topic_partition: TopicPartition) -> list[Path]:
+        preferred = self._preferred.get(topic_partition)
+        if preferred is not None and preferred in self._live:
+            return [preferred]
+        counts = dict.fromkeys(self._live, 0)
+        for _, log in self._all_logs():
+            counts[log.directory.parent] = counts.get(log.directory.parent, 0) + 1
+        return sorted(self._live, key=lambda path: counts[path])
+
+    def prefer_log_dir(self, topic_partition: TopicPartition, log_dir: Path) -> None:
+        """Where the partition's log is to be made, or moved: AlterReplicaLogDirs."""
+        self._preferred[topic_partition] = log_dir
+
+    def delete(
+        self, topic_partition: TopicPartition, *, is_future: bool = False, is_stray: bool = False
+    ) -> None:
+        """Takes the log out of service and renames its folder.
+
+        It is removed after ``file.delete.delay.ms``, unless it is a stray one, which stays.
+        """
+        log = (self._future if is_future else self._current).pop(topic_partition, None)
+        if log is None:
+            return
+        self._preferred.pop(topic_partition, None)
+        kind = FolderKind.STRAY if is_stray else FolderKind.DELETED
+        log_dir = log.directory.parent
+        path = log_dir / folder_name(topic_partition, kind, uuid4())
+        log.rename(path)
+        _log.info(
+            "Log for partition %s is renamed to %s and %s", topic_partition, path,
+            "marked as stray" if is_stray else "is scheduled for deletion",
+        )  # fmt: skip
+        if is_stray:
+            log.close()
+            self._stray.append(LogFolder(path, topic_partition, kind))
+        else:
+            self._remove_folder_later(path, log.config.file_delete_delay_ms)
+
+    def _remove_folder_later(self, path: Path, delay_ms: int) -> None:
+        def remove() -> None:
+            remove_log_files(path)
+            _log.info("Deleted log for %s", path)
+
+        due_ms = self.environment.now_ms() + delay_ms
+        self.environment.duties.add("kafka-delete-logs", path.name, path.parent, due_ms, remove)
+
+    def replace_current_with_future(self, topic_partition: TopicPartition) -> PartitionLog:
+        """The future log has caught up and becomes the partition's log; the old one is deleted."""
+        future = self._future.pop(topic_partition)
+        current = self._current.pop(topic_partition, None)
+        log_dir = future.directory.parent
+        future.rename(log_dir / folder_name(topic_partition, FolderKind.CURRENT, uuid4()))
+        future.update_high_watermark(
+            future.log_end_offset if current is None else current.high_watermark
+        )
+        self._current[topic_partition] = future
+        self._preferred.pop(topic_partition, None)
+        if current is not None:
+            path = current.directory.parent / folder_name(
+                topic_partition, FolderKind.DELETED, uuid4()
+            )
+            current.rename(path)
+            self._remove_folder_later(path, current.config.file_delete_delay_ms)
+        return future
+
+    def update_topic_config(self, topic: str, config: LogConfig) -> None:
+        """The topic's configuration has changed."""
+        for topic_partition, log in self._all_logs():
+            if topic_partition.topic == topic:
+                log.update_config(config)
+
+    # Upkeep.
+
+    def delete_old_segments(self) -> int:
+        """Retention: gives how many segments went; compacted logs lose what is below their start."""
+        return sum(self._delete_old_segments(log) for _, log in self._all_logs())
+
+    def _delete_old_segments(self, log: PartitionLog) -> int:
+        deleted = 0
+        try:
+            while True:
+                segments = list(log.segments)
+                breach = breaches(
+                    [SegmentFacts(s.base_offset, s.size, s.largest_timestamp) for s in segments],
+                    log.config,
+                    log_start_offset=log.log_start_offset,
+                    log_end_offset=log.log_end_offset,
+                    high_watermark=log.high_watermark,
+                    now_ms=self.environment.now_ms(),
+                )
+                if breach is None:
+                    return deleted
+                _log.info("Deleting %d segments of %s due to %s", breach.segments, log.name,
+                          breach.reason)  # fmt: skip
+                log.delete_segments(segments[: breach.segments], breach.reason)
+                deleted += breach.segments
+        except KafkaStorage:
+            return deleted  # the directory is offline now
+
+    def remove_expired_producers(self) -> None:
+        """Forgets idempotent producers that were silent for long, in every log."""
+        for _, log in self._all_logs():
+            log.remove_expired_producers()
+
+    def dirty_logs(self) -> Iterator[PartitionLog]:
+        """The logs that must be flushed because ``flush.ms`` is over."""
+        now_ms = self.environment.now_ms()
+        for _, log in self._all_logs():
+            if log.unflushed_messages and now_ms - log.last_flushed_ms >= log.config.flush_ms:
+                yield log
+
+    def recovery_point_checkpoints(self) -> list[CheckpointWrite]:
+        """The ``recovery-point-offset-checkpoint`` of each live directory, to be written."""
+        return self._checkpoints(
+            checkpoints.RECOVERY_POINT_FILE, lambda log: log.recovery_point, with_future=True
+        )
+
+    def start_offset_checkpoints(self) -> list[CheckpointWrite]:
+        """The ``log-start-offset-checkpoint`` files; what the first segment says is left out."""
+
+        def start(log: PartitionLog) -> int | None:
+            first = next(iter(log.segments)).base_offset
+            return log.log_start_offset if log.log_start_offset > first else None
+
+        return self._checkpoints(checkpoints.LOG_START_OFFSET_FILE, start, with_future=True)
+
+    def high_watermark_checkpoints(self) -> list[CheckpointWrite]:
+        """The ``replication-offset-checkpoint`` of each live directory, to be written."""
+        return self._checkpoints(
+            checkpoints.HIGH_WATERMARK_FILE, lambda log: log.high_watermark, with_future=False
+        )
+
+    def _checkpoints(
+        self, file_name: str, offset: Callable[[PartitionLog], int | None], *, with_future: bool
+    ) -> list[CheckpointWrite]:
+        offsets: dict[Path, dict[TopicPartition, int]] = {log_dir: {} for log_dir in self._live}
+        logs: Iterable[tuple[TopicPartition, PartitionLog]] = self._current.items()
+        for topic_partition, log in self._all_logs() if with_future else logs:
+            value = offset(log)
+            if value is not None and log.directory.parent in offsets:
+                offsets[log.directory.parent].setdefault(topic_partition, value)
+        return [CheckpointWrite(log_dir, file_name, found) for log_dir, found in offsets.items()]
+
+    # Failure and end.
+
+    def _disk_failed(self, log_dir: Path, message: str, error: OSError) -> None:
+        self.fail(log_dir, f"{message}: {error}")
+
+    def fail(self, log_dir: Path, reason: str) -> None:
+        """Takes a directory offline with its logs; the owner is told once."""
+        if log_dir not in self._live:
+            return
+        self._live.remove(log_dir)
+        _log.error("Stopping serving logs in dir %s: %s", log_dir, reason)
+        gone: list[tuple[TopicPartition, ...]] = []
+        for logs in (self._current, self._future):
+            found = tuple(tp for tp, log in logs.items() if log.directory.parent == log_dir)
+            for topic_partition in found:
+                del logs[topic_partition]
+            gone.append(found)
+        self._on_failure(LogDirFailure(log_dir, *gone))
+
+    def close(self) -> None:
+        """Flushes and closes every log, and marks the directories as cleanly stopped.  Blocks."""
+        for log_dir in self.live_log_dirs:
+            logs = [(tp, log) for tp, log in self._all_logs() if log.directory.parent == log_dir]
+            try:
+                for _, log in logs:
+                    log.flush()
+                    log.close()
+                for write in (
+                    *self.recovery_point_checkpoints(),
+                    *self.start_offset_checkpoints(),
+                    *self.high_watermark_checkpoints(),
+                ):
+                    if write.log_dir == log_dir:
+                        write.run()
+                # A directory that was not read to its end has not been recovered either.
+                if log_dir in self._loaded:
+                    write_clean_shutdown_mark(log_dir)
+            except KafkaStorage:
+                continue  # told already
+            except OSError as error:
+                self.fail(log_dir, f"Error while closing logs in {log_dir}: {error}")
+        self._current.clear()
+        self._future.clear()

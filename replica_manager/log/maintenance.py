@@ -1,0 +1,110 @@
+"""The upkeep of logs on the event loop: what is due is decided here, and done in threads.
+
+Source: Kafka ``LogManager.startupWithConfigOverrides`` (its schedules).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from replica_manager.log.log_manager import CheckpointWrite, LogManager
+from replica_manager.log.partition_log import PartitionLog
+
+TICK_MS: Final = 1000
+"""How often is looked what is due; duties are never urgent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Periods in milliseconds, with Kafka's defaults."""
+
+    retention_check_ms: int = 300_000
+    recovery_point_checkpoint_ms: int = 60_000
+    start_offset_checkpoint_ms: int = 60_000
+    high_watermark_checkpoint_ms: int = 5_000
+    flush_check_ms: int = 2**63 - 1
+    producer_expiration_check_ms: int = 600_000
+    initial_delay_ms: int = 30_000
+
+
+class LogMaintenance:
+    """Runs as one task until it is cancelled; :meth:`run_due` may be called for itself."""
+
+    def __init__(
+        self, manager: LogManager, executor: Executor, schedule: Schedule | None = None
+    ) -> None:
+        self._manager = manager
+        self._executor = executor
+        times = schedule or Schedule()
+        now_ms = manager.environment.now_ms()
+        first_ms = now_ms + times.initial_delay_ms
+        self._periods: dict[str, int] = {
+            "retention": times.retention_check_ms,
+            "flush": times.flush_check_ms,
+            "recovery-point": times.recovery_point_checkpoint_ms,
+            "start-offset": times.start_offset_checkpoint_ms,
+            "high-watermark": times.high_watermark_checkpoint_ms,
+            "producers": times.producer_expiration_check_ms,
+        }
+        self._due_ms = dict.fromkeys(self._periods, first_ms)
+
+    async def run(self) -> None:
+        """Looks after the logs every TICK_MS, for ever."""
+        while True:
+            await asyncio.sleep(TICK_MS / 1000)
+            await self.run_due()
+
+    async def run_due(self) -> None:
+        """Does what is due by now."""
+        manager = self._manager
+        now_ms = manager.environment.now_ms()
+        for duty in list(manager.environment.duties.take_due(now_ms)):
+            if manager.is_live(duty.directory):
+                is_done = await self._blocking(duty.directory, duty.action)
+                if is_done and duty.after is not None:
+                    duty.after()
+        for name, due_ms in self._due_ms.items():
+            if now_ms >= due_ms:
+                self._due_ms[name] = now_ms + self._periods[name]
+                await self._perform(name)
+
+    async def _perform(self, name: str) -> None:
+        manager = self._manager
+        match name:
+            case "retention":
+                manager.delete_old_segments()
+            case "producers":
+                manager.remove_expired_producers()
+            case "flush":
+                for log in list(manager.dirty_logs()):
+                    await self.flush(log)
+            case "recovery-point":
+                await self._write(manager.recovery_point_checkpoints())
+            case "start-offset":
+                await self._write(manager.start_offset_checkpoints())
+            case _:
+                await self._write(manager.high_watermark_checkpoints())
+
+    async def flush(self, log: PartitionLog, offset: int | None = None) -> None:
+        """Brings a log to disk in a thread; its recovery point moves when that is done."""
+        plan = log.plan_flush(offset)
+        if plan is not None and await self._blocking(log.directory.parent, plan.run):
+            log.finish_flush(plan)
+
+    async def _write(self, writes: Iterable[CheckpointWrite]) -> None:
+        for write in writes:
+            if self._manager.is_live(write.log_dir):
+                await self._blocking(write.log_dir, write.run)
+
+    async def _blocking(self, log_dir: Path, action: Callable[[], None]) -> bool:
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._executor, action)
+        except OSError as error:
+            self._manager.fail(log_dir, f"Disk error while looking after {log_dir}: {error}")
+            return False
+        return True

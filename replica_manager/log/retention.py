@@ -1,0 +1,89 @@
+"""Which of a log's oldest segments may go: too old, too many bytes, or below the log start.
+
+Pure.  Source: Kafka ``UnifiedLog.deleteOldSegments``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from replica_manager.log.log_config import LogConfig
+
+
+class SegmentFacts(NamedTuple):
+    """What retention must know of a segment."""
+
+    base_offset: int
+    size: int
+    largest_timestamp: int
+    """Of its records, or of its file if they have none."""
+
+
+class Breach(NamedTuple):
+    """How many of the oldest segments go, and why."""
+
+    segments: int
+    reason: str
+
+
+def breaches(
+    segments: Sequence[SegmentFacts],
+    config: LogConfig,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    high_watermark: int,
+    now_ms: int,
+) -> Breach | None:
+    """The first rule that lets segments go, None if none does; ask again after it was followed.
+
+    Only a prefix goes, and nothing at or past the high watermark, so that the log start never
+    passes it.  What is below the log start goes under every cleanup policy.
+    """
+
+    def below_start(place: int) -> bool:
+        return place + 1 < len(segments) and segments[place + 1].base_offset <= log_start_offset
+
+    rules: list[tuple[str, Callable[[int], bool]]] = [
+        (f"log start offset {log_start_offset} breach", below_start)
+    ]
+    if config.is_deleted:
+        total = sum(segment.size for segment in segments)
+        if 0 <= config.retention_bytes <= total:
+            excess = total - config.retention_bytes
+            sums = list(accumulate(segment.size for segment in segments))
+            rules.append(
+                (
+                    f"log retention size {config.retention_bytes} breach",
+                    lambda place: sums[place] <= excess,
+                )
+            )
+        if config.retention_ms >= 0:
+            oldest = now_ms - config.retention_ms
+            rules.append(
+                (
+                    f"log retention time {config.retention_ms}ms breach",
+                    lambda place: segments[place].largest_timestamp < oldest,
+                )
+            )
+    for reason, may_go in rules:
+        count = _prefix(segments, may_go, log_end_offset, high_watermark)
+        if count:
+            return Breach(count, reason)
+    return None
+
+
+def _prefix(
+    segments: Sequence[SegmentFacts],
+    may_go: Callable[[int], bool],
+    log_end_offset: int,
+    high_watermark: int,
+) -> int:
+    for place, segment in enumerate(segments):
+        is_last = place + 1 == len(segments)
+        end = log_end_offset if is_last else segments[place + 1].base_offset
+        if high_watermark < end or not may_go(place) or (is_last and segment.size == 0):
+            return place
+    return len(segments)
