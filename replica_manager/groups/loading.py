@@ -24,7 +24,7 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.groups.desk import OFFSETS_TOPIC, Desk
 from replica_manager.groups.events import Level, Load, LoadedBatch, LoadedRecord
-from replica_manager.groups.group import Group, group_of
+from replica_manager.groups.group import Group, GroupState, group_of
 from replica_manager.groups.offset_table import LoggedOffset
 from replica_manager.groups.rebalance import Rebalance
 from replica_manager.groups.record_reader import GroupRecordCorrupt
@@ -152,6 +152,7 @@ class Partitions:
         for member in group.members.values():
             self._sessions.answer_join(group, member, JoinResult(error, member.member_id))
             self._sessions.answer_sync(group, member, SyncResult(error))
+        group.transition_to(GroupState.DEAD, self._desk.now_ms)
         self._desk.forget_group(group)
 
     def _is_newest(self, partition: int, leader_epoch: int) -> bool:

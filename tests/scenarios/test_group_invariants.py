@@ -1,0 +1,270 @@
+"""What holds of a group whatever its members, its log and its coordinator do.
+
+Hypothesis makes up the story: six clients, two of them static, that join, forget who they are,
+synchronise, fall silent, leave and commit; a log that is slow or refuses; a partition that moves
+away and comes back.  After each step every request is either answered, once, or parked where
+something will answer it; every member that could fall silent has a timer; and what was acknowledged
+can be read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from kio.schema.errors import ErrorCode
+from typing_extensions import override
+
+from replica_manager.groups.config import GroupConfig
+from replica_manager.groups.events import Elected
+from replica_manager.groups.group import Group, GroupState
+from replica_manager.groups.requests import (
+    CommitOffsets,
+    DeleteGroups,
+    DeleteGroupsResult,
+    Protocol,
+)
+from replica_manager.groups.timers import Timer, TimerKind
+from tests.scenarios.group_world import GROUP, Consumer, GroupWorld, subscription
+
+CLIENTS = st.integers(0, 5)
+APPEND_ERRORS = st.sampled_from(
+    (ErrorCode.none, ErrorCode.none, ErrorCode.not_enough_replicas, ErrorCode.request_timed_out)
+)
+METADATA = subscription("orders")
+PROTOCOLS = st.sampled_from(
+    (
+        (Protocol("range", METADATA),),
+        (Protocol("range", METADATA), Protocol("sticky", METADATA)),
+        (Protocol("sticky", METADATA), Protocol("range", METADATA)),
+        (Protocol("sticky", METADATA), Protocol("sticky", METADATA)),
+        (Protocol("range", b"?"),),
+    )
+)
+
+
+class GroupMachine(RuleBasedStateMachine):
+    """One group and everything that can happen to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = GroupWorld(GroupConfig(max_size=4))
+        self.clients = [
+            Consumer(self.world, f"c{i}", instance=f"i{i}" if i < 2 else None) for i in range(6)
+        ]
+        self.clients[5].version = 3
+        self.clients[4].version = self.clients[1].version = 8
+        self.leader_epoch = 0
+        self.is_here = True
+        self.commits: dict[int, int] = {}
+        """Request id to offset, of commits that wait."""
+        self.acknowledged = -1
+        self.last_group: Group | None = None
+        self.last_generation = 0
+
+    # ------------------------------------------------------------------ clients
+
+    @rule(client=CLIENTS)
+    def join(self, client: int) -> None:
+        self.clients[client].join()
+
+    @rule(client=CLIENTS)
+    def restart(self, client: int) -> None:
+        """A new process, that knows nothing of the one before."""
+        self.clients[client].member_id = ""
+        self.clients[client].ask_to_join()
+
+    @rule(client=CLIENTS, protocols=PROTOCOLS)
+    def change_protocols(self, client: int, protocols: tuple[Protocol, ...]) -> None:
+        self.clients[client].protocols = protocols
+
+    @rule(client=CLIENTS)
+    def sync(self, client: int) -> None:
+        if self.clients[client].join_outcome == "none":
+            self.clients[client].sync()
+
+    @rule()
+    def everybody_joins_and_synchronises(self) -> None:
+        for each in self.clients:
+            each.join()
+        self.pass_ms(6_000)
+        for each in self.clients:
+            if each.join_outcome == "none":
+                each.sync()
+
+    @rule(client=CLIENTS)
+    def heartbeat(self, client: int) -> None:
+        self.clients[client].heartbeat()
+
+    @rule(client=CLIENTS)
+    def leave(self, client: int) -> None:
+        self.clients[client].leave()
+
+    @rule(client=CLIENTS, offset=st.integers(0, 99), is_member=st.booleans())
+    def commit(self, client: int, offset: int, is_member: bool) -> None:
+        request_id = self.world.next_id() + 1
+        outcome = self.clients[client].commit(offset) if is_member else self.world.commit(offset)
+        assert isinstance(self.world.asked[request_id], CommitOffsets)
+        self.commits[request_id] = offset
+        assert outcome == self.world.outcome(request_id)
+        self.acknowledge_commits()
+
+    # ------------------------------------------------------------------ the world
+
+    @rule(duration_ms=st.sampled_from((0, 1, 3_000, 9_000, 31_000, 301_000)))
+    def pass_ms(self, duration_ms: int) -> None:
+        self.world.pass_ms(duration_ms)
+
+    @rule()
+    def the_log_is_slow(self) -> None:
+        self.world.is_holding_appends = True
+
+    @rule(error=APPEND_ERRORS)
+    def the_log_answers(self, error: ErrorCode) -> None:
+        self.world.finish_all(error)
+        self.world.is_holding_appends = False
+        self.acknowledge_commits()
+
+    @precondition(lambda self: self.is_here)
+    @rule()
+    def the_partition_moves_away(self) -> None:
+        self.leader_epoch += 1
+        self.world.resign(GROUP, self.leader_epoch)
+        self.world.finish_all(ErrorCode.not_leader_or_follower)
+        self.is_here = False
+        self.acknowledge_commits()
+        assert self.world.coordinator.groups == {}
+
+    @precondition(lambda self: not self.is_here)
+    @rule()
+    def the_partition_comes_back(self) -> None:
+        self.leader_epoch += 1
+        partition = self.world.coordinator.partition_for(GROUP)
+        self.world.step(Elected(partition, self.leader_epoch))
+        self.is_here = True
+
+    @rule()
+    def an_administrator_deletes_the_group(self) -> None:
+        request = DeleteGroups(self.world.next_id(), (GROUP,))
+        if self.world.ask(request, DeleteGroupsResult).errors[GROUP] is ErrorCode.none:
+            self.acknowledged = -1
+            self.commits.clear()
+
+    def acknowledge_commits(self) -> None:
+        for request_id, offset in list(self.commits.items()):
+            outcome = self.world.outcome(request_id)
+            if outcome != "waiting":
+                del self.commits[request_id]
+                if outcome == "none":
+                    self.acknowledged = offset
+
+    # ------------------------------------------------------------------ what holds
+
+    @property
+    def group(self) -> Group | None:
+        return self.world.coordinator.groups.get(GROUP)
+
+    @invariant()
+    def every_request_is_answered_or_parked(self) -> None:
+        members = () if self.group is None else self.group.members.values()
+        parked = {each.parked_join for each in members} | {each.parked_sync for each in members}
+        waiting = {
+            request.request_id
+            for request in self.world.unanswered
+            if not isinstance(request, CommitOffsets)
+        }
+        commits = {r.request_id for r in self.world.unanswered if isinstance(r, CommitOffsets)}
+
+        assert waiting == parked - {None}
+        assert bool(commits) <= bool(self.world.appends)
+
+    @invariant()
+    def what_was_acknowledged_can_be_read(self) -> None:
+        if self.is_here and not self.world.appends:
+            assert self.world.committed(stable=True) == (self.acknowledged, "none")
+
+    @invariant()
+    def generations_only_grow(self) -> None:
+        if self.group is not None:
+            if self.group is self.last_group:
+                assert self.group.generation_id >= self.last_generation
+            self.last_group, self.last_generation = self.group, self.group.generation_id
+
+    @invariant()
+    def a_group_is_consistent_in_itself(self) -> None:
+        group = self.group
+        if group is None:
+            return
+        members = group.members
+        joins = [each for each in members.values() if each.parked_join is not None]
+        assert group.parked_join_count == len(joins)
+        assert (group.leader_id in members) == bool(members)
+        if group.state is GroupState.EMPTY:
+            assert not members
+        elif not members:
+            assert group.initial_delay_ms is not None, "the first ones have left before it was over"
+        assert {i: m.member_id for m in members.values() if (i := m.group_instance_id)} == (
+            group.static_members
+        )
+        assert not set(members) & set(group.pending_members)
+        assert set(group.pending_sync_members) <= set(members)
+        known = Counter(
+            name for each in members.values() for name in {p.name for p in each.protocols}
+        )
+        assert group._supporters == known
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            assert not joins
+        else:
+            assert all(each.parked_sync is None for each in members.values())
+        if group.state is GroupState.STABLE:
+            assert all(each.is_static for each in joins), "whose new id is being written"
+
+    @invariant()
+    def whoever_may_fall_silent_has_a_timer(self) -> None:
+        timers = self.world.coordinator._desk.timers
+        group = self.group
+        if group is None:
+            assert list(timers) == [Timer(TimerKind.SWEEP)]
+            return
+        for member in group.members.values():
+            if not member.is_exempt_from_heartbeats:
+                assert Timer(TimerKind.SESSION, GROUP, member.member_id) in timers
+        for member_id in group.pending_members:
+            assert Timer(TimerKind.SESSION, GROUP, member_id) in timers
+        assert (Timer(TimerKind.JOIN, GROUP) in timers) == group.is_rebalancing
+        assert (Timer(TimerKind.SYNC, GROUP) in timers) == bool(group.pending_sync_members)
+        assert len(timers) <= len(group.members) + len(group.pending_members) + 3
+
+    @invariant()
+    def nobody_waits_for_members_who_are_all_there(self) -> None:
+        group = self.group
+        if group is not None and group.is_rebalancing and group.initial_delay_ms is None:
+            assert not group.has_all_members_joined
+
+    @invariant()
+    def a_stable_group_stands_in_the_log(self) -> None:
+        group = self.group
+        if group is not None and group.state is GroupState.STABLE and not self.world.appends:
+            generation_id, _, members = self.world.logged_group()
+            assert generation_id == group.generation_id
+            assert set(members) >= set(group.members)
+
+    @override
+    def teardown(self) -> None:
+        """Everybody falls silent: in the end nobody waits, and nobody is a member any more."""
+        self.world.finish_all(ErrorCode.none)
+        self.world.is_holding_appends = False
+        self.acknowledge_commits()
+        for _ in range(4):
+            self.world.pass_ms(400_000)
+
+        assert self.world.unanswered == []
+        if self.group is not None:
+            assert self.group.state is GroupState.EMPTY
+        self.what_was_acknowledged_can_be_read()
+
+
+TestGroup = GroupMachine.TestCase
+TestGroup.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
