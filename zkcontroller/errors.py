@@ -172,3 +172,7 @@ class InconsistentTopicId(ZkControllerError):
 
 class KafkaStorage(ZkControllerError):
     """A log directory failed: it is offline until the broker is started again."""
+
+
+class SaslRefused(ZkControllerError):
+    """A login failed, on either side; what goes to the peer is said elsewhere."""
