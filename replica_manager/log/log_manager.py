@@ -343,7 +343,7 @@ class LogManager:
     # Upkeep.
 
     def delete_old_segments(self) -> int:
-        """Retention: gives how many segments went; compacted logs lose what is below their start."""
+        """Retention: gives how many segments went; compacted logs lose what is before the start."""
         return sum(self._delete_old_segments(log) for _, log in self._all_logs())
 
     def _delete_old_segments(self, log: PartitionLog) -> int:

@@ -35,7 +35,9 @@ class LogWorld:
             lambda: self.now_ms,
             Duties(),
             Random(4),
-            lambda directory, message, error: self.failures.append(f"{directory}: {message}"),
+            lambda directory, message, error: self.failures.append(
+                f"{directory}: {message} {error}"
+            ),
             verifies_transactions=False,
         )
 
