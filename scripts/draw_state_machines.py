@@ -1,9 +1,9 @@
-"""Draws the two state machines of the controller into docs/state-machines.md.
+"""Draws the state machines of controller and groups into docs/state-machines.md.
 
     .venv/bin/python scripts/draw_state_machines.py            redraws the diagrams
     .venv/bin/python scripts/draw_state_machines.py --check    only says whether they are stale
 
-The diagrams come from the tables the controller itself obeys (``VALID_PREVIOUS``), so they cannot
+The diagrams come from the tables the code itself obeys (``VALID_PREVIOUS``), so they cannot
 tell another story than the code; ``tests/test_house.py`` makes sure of it.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from replica_manager.groups import group
 from zkcontroller.core import partition_states, replica_states
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
 
@@ -21,7 +22,7 @@ DOCUMENT = Path(__file__).parent.parent / "docs" / "state-machines.md"
 
 
 class Labelled(Protocol):
-    """A state: both enumerations of the core carry Kafka's name for it."""
+    """A state: every enumeration of states carries Kafka's name for it."""
 
     @property
     def label(self) -> str: ...
@@ -45,13 +46,14 @@ def diagram(valid_previous: Mapping[State, Collection[State]], first: State) -> 
 
 
 def redrawn(document: str) -> str:
-    """The document with both diagrams drawn anew; the prose around them stays.
+    """The document with all diagrams drawn anew; the prose around them stays.
 
-    Raises ValueError if the document lacks one of the two marked diagrams.
+    Raises ValueError if the document lacks one of the marked diagrams.
     """
     partitions = diagram(partition_states.VALID_PREVIOUS, PartitionState.NON_EXISTENT)
     replicas = diagram(replica_states.VALID_PREVIOUS, ReplicaState.NON_EXISTENT)
-    for name, drawing in (("partitions", partitions), ("replicas", replicas)):
+    groups = diagram(group.VALID_PREVIOUS, group.GroupState.EMPTY)
+    for name, drawing in (("partitions", partitions), ("replicas", replicas), ("groups", groups)):
         opening = f"<!-- drawn: {name} -->\n```mermaid\n"
         start = document.index(opening) + len(opening)
         end = document.index("\n```", start)

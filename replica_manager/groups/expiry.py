@@ -9,7 +9,8 @@ When an offset expires depends on who used it (KIP-211):
 * every other group with members: never.
 
 An offset whose commit asked for a retention of its own expires when that is over.  A group that is
-Empty and has no offsets is removed.  What is removed is overwritten with tombstones.
+Empty, has no offsets and waits for nobody is removed.  What is removed is overwritten with
+tombstones.
 
 Source: Kafka ``GroupMetadata.removeExpiredOffsets``, ``GroupMetadataManager.cleanupGroupMetadata``.
 """
@@ -97,7 +98,9 @@ class Expiry:
         Returns how many offsets that are.
         """
         desk, group_id = self._desk, group.group_id
-        if group.state is GroupState.EMPTY and not group.offsets:
+        # Somebody who was just given an id must find the group again.
+        is_awaited = bool(group.pending_members)
+        if group.state is GroupState.EMPTY and not group.offsets and not is_awaited:
             desk.say_of_log(
                 Level.INFO,
                 f"Group {group_id} transitioned to Dead in generation {group.generation_id}",

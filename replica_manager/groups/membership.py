@@ -20,6 +20,7 @@ from replica_manager.groups.desk import Desk
 from replica_manager.groups.events import Level
 from replica_manager.groups.group import Group, GroupState, Member
 from replica_manager.groups.rebalance import Rebalance
+from replica_manager.groups.records import LONGEST_STRING_BYTES
 from replica_manager.groups.requests import (
     UNKNOWN_MEMBER_ID,
     Heartbeat,
@@ -98,6 +99,10 @@ class Membership:
     def _join_as_new(self, group: Group, request: JoinGroup) -> None:
         name = request.client_id if request.group_instance_id is None else request.group_instance_id
         new_member_id = f"{name}-{self._desk.new_uuid()}"
+        if len(new_member_id.encode()) > LONGEST_STRING_BYTES:
+            # No record could hold such a member.
+            self._refuse(request, ErrorCode.unknown_server_error)
+            return
         if request.group_instance_id is not None:
             old_member_id = group.static_members.get(request.group_instance_id)
             if old_member_id is not None:

@@ -22,6 +22,9 @@ from zkcontroller.protocol.primitives import fixed_string, nullable_fixed_string
 
 NO_TIMESTAMP: Final = -1
 
+LONGEST_STRING_BYTES: Final = 2**15 - 1
+"""What a string in a record may have; the length before it is an int16."""
+
 OFFSET_KEY_VERSION: Final = 1
 """Written; version 0 looks the same and is read too."""
 GROUP_KEY_VERSION: Final = 2

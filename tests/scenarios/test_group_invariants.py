@@ -204,7 +204,8 @@ class GroupMachine(RuleBasedStateMachine):
         if group.state is GroupState.EMPTY:
             assert not members
         elif not members:
-            assert group.initial_delay_ms is not None, "the first ones have left before it was over"
+            # The first ones have left before the initial delay was over, or somebody may come.
+            assert group.initial_delay_ms is not None or group.pending_members
         assert {i: m.member_id for m in members.values() if (i := m.group_instance_id)} == (
             group.static_members
         )

@@ -207,6 +207,21 @@ def test_a_group_that_members_could_not_enter_is_removed_with_the_next_look() ->
     assert list(world.records) == []
 
 
+def test_a_group_is_kept_for_whoever_was_given_an_id() -> None:
+    world = GroupWorld(GroupConfig(offsets_retention_check_interval_ms=1_000))
+    [a, b] = world.consumers("a", "b")
+    a.ask_to_join()
+    a.member_id = a.joined.member_id
+    world.pass_ms(5_000)
+
+    assert a.ask_to_join() == "waiting"
+
+    a.leave()
+    b.ask_to_join()
+    world.pass_ms(30_000)
+    assert world.coordinator.groups == {}, "but not for ever"
+
+
 # ---------------------------------------------------------------------- tools
 
 
