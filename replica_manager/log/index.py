@@ -252,7 +252,7 @@ class TimeIndex(_Index):
         self._check_size()
         if self.count and (
             self.last().offset < self.base_offset
-            or self.last().timestamp < self.entry_at(0).timestamp
+            or (self.count > 1 and self.last().timestamp <= self.entry_at(0).timestamp)
         ):
             raise IndexCorrupt(
                 f"Corrupt time index found, time index file ({self.path}) has non-zero size but "

@@ -24,7 +24,6 @@ from replica_manager.log.files import (
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
     SWAP_SUFFIX,
     offset_file,
     offset_in_name,
@@ -33,7 +32,12 @@ from replica_manager.log.index import IndexCorrupt
 from replica_manager.log.leader_epochs import LeaderEpochs
 from replica_manager.log.local_log import LocalLog, LogOffsetMetadata
 from replica_manager.log.log_config import LogConfig
-from replica_manager.log.log_recovery import rebuild_producers, recover_segment
+from replica_manager.log.log_recovery import (
+    SegmentOverflow,
+    rebuild_producers,
+    recover_segment,
+    split_segment,
+)
 from replica_manager.log.producer_snapshots import SnapshotFiles
 from replica_manager.log.producer_state import ProducerStates
 from replica_manager.log.segment import LogSegment
@@ -97,8 +101,7 @@ class LogLoader:
         self._finish_interrupted_swaps()
         # The snapshots are listed again: a swap may have removed some.
         self._snapshots = SnapshotFiles(self._directory)
-        self._load_segments()
-        recovery_point, end_offset = self._recover()
+        recovery_point, end_offset = self._load_and_recover()
         active = self._segments.active
         active.activate(self._config.index_bytes)
         self._epochs.truncate_from_end(end_offset)
@@ -124,6 +127,17 @@ class LogLoader:
             LogOffsetMetadata(end_offset, active.base_offset, active.size),
         )
         return LoadedLog(local, log_start, self._epochs, producers, self._snapshots)
+
+    def _load_and_recover(self) -> tuple[int, int]:
+        """Recovery point and end offset; segments that cannot be indexed are split on the way."""
+        while True:
+            try:
+                self._load_segments()
+                return self._recover()
+            except SegmentOverflow as overflow:
+                _log.info("%s %s. Split segment and retry.", self._prefix, overflow)
+                split_segment(overflow.segment, self._new)
+                self._segments.clear()
 
     def _finish_interrupted_swaps(self) -> None:
         """Removes what was being written or deleted, and completes what was being replaced."""
@@ -174,6 +188,11 @@ class LogLoader:
             suffix=suffix,
         )
 
+    def _new(self, base_offset: int, suffix: str) -> LogSegment:
+        segment = self._open(base_offset, suffix)
+        segment.activate(self._config.index_bytes)
+        return segment
+
     def _load_segments(self) -> None:
         names = {entry.name for entry in self._directory.iterdir() if entry.is_file()}
         for name in sorted(names):
@@ -189,34 +208,36 @@ class LogLoader:
                     )
                     (self._directory / name).unlink(missing_ok=True)
             elif name.endswith(LOG_SUFFIX):
-                self._load_segment(offset)
+                self._segments.add(self._open(offset))
+        # What lies past the recovery point after a crash is scanned later in any case, in order.
+        unflushed = [] if self._had_clean_shutdown else self._unflushed()
+        for segment in list(self._segments):
+            if segment not in unflushed:
+                self._check_segment(segment)
 
-    def _load_segment(self, base_offset: int) -> None:
-        segment = self._open(base_offset)
+    def _unflushed(self) -> list[LogSegment]:
+        return self._segments.from_offset(self._recovery_point)
+
+    def _check_segment(self, segment: LogSegment) -> None:
         try:
             if not segment.had_offset_index:
-                raise IndexCorrupt(
-                    f"{offset_file(self._directory, base_offset, OFFSET_INDEX_SUFFIX)} is missing"
-                )
+                raise IndexCorrupt(f"{segment.offset_index.path} is missing")
             if not segment.had_time_index and segment.size:
-                raise IndexCorrupt(f"The time index of segment {base_offset} is missing")
+                raise IndexCorrupt(f"{segment.time_index.path} is missing")
             segment.offset_index.check()
             if segment.offset_index.last().position > segment.size:
                 raise IndexCorrupt(f"{segment.offset_index.path} points past the segment's end")
             segment.time_index.check()
             segment.transaction_index.check()
         except IndexCorrupt as corrupt:
-            # What lies past the recovery point after a crash is scanned anyway.
-            if self._had_clean_shutdown or base_offset < self._recovery_point:
-                _log.warning(
-                    "%s Found a corrupted index file corresponding to log file %s due to %s, "
-                    "recovering segment and rebuilding index files...",
-                    self._prefix,
-                    segment.file.path,
-                    corrupt,
-                )
+            _log.warning(
+                "%s Found a corrupted index file corresponding to log file %s due to %s, "
+                "recovering segment and rebuilding index files...",
+                self._prefix,
+                segment.file.path,
+                corrupt,
+            )
             self._recover_segment(segment)
-        self._segments.add(segment)
 
     def _recover(self) -> tuple[int, int]:
         """Recovery point and end offset of what is left."""
@@ -247,7 +268,7 @@ class LogLoader:
         return min(self._recovery_point, end_offset), end_offset
 
     def _recover_unflushed(self) -> None:
-        unflushed = self._segments.from_offset(self._recovery_point)
+        unflushed = self._unflushed()
         for number, segment in enumerate(unflushed):
             self._on_progress(RecoveryProgress(self._directory, number, len(unflushed)))
             _log.info(

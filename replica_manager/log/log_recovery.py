@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from replica_manager.log.files import CLEANED_SUFFIX, SWAP_SUFFIX
 from replica_manager.log.index import MAX_RELATIVE_OFFSET, TimestampOffset
 from replica_manager.log.leader_epochs import LeaderEpochs
 from replica_manager.log.log_config import LogConfig
@@ -18,7 +19,7 @@ from replica_manager.log.producer_state import AppendOrigin, ProducerStates, adv
 from replica_manager.log.segment import BatchPlace, LogSegment
 from replica_manager.log.segments import Segments
 from replica_manager.log.transaction_index import AbortedTransaction
-from zkcontroller.errors import CorruptRecord, InvalidRecord
+from zkcontroller.errors import CorruptRecord, InvalidRecord, ZkControllerError
 from zkcontroller.protocol.compression import Buffer
 from zkcontroller.protocol.record_batch import (
     MAGIC_2,
@@ -34,12 +35,21 @@ _CHUNK_BYTES: Final = 1024 * 1024
 _log = logging.getLogger("kafka.log.LogLoader")
 
 
+class SegmentOverflow(ZkControllerError):
+    """A segment holds offsets that its index cannot name, as Kafka before 2.0 could write it."""
+
+    def __init__(self, segment: LogSegment, offset: int) -> None:
+        super().__init__(f"Detected offset overflow at offset {offset} in segment {segment}")
+        self.segment = segment
+
+
 def recover_segment(
     segment: LogSegment, producers: ProducerStates, epochs: LeaderEpochs, config: LogConfig
 ) -> int:
     """Reads every batch, builds the indexes again and cuts the file off at the first bad one.
 
     Producers and epochs learn from the batches what they do not know yet.  Gives the bytes cut.
+    Raises SegmentOverflow for a segment that must be split.
     """
     segment.offset_index.activate(config.index_bytes)
     segment.time_index.activate(config.index_bytes)
@@ -56,11 +66,7 @@ def recover_segment(
             if header.base_offset < segment.base_offset:
                 raise CorruptRecord(f"Offset {header.base_offset} is before the segment's first")
             if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-                # Kafka before 2.0 could write such a segment; cutting it off would lose records.
-                raise OSError(
-                    f"{segment.file.path} holds offset {header.last_offset}, which no index can "
-                    "name; Kafka 2.0 or newer splits such a segment when it loads it"
-                )
+                raise SegmentOverflow(segment, header.last_offset)
             if header.max_timestamp > largest.timestamp:
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
             if valid - last_indexed > config.index_interval_bytes:
@@ -224,3 +230,32 @@ def _load_newest_snapshot(
         snapshots.remove(latest)
     producers.clear(log_start_offset)
     snapshots.last_taken = log_start_offset
+
+
+def split_segment(
+    segment: LogSegment, new_segment: Callable[[int, str], LogSegment]
+) -> list[LogSegment]:
+    """Writes a segment again as several that indexes can name, and puts them in its place.
+
+    ``new_segment`` makes one from base offset and suffix.  After a crash in between, the old one or
+    all of the new ones are loaded.  Source: Kafka ``LocalLog.splitOverflowedSegment``; KAFKA-6264.
+    """
+    pieces: list[LogSegment] = []
+    for place, content, at in whole_batches(segment):
+        header = place.header
+        if not pieces or header.last_offset - pieces[-1].base_offset > MAX_RELATIVE_OFFSET:
+            pieces.append(new_segment(header.base_offset, CLEANED_SUFFIX))
+        batch = memoryview(content)[at : at + header.size]
+        largest = TimestampOffset(header.max_timestamp, header.last_offset)
+        pieces[-1].append((batch,), header.size, header.last_offset, largest)
+    for piece in pieces:
+        piece.deactivate()
+        piece.file.flush()
+    # From the last to the first: a swap file counts only if no cleaned one is before it.
+    for piece in reversed(pieces):
+        piece.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
+    for path in segment.paths():
+        path.unlink(missing_ok=True)
+    for piece in pieces:
+        piece.change_suffix(SWAP_SUFFIX, "")
+    return pieces
