@@ -1,9 +1,10 @@
 """A group coordinator with everything around it: clients, a log, and a clock that tests move.
 
 ``pass_ms`` lets time go by and steps a Tick at every deadline, as a driver does.  What is appended
-goes to ``log`` and is acknowledged at once, unless the test holds it back or breaks it.  Every
-request must be answered exactly once: the world complains about a second answer, and ``unanswered``
-says who still waits.
+goes to ``log`` and is acknowledged at once, unless the test holds that back
+(``is_holding_appends``) or lets the log refuse it (``append_error``).  Every request must be
+answered exactly once: the world complains about a second answer, and ``unanswered`` says who still
+waits.
 """
 
 from __future__ import annotations
@@ -104,7 +105,8 @@ class GroupWorld:
         """Whose JoinGroup it is, by request id."""
         self.log: dict[int, list[LoadedBatch]] = {}
         self.appends: list[Append] = []
-        """Appends whose outcome the test will tell; see ``is_holding_appends``."""
+        """Appends that stand in the log and whose outcome the test will tell."""
+        self.base_offsets: dict[Append, int] = {}
         self.is_holding_appends = False
         self.append_error = ErrorCode.none
         self.loads: list[Load] = []
@@ -129,10 +131,8 @@ class GroupWorld:
                 self.answers[request_id] = result
                 if isinstance(result, JoinResult) and result.error is ErrorCode.none:
                     self.joining[request_id].take_over(result)
-            case Append() if self.is_holding_appends and output.append_id is not None:
-                self.appends.append(output)
             case Append():
-                self.finish(output)
+                self._append(output)
             case Load() if self.is_holding_loads:
                 self.loads.append(output)
             case Load():
@@ -140,29 +140,33 @@ class GroupWorld:
             case LogLine():
                 self.lines.append(f"{output.level.name} {output.text}")
 
-    def finish(self, append: Append, error: ErrorCode | None = None) -> None:
-        """Lets an append have its outcome."""
-        error = self.append_error if error is None else error
-        offset = -1
+    def _append(self, append: Append) -> None:
+        error, offset = self.append_error, -1
         if error is ErrorCode.none:
             offset = self.write(append.partition, append.records)
-        if append.append_id is not None:
+        if append.append_id is None:
+            return
+        if self.is_holding_appends and error is ErrorCode.none:
+            self.appends.append(append)
+            self.base_offsets[append] = offset
+        else:
             self.step(Appended(append.append_id, error, offset))
 
-    def acknowledge(self, append: Append, base_offset: int) -> None:
-        """Tells that an append stands in the log, where the test has written it."""
+    def finish(self, append: Append, error: ErrorCode = ErrorCode.none) -> None:
+        """Lets an append that is held back have its outcome; its records stand in the log."""
         self.appends.remove(append)
         assert append.append_id is not None
-        self.step(Appended(append.append_id, ErrorCode.none, base_offset))
+        offset = self.base_offsets.pop(append) if error is ErrorCode.none else -1
+        self.step(Appended(append.append_id, error, offset))
 
     def resign(self, group_id: str, leader_epoch: int | None = 1) -> None:
         """Another broker leads the partition of that group now."""
         self.step(Resigned(self.coordinator.partition_for(group_id), leader_epoch))
 
-    def finish_all(self, error: ErrorCode | None = None) -> None:
+    def finish_all(self, error: ErrorCode = ErrorCode.none) -> None:
         """Lets every append that is held back have its outcome, in order."""
         while self.appends:
-            self.finish(self.appends.pop(0), error)
+            self.finish(self.appends[0], error)
 
     def write(self, partition: int, records: tuple[Record, ...], **flags: Any) -> int:
         """Writes a batch to the log, as the coordinator or anybody else."""

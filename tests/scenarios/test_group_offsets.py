@@ -133,11 +133,9 @@ def test_of_two_commits_the_later_one_in_the_log_wins_whichever_is_acknowledged_
     world.commit(1)
     world.commit(2)
     first, second = world.appends
-    base_1, base_2 = world.write(0, first.records), world.write(0, second.records)
-    assert (first.append_id, second.append_id) == (1, 2)
 
-    world.acknowledge(second, base_2)
-    world.acknowledge(first, base_1)
+    world.finish(second)
+    world.finish(first)
 
     assert world.committed(stable=True) == (2, "none")
 
@@ -341,11 +339,9 @@ def test_an_empty_group_is_deleted_with_its_offsets(world: GroupWorld) -> None:
 def test_a_commit_under_way_does_not_outlive_its_group(world: GroupWorld) -> None:
     world.is_holding_appends = True
     world.commit(1)
-    [append] = world.appends
-    base = world.write(append.partition, append.records)
 
     world.ask(DeleteGroups(world.next_id(), (GROUP,)), DeleteGroupsResult)
-    world.acknowledge(append, base)
+    world.finish_all()
 
     assert world.outcome(1) == "none"
     assert world.committed() == (-1, "none")

@@ -1,0 +1,41 @@
+"""Batches of ``__consumer_offsets``: bytes of the log to what is loaded, appends to bytes.
+
+For whoever drives the coordinator; the coordinator itself knows records only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from replica_manager.groups.events import Append, LoadedBatch, LoadedRecord
+from zkcontroller.protocol.compression import Codec
+from zkcontroller.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
+from zkcontroller.protocol.records import Record
+
+
+def loaded_batches(data: bytes) -> Iterator[LoadedBatch]:
+    """The whole batches in these bytes of the log; what is cut off at the end is left out.
+
+    Raises CorruptRecord or InvalidRecord for a batch that cannot be read.
+    """
+    for position, header in iterate_batches(data):
+        yield LoadedBatch(
+            tuple(
+                LoadedRecord(record.offset, record.key, record.value)
+                for record in iterate_batch(data, position, header)
+            ),
+            header.producer_id,
+            header.is_transactional,
+            header.is_control,
+        )
+
+
+def append_batch(append: Append, codec: Codec = Codec.NONE) -> bytes:
+    """The batch to append, its offsets from 0 on: the log assigns them."""
+    return encode_batch(
+        [
+            Record(offset, append.timestamp_ms, record.key, record.value)
+            for offset, record in enumerate(append.records)
+        ],
+        codec=codec,
+    )
