@@ -46,10 +46,21 @@ from replica_manager.registration import (
 )
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.security.acl_cache import AclCache
+from replica_manager.security.acl_store import AclStore
+from replica_manager.security.authorizer import Authorizer
+from replica_manager.security.principals import Principal
+from replica_manager.security.scram_credentials import ScramCredentials
+from replica_manager.security.settings import (
+    authorizer_settings,
+    client_security,
+    listener_security,
+)
 from replica_manager.server.auto_creation import AutoTopicCreation
-from replica_manager.server.connection import Answer
+from replica_manager.server.connection import Answer, Peer
 from replica_manager.server.context import BrokerContext
-from replica_manager.server.dispatch import OFFERED, respond
+from replica_manager.server.dispatch import OFFERED, refusal, respond
+from replica_manager.server.gate import Gate
 from replica_manager.server.listener import ServerLimits, SocketServer
 from replica_manager.server.mutation_quotas import MutationQuotas
 from replica_manager.server.topic_admin import TopicAdmin
@@ -66,6 +77,7 @@ from zkcontroller.runtime.broker_channel import ChannelSettings
 from zkcontroller.runtime.controller_runtime import ControllerRuntime
 from zkcontroller.runtime.log_files import StateChangeSink
 from zkcontroller.runtime.metrics import Metrics, mbean
+from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode
 from zkcontroller.zookeeper.requests import WatchFired
 from zkcontroller.zookeeper.session import SessionState, ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigChangesZnode, FeatureZnode
@@ -125,6 +137,15 @@ class BrokerServer:
         self._locks = LogDirLocks()
         self._server: SocketServer | None = None
         self._dynamic: DynamicConfig | None = None
+        # Read at once, so that a broker whose keys or passwords are wrong does not even begin.
+        self._security = listener_security(config)
+        self._client_security = {
+            name: client_security(config, name)
+            for name in {config.listeners.inter_broker, config.listeners.controller_uses}
+        }
+        self._scram_credentials = ScramCredentials()
+        self._authorizer = _authorizer_of(config)
+        self._acl_store: AclStore | None = None
 
     @property
     def _prefix(self) -> str:
@@ -152,6 +173,9 @@ class BrokerServer:
         config = self._config
         self.state = BrokerState.STARTING
         await self._connect_to_zookeeper()
+        if self._authorizer is not None:
+            self._acl_store = AclStore(self._session, self._authorizer)
+            await self._blocking(self._acl_store.load)
         self._cluster_id = await self._blocking(lambda: cluster_id(self._session))
         _log.info("%sCluster ID = %s", self._prefix, self._cluster_id)
         self.broker_id = await self._blocking(self._establish_identity)
@@ -205,7 +229,11 @@ class BrokerServer:
         if is_graceful and self._config.is_enabled("controlled.shutdown.enable"):
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
             await ControlledShutdownClient(
-                self.broker_id, lambda: self.broker_epoch, self._config, self._metadata_cache
+                self.broker_id,
+                lambda: self.broker_epoch,
+                self._config,
+                self._metadata_cache,
+                self._client_security[self._config.listeners.inter_broker],
             ).run()
         await self._undo()
         _log.info("%sshut down completed", self._prefix)
@@ -293,6 +321,11 @@ class BrokerServer:
             self._respond,
             broker_id=self.broker_id,
             protected_listener=config.listeners.inter_broker,
+            gates={
+                name: Gate(security, self._scram_credentials, refusal)
+                for name, security in self._security.items()
+                if security.tls is not None or security.sasl is not None
+            },
         )
         self._server.bind_ephemeral()
         self.endpoints = with_real_addresses(config.listeners, self._server.ports, socket.getfqdn())
@@ -327,6 +360,7 @@ class BrokerServer:
                 listeners.controller_uses,
                 connect_timeout_ms=config.integer("controller.socket.timeout.ms"),
                 request_timeout_ms=config.integer("request.timeout.ms"),
+                security=self._client_security[listeners.controller_uses],
             ),
         )
 
@@ -374,6 +408,8 @@ class BrokerServer:
             offered=OFFERED,
             broker_epoch=lambda: self.broker_epoch,
             features=self._features,
+            authorizer=self._authorizer,
+            acls=self._acl_store,
         )
 
     def _start_refreshers(self) -> None:
@@ -385,6 +421,11 @@ class BrokerServer:
             FeatureZnode.PATH, self._features.look, self._loop, self._executor
         )
         self._refreshers = [self._config_changes, self._feature_changes]
+        if self._acl_store is not None:
+            self._acl_changes = Refresher(
+                "ACL changes", self._acl_store.process_changes, self._loop, self._executor
+            )
+            self._refreshers.append(self._acl_changes)
         for refresher in self._refreshers:
             refresher.start()
 
@@ -414,13 +455,8 @@ class BrokerServer:
 
     # Running
 
-    async def _respond(self, data: bytes, listener_name: str, client_address: str) -> Answer:
-        return await respond(
-            data,
-            listener_name=listener_name,
-            client_address=client_address,
-            broker=self._context,
-        )
+    async def _respond(self, data: bytes, peer: Peer) -> Answer:
+        return await respond(data, peer, self._context)
 
     def _current_config(self) -> BrokerConfig:
         return self._config if self._dynamic is None else self._dynamic.current
@@ -432,6 +468,9 @@ class BrokerServer:
         elif fired.path == FeatureZnode.PATH:
             if self._refreshers:
                 self._feature_changes.poke()
+        elif fired.path in AclChangeZnode.ROOTS:
+            if self._refreshers:
+                self._acl_changes.poke()
         elif self._runtime is not None:
             self._runtime.on_watch(fired)
 
@@ -458,11 +497,23 @@ class BrokerServer:
 
     def _on_client_config(self, entity_path: str, config: Mapping[str, str]) -> None:
         self._loop.call_soon_threadsafe(self._mutation_quotas.configure, entity_path, config)
+        self._loop.call_soon_threadsafe(self._scram_credentials.configure, entity_path, config)
 
     def _on_unclean_topic(self, topic: str) -> None:
         assert self._runtime is not None
         if self._runtime.is_active:
             self._runtime.put(TopicUncleanLeaderElectionEnable(topic))
+
+
+def _authorizer_of(config: BrokerConfig) -> Authorizer | None:
+    settings = authorizer_settings(config)
+    if settings is None:
+        return None
+    return Authorizer(
+        AclCache({}),
+        super_users=frozenset(Principal(*user) for user in settings.super_users),
+        allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
+    )
 
 
 def limits_of(config: BrokerConfig) -> ServerLimits:

@@ -32,7 +32,6 @@ _REFUSED: Final[Mapping[str, str]] = {
     "controller.listener.names": "no value: it must be empty when not running in KRaft mode",
     "zookeeper.metadata.migration.enable": "false: migration to KRaft is not supported",
     "zookeeper.ssl.client.enable": "false: TLS to ZooKeeper is not supported yet",
-    "authorizer.class.name": "no value: authorizers are not supported yet",
     "create.topic.policy.class.name": "no value: Java policies cannot be loaded",
     "alter.config.policy.class.name": "no value: Java policies cannot be loaded",
     "client.quota.callback.class": "no value: Java callbacks cannot be loaded",
@@ -45,12 +44,16 @@ _REFUSED: Final[Mapping[str, str]] = {
 
 _WITHOUT_EFFECT: Final = re.compile(
     r"log\.(?!dirs?$)|message\.|fetch\.|replica\.(?!lag)|num\.replica|group\.|offsets\.|transaction"
-    r"|producer\.|compression\.|quota\.|replication\.quota|remote\.log|ssl\.|sasl\.|zookeeper\.ssl"
+    r"|producer\.|compression\.|quota\.|replication\.quota|remote\.log|zookeeper\.ssl"
+    r"|sasl\.(kerberos|oauthbearer|login)|ssl\.(allow|keymanager|trustmanager|protocol)|security\.prov"
     r"|num\.(io|network|recovery)|background\.|queued\.|max\.connection\.creation|metric|kafka\.metric"
     r"|auto\.include|delegation|password\.encoder|telemetry|max\.incremental|delete\.records"
 )
 _INHERITED_BY_TOPICS: Final = re.compile(r"log\.(cleanup|retention|roll|segment)|message\.max")
-_LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]+\.(?:[a-z0-9-]+\.(?=sasl\.))?")
+_LISTENER_PREFIX: Final = re.compile(
+    r"listener\.name\.[^.]+\.(?:[a-z0-9-]+\.(?=sasl\.|connections\.))?"
+)
+_OF_THE_AUTHORIZER: Final = frozenset(("super.users", "allow.everyone.if.no.acl.found"))
 _CLOSEST_MATCH: Final = 0.85
 
 
@@ -301,6 +304,8 @@ def _warnings(properties: Mapping[str, str]) -> list[str]:
     for key in properties:
         prefix = _LISTENER_PREFIX.match(key)
         plain_key = key[prefix.end() :] if prefix else key
+        if plain_key in _OF_THE_AUTHORIZER and "authorizer.class.name" in properties:
+            continue
         if plain_key not in BROKER_KEYS:
             warnings.append(_unknown(key))
         elif _WITHOUT_EFFECT.match(plain_key) and not _INHERITED_BY_TOPICS.match(plain_key):

@@ -19,6 +19,7 @@ from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_name
 from zkcontroller.protocol.inter_broker_versions import controlled_shutdown_version
 from zkcontroller.protocol.messages import request_type
+from zkcontroller.runtime.client_security import ClientSecurity
 from zkcontroller.runtime.connection import Connection
 
 _log = logging.getLogger("kafka.server.KafkaServer")
@@ -33,11 +34,14 @@ class ControlledShutdownClient:
         broker_epoch: Callable[[], int],
         config: BrokerConfig,
         metadata_cache: MetadataCache,
+        security: ClientSecurity,
     ) -> None:
+        """``security``: what the inter-broker listener asks of whoever connects."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._config = config
         self._metadata_cache = metadata_cache
+        self._security = security
         self._prefix = f"[KafkaServer id={broker_id}] "
 
     async def run(self) -> bool:
@@ -129,6 +133,7 @@ class ControlledShutdownClient:
             client_id=str(self._broker_id),
             connect_timeout_ms=self._config.integer("controller.socket.timeout.ms"),
             request_timeout_ms=self._config.integer("request.timeout.ms"),
+            security=self._security,
         )
         try:
             return await connection.request(request_class(**fields))

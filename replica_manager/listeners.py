@@ -70,7 +70,6 @@ def resolve_listeners(
         control_plane_listener_name and control_plane_listener_name.upper(),
     )
     _check_names(resolved, advertised_listeners, protocols)
-    _check_only_plaintext(resolved)
     return resolved
 
 
@@ -206,17 +205,6 @@ def _check_names(
             control_plane,
             "another listener than the one brokers use among themselves",
         )
-
-
-def _check_only_plaintext(listeners: Listeners) -> None:
-    for endpoint in listeners.bound:
-        if endpoint.security_protocol != "PLAINTEXT":
-            raise ConfigInvalid(
-                "listeners",
-                connection_string(endpoint),
-                f"only PLAINTEXT listeners: this version does not speak "
-                f"{endpoint.security_protocol} yet",
-            )
 
 
 def with_real_addresses(

@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server import config_alteration
+from replica_manager.server.authorization import check_cluster, is_allowed
 from replica_manager.server.config_alteration import (
     DYNAMIC_BROKER_KEYS,
     Change,
@@ -37,6 +38,8 @@ from replica_manager.server.topic_creation import check_name
 from replica_manager.topic_keys import TOPIC_KEYS
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
+from zkcontroller.zookeeper.kafka_acl_znodes import ResourceType as AclResourceType
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY
 
 _log = logging.getLogger("kafka.server.ZkAdminManager")
@@ -66,9 +69,17 @@ class ResourceChanges:
 class ConfigAlteration:
     """One request to change configurations."""
 
-    def __init__(self, broker: BrokerContext, *, is_incremental: bool, validate_only: bool) -> None:
+    def __init__(
+        self,
+        broker: BrokerContext,
+        context: RequestContext,
+        *,
+        is_incremental: bool,
+        validate_only: bool,
+    ) -> None:
         """Not ``is_incremental``: the changes are all that shall be set from now on."""
         self._broker = broker
+        self._context = context
         self._is_incremental = is_incremental
         self._validate_only = validate_only
 
@@ -114,6 +125,14 @@ class ConfigAlteration:
 
     async def _alter_topic(self, resource: ResourceChanges) -> None:
         topic = resource.name
+        if not is_allowed(
+            self._broker,
+            self._context,
+            AclOperation.ALTER_CONFIGS,
+            AclResourceType.TOPIC,
+            topic,
+        ):
+            raise RequestRefused(ErrorCode.topic_authorization_failed)
         if not topic:
             raise RequestRefused(
                 ErrorCode.invalid_request, "Default topic resources are not allowed."
@@ -147,12 +166,17 @@ class ConfigAlteration:
             )
         config = config_alteration.apply(resource.changes, stored, DYNAMIC_BROKER_KEYS)
         check_broker_config(config, self._broker.config(), per_broker=own_id is not None)
+        self._check_cluster()
         if not self._validate_only:
             who = "brokers" if own_id is None else f"broker {own_id}"
             self._log(logging.INFO, f"Updating {who} with new configuration : {_text(config)}")
             await self._broker.admin.change_config(path, config)
 
+    def _check_cluster(self) -> None:
+        check_cluster(self._broker, self._context, AclOperation.ALTER_CONFIGS)
+
     def _alter_loggers(self, resource: ResourceChanges) -> None:
+        self._check_cluster()
         if not resource.name:
             raise RequestRefused(
                 ErrorCode.invalid_request, "Node id must be an integer, but it is: "

@@ -6,20 +6,40 @@ time is over.  A peer is not trusted: sizes are checked before anything is read,
 what has really arrived, and a peer that neither sends nor reads is dropped after
 ``connections.max.idle.ms``.
 
-Source: Kafka ``SocketServer.Processor``, ``NetworkReceive``.
+Behind a :class:`~replica_manager.server.gate.Gate` a peer first has to come in, by TLS, SASL or
+both; until then nothing it sends reaches a handler but ApiVersions.
+
+Source: Kafka ``SocketServer.Processor``, ``NetworkReceive``, ``KafkaChannel``, ``Selector``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
+from replica_manager.security.principals import ANONYMOUS, Principal
+from replica_manager.security.sasl_authenticator import (
+    MIN_REAUTHENTICATION_INTERVAL_MS,
+    Login,
+    SaslAuthenticator,
+)
+from replica_manager.server.gate import AdmissionRefused, Gate
 from zkcontroller.errors import InvalidFrame
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.runtime.byte_stream import ByteStream, PlainStream, TlsStream
+
+
+class Peer(NamedTuple):
+    """Who sends a request, and how it came here."""
+
+    listener_name: str
+    address: str
+    """IP address."""
+    principal: Principal = ANONYMOUS
 
 
 class Answer(NamedTuple):
@@ -29,12 +49,14 @@ class Answer(NamedTuple):
     mute_ms: int = 0
 
 
-Respond: TypeAlias = Callable[[bytes, str, str], Awaitable[Answer]]
-"""(frame, listener name, client address) to the answer; InvalidFrame closes."""
+Respond: TypeAlias = Callable[[bytes, Peer], Awaitable[Answer]]
+"""(frame, who sent it) to the answer; InvalidFrame closes."""
 
 _SIZE: Final = Struct(">i")
 _RECEIVE_BYTES: Final = 64 * 1024
+_HANDSHAKE: Final = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
 _log = logging.getLogger("kafka.network.Processor")
+_selector_log = logging.getLogger("org.apache.kafka.common.network.Selector")
 
 
 class ClientConnection:
@@ -49,13 +71,20 @@ class ClientConnection:
         max_request_bytes: int,
         max_idle_s: float | None,
         respond: Respond,
+        gate: Gate | None = None,
     ) -> None:
+        """``gate``: None where everybody may come in, as User:ANONYMOUS."""
         self.address = address
         """The peer's IP address."""
         self.listener_name = listener_name
         self.last_active_s = asyncio.get_running_loop().time()
         """On the loop's clock: when a request or an answer last went through."""
         self._socket = sock
+        self._stream: ByteStream = PlainStream(sock)
+        self._gate = gate
+        self._peer = Peer(listener_name, address)
+        self._login: Login | None = None
+        self._reauthenticated_at_ms: int | None = None
         self._max_request_bytes = max_request_bytes
         self._max_idle_s = max_idle_s
         self._respond = respond
@@ -64,17 +93,26 @@ class ClientConnection:
         """Answers requests until the connection ends; raises nothing but cancellation."""
         loop = asyncio.get_running_loop()
         try:
-            while (data := await self._receive_frame()) is not None:
+            if self._gate is not None:
+                await self._come_in(self._gate)
+            while (data := await self._receive_frame(self._max_request_bytes)) is not None:
                 self.last_active_s = loop.time()
-                answer = await self._respond(data, self.listener_name, self.address)
+                if self._login is not None and self._login.expires_at_ms is not None:
+                    if await self._is_renewed(self._login, data):
+                        continue
+                    if self._now_ms() > self._login.expires_at_ms:
+                        _log.debug("Disconnecting expired channel of %s", self.address)
+                        return
+                answer = await self._respond(data, self._peer)
                 del data
-                async with asyncio.timeout(self._max_idle_s):
-                    await loop.sock_sendall(self._socket, answer.frame)
+                await self._send(answer.frame)
                 self.last_active_s = loop.time()
                 if answer.mute_ms > 0:
                     # Muted for longer than it may be idle, it is closed, as in Kafka.
                     async with asyncio.timeout(self._max_idle_s):
                         await asyncio.sleep(answer.mute_ms / 1000)
+        except AdmissionRefused:
+            pass  # told and logged
         except InvalidFrame as invalid:
             _log.warning("Closing the connection from %s: %s", self.address, invalid)
         except (OSError, TimeoutError):
@@ -86,18 +124,104 @@ class ClientConnection:
 
     def close(self) -> None:
         """Closes the socket; ``serve`` ends."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        self._stream.close()
 
-    async def _receive_frame(self) -> bytes | None:
+    # Coming in
+
+    async def _come_in(self, gate: Gate) -> None:
+        """Returns when the peer may ask; AdmissionRefused once it was told that it may not."""
+        try:
+            if gate.tls is not None:
+                self._peer = self._peer._replace(principal=await self._tls_principal(gate))
+            if gate.sasl is not None:
+                await self._log_in(gate.authenticator())
+        except AdmissionRefused as refused:
+            await self._turn_away(gate, refused)
+            raise
+
+    async def _tls_principal(self, gate: Gate) -> Principal:
+        assert gate.tls is not None
+        stream = TlsStream(self._socket, gate.tls)
+        self._stream = stream
+        try:
+            async with asyncio.timeout(self._max_idle_s):
+                await stream.handshake()
+        except TimeoutError:
+            raise
+        except OSError as failure:
+            raise AdmissionRefused(f"SSL handshake failed: {failure}") from None
+        return gate.principal_of(stream.peer_certificate)
+
+    async def _log_in(self, authenticator: SaslAuthenticator, data: bytes | None = None) -> None:
+        """Leads a login to its end; ``data`` is its first frame if that has been read."""
+        assert self._gate is not None
+        assert self._gate.sasl is not None
+        while authenticator.login is None:
+            if data is None:
+                data = await self._receive_frame(self._gate.sasl.max_receive_bytes)
+            if data is None:
+                raise ConnectionResetError("the peer closed before it was in")
+            try:
+                step = authenticator.receive(data, self._now_ms())
+            except InvalidFrame as invalid:
+                raise AdmissionRefused(str(invalid)) from None
+            reply = step.reply
+            if step.is_for_dispatcher:
+                reply = (await self._respond(data, self._peer)).frame
+            if step.failure is not None:
+                raise AdmissionRefused(step.failure, reply)
+            if reply is not None:
+                await self._send(reply)
+            data = None
+        self._login = authenticator.login
+        self._peer = self._peer._replace(principal=self._login.principal)
+
+    async def _is_renewed(self, login: Login, data: bytes) -> bool:
+        """Whether the frame began a new login, which is done then (KIP-368)."""
+        assert self._gate is not None
+        now_ms, last_ms = self._now_ms(), self._reauthenticated_at_ms
+        if not data.startswith(_HANDSHAKE) or (
+            last_ms is not None and now_ms - last_ms < MIN_REAUTHENTICATION_INTERVAL_MS
+        ):
+            return False
+        self._reauthenticated_at_ms = now_ms
+        try:
+            await self._log_in(self._gate.authenticator(login), data)
+        except AdmissionRefused as refused:
+            await self._turn_away(self._gate, refused)
+            raise
+        return True
+
+    async def _turn_away(self, gate: Gate, refused: AdmissionRefused) -> None:
+        """Logs it, waits so that guessing takes time, and tells the peer."""
+        _selector_log.info(
+            "Failed %sauthentication with /%s (listener %s) (%s)",
+            "" if self._login is None else "re-",
+            self.address,
+            self.listener_name,
+            refused,
+        )
+        await asyncio.sleep(gate.delay_s)
+        if refused.reply is not None:
+            await self._send(refused.reply)
+
+    def _now_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
+
+    # Frames
+
+    async def _send(self, data: bytes) -> None:
+        async with asyncio.timeout(self._max_idle_s):
+            await self._stream.send_all(data)
+
+    async def _receive_frame(self, max_bytes: int) -> bytes | None:
         """The next frame without its size; None when the peer has closed between frames."""
         received = bytearray()
         if not await self._receive(received, _SIZE.size):
             return None
         (size,) = _SIZE.unpack(received)
-        if not 0 <= size <= self._max_request_bytes:
-            raise InvalidFrame(f"a request of {size} bytes, {self._max_request_bytes} are allowed")
+        if not 0 <= size <= max_bytes:
+            raise InvalidFrame(f"a request of {size} bytes, {max_bytes} are allowed")
         received.clear()
         if not await self._receive(received, size):
             raise InvalidFrame("the peer closed within a request")
@@ -105,11 +229,10 @@ class ClientConnection:
 
     async def _receive(self, received: bytearray, size: int) -> bool:
         """Fills ``received`` up to ``size``; False if the peer closed before."""
-        loop = asyncio.get_running_loop()
         while len(received) < size:
             wanted = min(size - len(received), _RECEIVE_BYTES)
             async with asyncio.timeout(self._max_idle_s):
-                data = await loop.sock_recv(self._socket, wanted)
+                data = await self._stream.receive(wanted)
             if not data:
                 return False
             received += data

@@ -11,6 +11,9 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.config import BrokerConfig
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.security.acl_store import AclStore
+from replica_manager.security.authorizer import Authorizer
+from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.server.auto_creation import AutoTopicCreation
 from replica_manager.server.mutation_quotas import MutationQuotas
 from replica_manager.server.topic_admin import TopicAdmin
@@ -29,6 +32,7 @@ class RequestContext:
     client_id: str
     listener_name: str
     client_address: str
+    principal: Principal = ANONYMOUS
 
 
 class EncodedBody(NamedTuple):
@@ -95,3 +99,7 @@ class BrokerContext:
     broker_epoch: Callable[[], int]
     """czxid of the broker's registration in the current ZooKeeper session."""
     features: FinalizedFeatures
+    authorizer: Authorizer | None = None
+    """None: everybody may do everything."""
+    acls: AclStore | None = None
+    """The authorizer's rules in ZooKeeper; blocks, so it is called in an executor."""

@@ -23,6 +23,7 @@ LONGEST_MESSAGE: Final = 1000
 """Characters of a sentence for the client: it may quote a name of 32 KB."""
 
 _SENTENCES: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.cluster_authorization_failed: "Cluster authorization failed.",
     ErrorCode.election_not_needed: "Leader election not needed for topic partition.",
     ErrorCode.feature_update_failed: (
         "Unable to update finalized features due to an unexpected server error."

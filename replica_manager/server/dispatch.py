@@ -19,7 +19,8 @@ from typing import Any, Final, Protocol, cast
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.connection import Answer
+from replica_manager.server.authorization import check_cluster_gate
+from replica_manager.server.connection import Answer, Peer
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext, Throttled
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.handlers import (
@@ -27,18 +28,25 @@ from replica_manager.server.handlers import (
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
+    alter_user_scram_credentials,
     api_versions,
     controlled_shutdown,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_topics,
+    describe_acls,
     describe_cluster,
     describe_configs,
+    describe_user_scram_credentials,
     elect_leaders,
     incremental_alter_configs,
     leader_and_isr,
     list_partition_reassignments,
     metadata,
+    sasl_authenticate,
+    sasl_handshake,
     stop_replica,
     update_features,
     update_metadata,
@@ -77,16 +85,23 @@ _MODULES: Final[tuple[ModuleType, ...]] = (
     stop_replica,
     update_metadata,
     controlled_shutdown,
+    sasl_handshake,
     api_versions,
     create_topics,
     delete_topics,
+    describe_acls,
+    create_acls,
+    delete_acls,
     describe_configs,
     alter_configs,
+    sasl_authenticate,
     create_partitions,
     elect_leaders,
     incremental_alter_configs,
     alter_partition_reassignments,
     list_partition_reassignments,
+    describe_user_scram_credentials,
+    alter_user_scram_credentials,
     alter_partition,
     update_features,
     describe_cluster,
@@ -110,9 +125,7 @@ OFFERED: Final[Mapping[int, tuple[int, int]]] = {
 """API key to first and last version: what ApiVersions tells."""
 
 
-async def respond(
-    data: bytes, *, listener_name: str, client_address: str, broker: BrokerContext
-) -> Answer:
+async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Answer:
     """The frame that answers the request in ``data``; InvalidFrame if it must not be answered."""
     header, start = parse_request_header(data)
     context = RequestContext(
@@ -120,8 +133,9 @@ async def respond(
         header.api_version,
         header.correlation_id,
         header.client_id or "",
-        listener_name,
-        client_address,
+        peer.listener_name,
+        peer.address,
+        peer.principal,
     )
     response = await _response(data, start, context, broker)
     # An unknown version of ApiVersions is answered in version 0; that API's header is the same.
@@ -153,6 +167,7 @@ async def _response(
     else:
         request = await asyncio.to_thread(_read, context, data, start)
     try:
+        check_cluster_gate(context, broker)
         return await handler.handle(request, context, broker)
     except RequestRefused as refused:
         return handler.refuse(request, context, refused.error)
@@ -163,6 +178,20 @@ async def _response(
     except Exception:  # noqa: BLE001 - a defect in one handler must not end the connection loop
         _log_failure(context, broker, ErrorCode.unknown_server_error)
         return handler.refuse(request, context, ErrorCode.unknown_server_error)
+
+
+def refusal(data: bytes, error: ErrorCode) -> bytes | None:
+    """The frame that refuses the request in ``data``; None if it is none that is answered here."""
+    header, start = parse_request_header(data)
+    handler = HANDLERS.get(header.api_key)
+    if handler is None or not handler.VERSIONS[0] <= header.api_version <= handler.VERSIONS[1]:
+        return None
+    context = RequestContext(
+        header.api_key, header.api_version, header.correlation_id, header.client_id or "", "", ""
+    )
+    head = response_header(header.api_key, header.api_version, header.correlation_id)
+    response = handler.refuse(_read(context, data, start), context, error)
+    return frame((head, write(response)))
 
 
 def _read(context: RequestContext, data: bytes, start: int) -> object:

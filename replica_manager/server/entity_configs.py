@@ -15,7 +15,15 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.server.errors import RequestRefused
 from zkcontroller.errors import ZooKeeperRefused
-from zkcontroller.zookeeper.requests import Check, Committed, Create, SetData, Transaction, ZkCode
+from zkcontroller.zookeeper.requests import (
+    Check,
+    Committed,
+    Create,
+    ReadZnodes,
+    SetData,
+    Transaction,
+    ZkCode,
+)
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode, ControllerZnode
 
@@ -29,6 +37,23 @@ def read_entity_config(session: ZooKeeperSession, entity_path: str) -> dict[str,
     if isinstance(znode, ZkCode):
         raise ZooKeeperRefused(path, znode.name)
     return dict(ConfigZnode.decode(path, znode.data).config)
+
+
+def read_entity_configs(session: ZooKeeperSession, entity_type: str) -> dict[str, dict[str, str]]:
+    """The configuration of every entity of a type (``users``), by the name of its znode."""
+    root = ConfigZnode.type_path(entity_type)
+    names = session.children(root)
+    if names is ZkCode.NO_NODE:
+        return {}
+    if isinstance(names, ZkCode):
+        raise ZooKeeperRefused(root, names.name)
+    paths = [ConfigZnode.path(f"{entity_type}/{name}") for name in names]
+    znodes = session.perform(ReadZnodes(paths))
+    return {
+        name: dict(ConfigZnode.decode(path, znode.data).config)
+        for name, path, znode in zip(names, paths, znodes, strict=True)
+        if not isinstance(znode, ZkCode)  # gone between the two reads
+    }
 
 
 def write_entity_config(

@@ -49,7 +49,7 @@ from replica_manager.groups.requests import (
     SyncResult,
     WantedOffsets,
 )
-from replica_manager.server.authorized_operations import NOT_ASKED
+from replica_manager.server.authorization import NOT_ASKED
 from replica_manager.server.schema import ResponseSchema, response_schema
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.model import NO_EPOCH, TopicPartition

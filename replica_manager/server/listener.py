@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from replica_manager.server.connection import ClientConnection, Respond
+from replica_manager.server.gate import Gate
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.model import Endpoint
 
@@ -54,8 +55,13 @@ class SocketServer:
         *,
         broker_id: int,
         protected_listener: str,
+        gates: Mapping[str, Gate] | None = None,
     ) -> None:
-        """``protected_listener`` (brokers among themselves) may exceed ``max_connections``."""
+        """``protected_listener`` (brokers among themselves) may exceed ``max_connections``.
+
+        ``gates``: by listener name; where there is none, everybody may come in.
+        """
+        self._gates = gates or {}
         self._endpoints = endpoints
         self.limits = limits
         """May be replaced while the server runs: it counts for connections yet to come."""
@@ -151,6 +157,7 @@ class SocketServer:
             max_request_bytes=limits.max_request_bytes,
             max_idle_s=None if limits.max_idle_ms < 0 else limits.max_idle_ms / 1000,
             respond=self._respond,
+            gate=self._gates.get(listener_name),
         )
         task = asyncio.create_task(connection.serve())
         self._connections[connection] = task

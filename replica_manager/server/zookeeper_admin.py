@@ -19,7 +19,11 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from replica_manager.server import partition_creation
-from replica_manager.server.entity_configs import read_entity_config, write_entity_config
+from replica_manager.server.entity_configs import (
+    read_entity_config,
+    read_entity_configs,
+    write_entity_config,
+)
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.partition_creation import NewPartitions
 from replica_manager.server.topic_creation import invalid_name_reason
@@ -86,6 +90,14 @@ class ZooKeeperAdmin:
     async def config_of(self, entity_path: str) -> dict[str, str]:
         """The dynamic configuration of ``topics/orders`` or ``brokers/1``, maybe empty."""
         return await self._blocking(lambda: read_entity_config(self._session, entity_path))
+
+    async def configs_of(self, entity_type: str) -> dict[str, dict[str, str]]:
+        """The dynamic configuration of every ``users`` or ``topics`` entity, by znode name."""
+        return await self._blocking(lambda: read_entity_configs(self._session, entity_type))
+
+    async def run(self, call: Callable[[], _R]) -> _R:
+        """What a blocking call answers, asked in the executor of requests."""
+        return await self._blocking(call)
 
     async def change_config(self, entity_path: str, config: Mapping[str, str]) -> None:
         """Replaces that configuration, and leaves the note by which every broker hears of it.

@@ -25,7 +25,9 @@ from replica_manager.replication.metadata_cache import (
     TopicMetadata,
 )
 from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.security.principals import ANONYMOUS
 from replica_manager.server.auto_creation import AutoTopicCreation
+from replica_manager.server.connection import Peer
 from replica_manager.server.context import BrokerContext
 from replica_manager.server.dispatch import OFFERED, respond
 from replica_manager.server.mutation_quotas import MutationQuotas
@@ -124,6 +126,8 @@ class BrokerWorld:
         self.controller = SwitchedController()
         self.features = FeatureEpoch(session)
         self.mutation_quotas = MutationQuotas(11, lambda: self.now_ms)
+        self.principal = ANONYMOUS
+        """Who asks."""
         self.mute_ms = 0
         """For how long the last client was not listened to after its answer."""
         self.context = BrokerContext(
@@ -153,9 +157,8 @@ class BrokerWorld:
 
     async def ask_raw(self, data: bytes, *, listener_name: str = "PLAINTEXT") -> bytes:
         """The answer to a frame, both without their size."""
-        answer = await respond(
-            data, listener_name=listener_name, client_address="192.0.2.1", broker=self.context
-        )
+        peer = Peer(listener_name, "192.0.2.1", self.principal)
+        answer = await respond(data, peer, self.context)
         assert int.from_bytes(answer.frame[:4], "big") == len(answer.frame) - 4
         self.mute_ms = answer.mute_ms
         return answer.frame[4:]

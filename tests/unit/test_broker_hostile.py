@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from replica_manager.server.connection import Answer
+from replica_manager.server.connection import Answer, Peer
 from replica_manager.server.dispatch import HANDLERS, respond
 from replica_manager.server.listener import ServerLimits, SocketServer
 from tests.unit.broker_world import ORDERS_ID, BrokerWorld, metadata
@@ -31,10 +31,8 @@ HIGHEST_KEY = max(APIS) + 3
 async def hosted(world: BrokerWorld) -> AsyncIterator[int]:
     """A server in this process; its port."""
 
-    async def answer(data: bytes, listener_name: str, address: str) -> Answer:
-        return await respond(
-            data, listener_name=listener_name, client_address=address, broker=world.context
-        )
+    async def answer(data: bytes, peer: Peer) -> Answer:
+        return await respond(data, peer, world.context)
 
     server = SocketServer(
         (Endpoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT"),),

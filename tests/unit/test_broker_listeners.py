@@ -130,16 +130,6 @@ def test_advertised_listeners_may_share_a_port() -> None:
         ),
         ({"control_plane": "SSL"}, "control.plane.listener.name", "that is advertised"),
         ({"control_plane": "PLAINTEXT"}, "control.plane.listener.name", "another listener"),
-        (
-            {"listeners": "PLAINTEXT://:1,SSL://:2"},
-            "listeners",
-            "does not speak SSL yet",
-        ),
-        (
-            {"listeners": "SASL_PLAINTEXT://:1", "security": "SASL_PLAINTEXT"},
-            "listeners",
-            "does not speak SASL_PLAINTEXT yet",
-        ),
     ],
 )
 def test_a_listener_that_cannot_be_is_refused(

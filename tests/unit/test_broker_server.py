@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from replica_manager.server.connection import Answer
+from replica_manager.server.connection import Answer, Peer
 from replica_manager.server.listener import ServerLimits, SocketServer
 from tests.unit.broker_world import BrokerWorld, metadata
 from zkcontroller.errors import ConfigInvalid, InvalidFrame
@@ -36,7 +36,7 @@ def framed(data: bytes) -> bytes:
 
 @asynccontextmanager
 async def server_with(
-    respond: Callable[[bytes, str, str], Awaitable[Answer]],
+    respond: Callable[[bytes, Peer], Awaitable[Answer]],
     *endpoints: Endpoint,
     **limits: Any,
 ) -> AsyncIterator[SocketServer]:
@@ -54,9 +54,9 @@ async def server_with(
         await server.close()
 
 
-async def echo(data: bytes, listener_name: str, client_address: str) -> Answer:
+async def echo(data: bytes, peer: Peer) -> Answer:
     """Answers with what was asked, on which listener, and from where."""
-    return Answer(framed(data + b"|" + listener_name.encode() + b"|" + client_address.encode()))
+    return Answer(framed(data + b"|" + peer.listener_name.encode() + b"|" + peer.address.encode()))
 
 
 async def connect(
@@ -87,7 +87,7 @@ def test_pipelined_requests_are_answered_in_order_one_at_a_time() -> None:
         under_way = []
         most = 0
 
-        async def slow(data: bytes, *_: str) -> Answer:
+        async def slow(data: bytes, _: Peer) -> Answer:
             nonlocal most
             under_way.append(data)
             most = max(most, len(under_way))
@@ -110,7 +110,7 @@ def test_a_muted_client_is_not_listened_to_until_its_time_is_over() -> None:
     async def story() -> None:
         heard = []
 
-        async def mute(data: bytes, *_: str) -> Answer:
+        async def mute(data: bytes, _: Peer) -> Answer:
             heard.append(data)
             return Answer(framed(data), 60_000 if data == b"muted" else 1)
 
@@ -133,7 +133,7 @@ def test_a_muted_client_is_not_listened_to_until_its_time_is_over() -> None:
 
 def test_a_client_muted_for_longer_than_it_may_be_idle_is_closed() -> None:
     async def story() -> None:
-        async def mute(data: bytes, *_: str) -> Answer:
+        async def mute(data: bytes, _: Peer) -> Answer:
             return Answer(framed(data), 60_000)
 
         async with server_with(mute, max_idle_ms=20) as server:
@@ -151,7 +151,7 @@ def test_a_slow_connection_does_not_hold_up_another() -> None:
     async def story() -> None:
         release = asyncio.Event()
 
-        async def wait_for_it(data: bytes, *_: str) -> Answer:
+        async def wait_for_it(data: bytes, _: Peer) -> Answer:
             if data == b"wait":
                 await release.wait()
             return Answer(framed(data))
@@ -215,7 +215,7 @@ def test_a_request_of_the_largest_size_is_answered() -> None:
 def test_what_cannot_be_answered_closes_that_connection_alone(
     failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def refuse(data: bytes, *_: str) -> Answer:
+    async def refuse(data: bytes, _: Peer) -> Answer:
         if data == b"bad":
             raise failure
         return Answer(framed(data))
@@ -418,8 +418,8 @@ def test_a_real_request_is_answered_by_the_real_dispatcher(
             world = BrokerWorld(executor)
             world.update({"orders": {0: metadata(1)}})
 
-            async def respond(data: bytes, listener_name: str, _: str) -> Answer:
-                return Answer(framed(await world.ask_raw(data, listener_name=listener_name)))
+            async def respond(data: bytes, peer: Peer) -> Answer:
+                return Answer(framed(await world.ask_raw(data, listener_name=peer.listener_name)))
 
             async with server_with(respond) as server:
                 reader, writer = await connect(server)

@@ -28,6 +28,7 @@ from zkcontroller.core.broker_requests import REQUEST_NAMES
 from zkcontroller.core.effects import AddChannel, RemoveAllChannels, RemoveChannel, Send
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.model import Broker, Endpoint
+from zkcontroller.runtime.client_security import PLAINTEXT, ClientSecurity
 from zkcontroller.runtime.connection import Connection
 from zkcontroller.runtime.log_files import log_line
 from zkcontroller.runtime.log_text import throwable_text
@@ -72,6 +73,8 @@ class ChannelSettings:
     connect_timeout_ms: int = 30_000  # controller.socket.timeout.ms
     request_timeout_ms: int = 30_000  # request.timeout.ms
     retry_pause_s: float = RETRY_PAUSE_S
+    security: ClientSecurity = PLAINTEXT
+    """What that listener asks of whoever connects."""
 
 
 class BrokerChannels:
@@ -297,6 +300,7 @@ class _Channel:
             connect_timeout_ms=self._settings.connect_timeout_ms,
             request_timeout_ms=self._settings.request_timeout_ms,
             correlation_ids=self._correlation_ids,
+            security=self._settings.security,
         )
 
     async def _disconnect(self) -> None:

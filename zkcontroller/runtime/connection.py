@@ -1,5 +1,8 @@
 """A client connection to a broker on the asyncio loop: one request in flight, its answer awaited.
 
+A listener may ask for TLS, for a login, or both (:mod:`.client_security`); a login whose session
+ends is renewed before the next call.
+
 The socket is driven directly (``loop.sock_sendall``): asyncio's transports copy what the kernel
 does not take at once, and before Python 3.12 ``writelines`` joins everything first; an
 UpdateMetadata of several megabytes goes to every broker at the same time.  Chunks of a body are
@@ -13,7 +16,6 @@ come.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import socket
 import struct
@@ -26,6 +28,14 @@ from kio.static.protocol import RequestPayload, ResponsePayload
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol.messages import read_response, request_type, response_type, write
 from zkcontroller.protocol.wire_guard import skip_tagged_fields
+from zkcontroller.runtime.byte_stream import ByteStream, PlainStream, TlsStream
+from zkcontroller.runtime.client_security import (
+    PLAINTEXT,
+    RELOGIN_AT,
+    ClientSecurity,
+    Credentials,
+    log_in,
+)
 
 CONNECT_TIMEOUT_MS: Final = 10_000
 REQUEST_TIMEOUT_MS: Final = 30_000
@@ -48,7 +58,7 @@ class Connection:
 
     def __init__(
         self,
-        sock: socket.socket,
+        stream: ByteStream,
         *,
         peer: str,
         client_id: str,
@@ -56,18 +66,20 @@ class Connection:
         max_response_bytes: int = MAX_RESPONSE_BYTES,
         correlation_ids: Iterator[int] | None = None,
     ) -> None:
-        """Wraps a connected, non-blocking socket; :meth:`open` makes one."""
+        """Takes an open stream; :meth:`open` makes one."""
         self.peer = peer
         """``host:port``."""
         self.last_correlation_id = -1
         """Correlation id of the latest call."""
-        self._socket = sock
+        self._stream = stream
         self._client_id = client_id.encode()
         self._request_timeout_s = request_timeout_ms / 1000
         self._max_response_bytes = max_response_bytes
         self._correlation_ids = correlation_ids or itertools.count()
         self._turn = asyncio.Lock()
         self._is_closed = False
+        self._credentials: Credentials | None = None
+        self._log_in_again_at_s: float | None = None
 
     @classmethod
     async def open(
@@ -80,27 +92,32 @@ class Connection:
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
         max_response_bytes: int = MAX_RESPONSE_BYTES,
         correlation_ids: Iterator[int] | None = None,
+        security: ClientSecurity = PLAINTEXT,
     ) -> Self:
-        """Connects; raises OSError (TimeoutError when the time is over) naming host and port.
+        """Connects and logs in; raises OSError (TimeoutError when the time is over) with the peer.
 
         ``correlation_ids`` lets one count go on over several connections to the same broker.
         """
         peer = f"{host}:{port}"
         try:
             async with asyncio.timeout(connect_timeout_ms / 1000):
-                sock = await _connect(host, port)
+                stream = await _secured(await _connect(host, port), host, security)
         except TimeoutError:
             raise TimeoutError(f"{peer} did not accept within {connect_timeout_ms} ms") from None
         except OSError as error:
             raise ConnectionError(f"cannot connect to {peer}: {error.strerror or error}") from error
-        return cls(
-            sock,
+        connection = cls(
+            stream,
             peer=peer,
             client_id=client_id,
             request_timeout_ms=request_timeout_ms,
             max_response_bytes=max_response_bytes,
             correlation_ids=correlation_ids,
         )
+        if security.credentials is not None:
+            connection._credentials = security.credentials
+            await connection._log_in(security.credentials)
+        return connection
 
     async def request(self, payload: RequestPayload) -> ResponsePayload:
         """Sends a kio request and returns kio's response of the same API and version."""
@@ -113,20 +130,46 @@ class Connection:
         async with self._turn:
             if self._is_closed:
                 raise ConnectionError(f"connection to {self.peer} is closed")
-            self.last_correlation_id = correlation_id = next(self._correlation_ids)
-            try:
-                async with asyncio.timeout(self._request_timeout_s):
-                    await self._send(api_key, api_version, correlation_id, body)
-                    frame = await self._receive_frame()
-                return self._without_header(api_key, api_version, correlation_id, frame)
-            except TimeoutError:
-                self._release()
-                raise TimeoutError(
-                    f"no answer from {self.peer} within {self._request_timeout_s:g} s"
-                ) from None
-            except BaseException:
-                self._release()
-                raise
+            if self._is_login_due() and self._credentials is not None:
+                await self._log_in(self._credentials)
+            return await self._exchange(api_key, api_version, body, next(self._correlation_ids))
+
+    def _is_login_due(self) -> bool:
+        due_s = self._log_in_again_at_s
+        return due_s is not None and asyncio.get_running_loop().time() >= due_s
+
+    async def _log_in(self, credentials: Credentials) -> None:
+        # Logins are not counted among the requests: the log names those by their numbers.
+        numbers = itertools.count()
+
+        async def call(api_key: int, api_version: int, body: tuple[bytes, ...]) -> bytes:
+            return await self._exchange(api_key, api_version, body, next(numbers))
+
+        try:
+            lifetime_s = await log_in(credentials, self.peer, call)
+        except BaseException:
+            self._release()
+            raise
+        now_s = asyncio.get_running_loop().time()
+        self._log_in_again_at_s = None if lifetime_s is None else now_s + lifetime_s * RELOGIN_AT
+
+    async def _exchange(
+        self, api_key: int, api_version: int, body: Sequence[bytes], correlation_id: int
+    ) -> bytes:
+        self.last_correlation_id = correlation_id
+        try:
+            async with asyncio.timeout(self._request_timeout_s):
+                await self._send(api_key, api_version, correlation_id, body)
+                frame = await self._receive_frame()
+            return self._without_header(api_key, api_version, correlation_id, frame)
+        except TimeoutError:
+            self._release()
+            raise TimeoutError(
+                f"no answer from {self.peer} within {self._request_timeout_s:g} s"
+            ) from None
+        except BaseException:
+            self._release()
+            raise
 
     def is_usable(self) -> bool:
         """False if it is closed, or the peer has closed it while nothing was under way."""
@@ -134,14 +177,7 @@ class Connection:
             return False
         if self._turn.locked():
             return True
-        try:
-            self._socket.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        # End of stream, or bytes that nobody asked for: either way no answer can be trusted.
-        return False
+        return self._stream.is_quiet()
 
     async def close(self) -> None:
         """Closes; a call under way ends with ConnectionError."""
@@ -151,14 +187,13 @@ class Connection:
             self._release()
             return
         # The loop still watches the socket for the call: wake that, and let it clean up.
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        self._stream.wake()
         async with self._turn:
             self._release()
 
     def _release(self) -> None:
         self._is_closed = True
-        self._socket.close()
+        self._stream.close()
 
     async def _send(
         self, api_key: int, api_version: int, correlation_id: int, body: Sequence[bytes]
@@ -169,9 +204,8 @@ class Connection:
         if _request_header_version(api_key, api_version) >= 2:
             head += b"\0"  # no tagged fields
         size = len(head) + sum(map(len, body))
-        loop = asyncio.get_running_loop()
         for piece in _pieces(_LENGTH.pack(size) + head, body):
-            await loop.sock_sendall(self._socket, piece)
+            await self._stream.send_all(piece)
 
     async def _receive_frame(self) -> bytes:
         received = bytearray()
@@ -184,10 +218,9 @@ class Connection:
         return bytes(received)
 
     async def _receive(self, received: bytearray, size: int) -> None:
-        loop = asyncio.get_running_loop()
         while len(received) < size:
             wanted = min(size - len(received), _RECEIVE_BYTES)
-            data = await loop.sock_recv(self._socket, wanted)
+            data = await self._stream.receive(wanted)
             if not data:
                 raise ConnectionResetError(f"{self.peer} closed the connection")
             received += data
@@ -235,6 +268,18 @@ def _pieces(head: bytes, body: Sequence[bytes]) -> Iterator[bytes]:
             joined_bytes += len(chunk)
     if small:
         yield b"".join(small)
+
+
+async def _secured(sock: socket.socket, host: str, security: ClientSecurity) -> ByteStream:
+    if security.tls is None:
+        return PlainStream(sock)
+    try:
+        stream = TlsStream(sock, security.tls, server_hostname=host)
+        await stream.handshake()
+    except BaseException:
+        sock.close()
+        raise
+    return stream
 
 
 async def _connect(host: str, port: int) -> socket.socket:

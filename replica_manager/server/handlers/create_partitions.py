@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, RequestContext, Throttled
 from replica_manager.server.controller_questions import LONGEST_MESSAGE, timeout_ms_of
 from replica_manager.server.errors import RequestRefused
@@ -26,6 +27,7 @@ from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import NO_LEADER, Broker
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 API_KEY: Final = ApiKey.CREATE_PARTITIONS
 VERSIONS: Final = (0, 3)
@@ -34,6 +36,10 @@ _log = logging.getLogger("kafka.server.ZkAdminManager")
 
 _Outcome: TypeAlias = tuple[ErrorCode, str | None]
 _DONE: Final[_Outcome] = (ErrorCode.none, None)
+_UNAUTHORIZED: Final[_Outcome] = (
+    ErrorCode.topic_authorization_failed,
+    "The topic authorization is failed.",
+)
 
 
 async def handle(
@@ -48,11 +54,18 @@ async def handle(
         for name, count in repeated.items()
         if count > 1
     }
-    valid = [_wanted(topic) for topic in request.topics if topic.name not in outcomes]
+    named = [topic for topic in request.topics if topic.name not in outcomes]
+    allowed = allowed_names(
+        broker, context, AclOperation.ALTER, ResourceType.TOPIC, [topic.name for topic in named]
+    )
+    valid = [_wanted(topic) for topic in named if topic.name in allowed]
+    outcomes |= {topic.name: _UNAUTHORIZED for topic in named if topic.name not in allowed}
     brokers = await broker.admin.brokers()
     _check_racks(brokers)
     quota = broker.mutation_quotas.of(
-        context.client_id, is_strict=context.api_version >= _STRICT_QUOTA_SINCE
+        context.client_id,
+        is_strict=context.api_version >= _STRICT_QUOTA_SINCE,
+        user=context.principal.name,
     )
     created: dict[str, tuple[int, ...]] = {}
     for wanted in valid:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.server.authorization import allowed_names, is_cluster_allowed
 from replica_manager.server.config_entries import topic_entries
 from replica_manager.server.context import BrokerContext, RequestContext, Throttled
 from replica_manager.server.errors import RequestRefused
@@ -27,6 +28,7 @@ from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import NO_LEADER
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 API_KEY: Final = ApiKey.CREATE_TOPICS
 VERSIONS: Final = (0, 7)
@@ -60,17 +62,24 @@ class _Creation:
 
     def __init__(self, request: Any, context: RequestContext, broker: BrokerContext) -> None:
         self._request = request
+        self._context = context
         self._broker = broker
         self._quota = broker.mutation_quotas.of(
-            context.client_id, is_strict=context.api_version >= _STRICT_QUOTA_SINCE
+            context.client_id,
+            is_strict=context.api_version >= _STRICT_QUOTA_SINCE,
+            user=context.principal.name,
         )
         self._schema = response_schema(API_KEY, context.api_version)
         self._validate_only: bool = getattr(request, "validate_only", False)
         self._timeout_ms = request.timeout // _MILLISECOND
         self._refusals: dict[str, tuple[ErrorCode, str | None]] = {}
         self._created: dict[str, CreatedTopic] = {}
+        self._hidden_configs: frozenset[str] = frozenset()
+        """Topics whose configuration the client may not see."""
+        self._tried: set[str] = set()
 
     async def run(self) -> None:
+        creatable = self._authorize()
         repeated = Counter(topic.name for topic in self._request.topics)
         for topic in self._request.topics:
             if topic.name == CLUSTER_METADATA_TOPIC:
@@ -83,10 +92,41 @@ class _Creation:
                     ErrorCode.invalid_request,
                     "Found multiple entries for this topic.",
                 )
+            elif topic.name not in creatable:
+                self._refusals[topic.name] = (
+                    ErrorCode.topic_authorization_failed,
+                    "Authorization failed.",
+                )
             else:
+                self._tried.add(topic.name)
                 await self._create(_new_topic(topic))
         if self._created and not self._validate_only:
             await self._await_leaders()
+
+    def _authorize(self) -> dict[str, None]:
+        """The topics that the client may create; notes whose configuration it may not see."""
+        names = [t.name for t in self._request.topics if t.name != CLUSTER_METADATA_TOPIC]
+        may_create_any = is_cluster_allowed(
+            self._broker, self._context, AclOperation.CREATE, log_if_denied=False
+        )
+        described = allowed_names(
+            self._broker,
+            self._context,
+            AclOperation.DESCRIBE_CONFIGS,
+            ResourceType.TOPIC,
+            dict.fromkeys(names),
+            log_if_denied=False,
+        )
+        self._hidden_configs = frozenset(name for name in names if name not in described)
+        if may_create_any:
+            return dict.fromkeys(names)
+        return allowed_names(
+            self._broker,
+            self._context,
+            AclOperation.CREATE,
+            ResourceType.TOPIC,
+            dict.fromkeys(names),
+        )
 
     async def _create(self, topic: NewTopic) -> None:
         snapshot = self._broker.metadata_cache.snapshot
@@ -131,7 +171,7 @@ class _Creation:
         response = self._schema.response(
             throttle_time=throttle_ms * _MILLISECOND,
             topics=tuple(
-                _refused(self._schema, topic.name, *self._refusals[topic.name])
+                self._refusal(topic.name)
                 if topic.name in self._refusals
                 else self._success(self._created[topic.name])
                 for topic in self._request.topics
@@ -139,7 +179,14 @@ class _Creation:
         )
         return Throttled(response, throttle_ms)
 
+    def _refusal(self, name: str) -> Any:
+        # As in Kafka: who was not even tried is told about its configuration, too.
+        is_hidden = name in self._hidden_configs and name not in self._tried
+        return _refused(self._schema, name, *self._refusals[name], is_hidden=is_hidden)
+
     def _success(self, topic: CreatedTopic) -> Any:
+        if topic.name in self._hidden_configs:
+            return _refused(self._schema, topic.name, ErrorCode.none, None, is_hidden=True)
         return self._schema.part(
             "CreatableTopicResult",
             name=topic.name,
@@ -178,7 +225,9 @@ def _new_topic(topic: Any) -> NewTopic:
     )
 
 
-def _refused(schema: Any, name: str, error: ErrorCode, message: str | None) -> Any:
+def _refused(
+    schema: Any, name: str, error: ErrorCode, message: str | None, *, is_hidden: bool = False
+) -> Any:
     return schema.part(
         "CreatableTopicResult",
         name=name,
@@ -186,7 +235,9 @@ def _refused(schema: Any, name: str, error: ErrorCode, message: str | None) -> A
         error_code=error,
         # A name may be 32 KB long, and its echo must fit a string of that length.
         error_message=message and message[:_LONGEST_MESSAGE],
-        topic_config_error_code=ErrorCode.none,
+        topic_config_error_code=(
+            ErrorCode.topic_authorization_failed if is_hidden else ErrorCode.none
+        ),
         num_partitions=-1,
         replication_factor=-1,
         configs=(),

@@ -8,7 +8,7 @@ Source: Kafka ``KafkaApis.handleDeleteTopicsRequest``, ``ZkAdminManager.deleteTo
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -16,6 +16,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, RequestContext, Throttled
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.mutation_quotas import MutationQuota
@@ -23,6 +24,7 @@ from replica_manager.server.schema import response_schema
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 API_KEY: Final = ApiKey.DELETE_TOPICS
 VERSIONS: Final = (0, 6)
@@ -54,11 +56,18 @@ async def handle(
     snapshot = broker.metadata_cache.snapshot
     topics = [_resolved(topic, snapshot.topic_names) for topic in _named_in(request)]
     quota = broker.mutation_quotas.of(
-        context.client_id, is_strict=context.api_version >= _STRICT_QUOTA_SINCE
+        context.client_id,
+        is_strict=context.api_version >= _STRICT_QUOTA_SINCE,
+        user=context.principal.name,
     )
     errors: dict[str, ErrorCode] = {}
-    for name in dict.fromkeys(topic.name for topic in topics if topic.name is not None):
-        if name not in snapshot.partitions:
+    names = [topic.name for topic in topics if topic.name is not None]
+    describable = allowed_names(broker, context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+    deletable = allowed_names(broker, context, AclOperation.DELETE, ResourceType.TOPIC, names)
+    for name in dict.fromkeys(names):
+        if name not in deletable:
+            errors[name] = ErrorCode.topic_authorization_failed
+        elif name not in snapshot.partitions:
             errors[name] = ErrorCode.unknown_topic_or_partition
         else:
             errors[name] = await _delete(name, len(snapshot.partitions[name]), quota, broker)
@@ -66,13 +75,21 @@ async def handle(
     throttle_ms = quota.throttle_ms
     response = _response(
         context,
-        [
-            (topic, ErrorCode.unknown_topic_id if topic.name is None else errors[topic.name])
-            for topic in topics
-        ],
+        [_result(topic, errors, describable) for topic in topics],
         throttle_ms,
     )
     return Throttled(response, throttle_ms)
+
+
+def _result(
+    topic: _Named, errors: Mapping[str, ErrorCode], describable: Mapping[str, None]
+) -> tuple[_Named, ErrorCode]:
+    if topic.name is None:
+        return topic, ErrorCode.unknown_topic_id
+    if topic.topic_id is not None and topic.name not in describable:
+        # An id is no secret, but the name that it belongs to is.
+        return _Named(None, topic.topic_id), ErrorCode.topic_authorization_failed
+    return topic, errors[topic.name]
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

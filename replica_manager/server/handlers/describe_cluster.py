@@ -10,7 +10,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from replica_manager.server.authorization import cluster_operations
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.schema import response_schema
 from zkcontroller.protocol.api_versions import ApiKey
@@ -46,8 +46,8 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
         cluster_id=broker.cluster_id,
         controller_id=snapshot.controller_id if is_shown else _NO_CONTROLLER,
         brokers=brokers,
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        cluster_authorized_operations=cluster_operations(
+            broker, context, is_asked=request.include_cluster_authorized_operations
         ),
     )
 

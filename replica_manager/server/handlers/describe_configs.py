@@ -11,6 +11,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.server.authorization import is_allowed, is_cluster_allowed
 from replica_manager.server.config_entries import (
     ConfigEntry,
     ConfigSource,
@@ -27,10 +28,17 @@ from replica_manager.server.topic_creation import check_name
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
+from zkcontroller.zookeeper.kafka_acl_znodes import ResourceType as AclResourceType
 
 API_KEY: Final = ApiKey.DESCRIBE_CONFIGS
 VERSIONS: Final = (0, 4)
 _LONGEST_MESSAGE: Final = 1000
+_TOPIC: Final = 2
+_SENTENCES: Final = {
+    ErrorCode.topic_authorization_failed: "Topic authorization failed.",
+    ErrorCode.cluster_authorization_failed: "Cluster authorization failed.",
+}
 
 
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
@@ -39,7 +47,11 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     has_synonyms = getattr(request, "include_synonyms", False)
     has_documentation = getattr(request, "include_documentation", False)
     results = []
+    unauthorized = []
     for resource in request.resources:
+        if (denied := _unauthorized(resource, context, broker)) is not None:
+            unauthorized.append(_result(schema, resource, denied, _SENTENCES[denied], ()))
+            continue
         # The schema's default, which Kafka leaves where it has nothing to say.
         error, message = ErrorCode.none, ""
         entries: Sequence[ConfigEntry] = ()
@@ -68,7 +80,24 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
                 ),
             )
         )
-    return schema.response(results=tuple(results))
+    return schema.response(results=(*results, *unauthorized))
+
+
+def _unauthorized(
+    resource: Any, context: RequestContext, broker: BrokerContext
+) -> ErrorCode | None:
+    """Why the client may not see that resource's configuration; None if it may."""
+    if resource.resource_type == _TOPIC:
+        is_free = is_allowed(
+            broker,
+            context,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclResourceType.TOPIC,
+            resource.resource_name,
+        )
+        return None if is_free else ErrorCode.topic_authorization_failed
+    is_free = is_cluster_allowed(broker, context, AclOperation.DESCRIBE_CONFIGS)
+    return None if is_free else ErrorCode.cluster_authorization_failed
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

@@ -25,7 +25,9 @@ VERSIONS: Final = (0, 1)
 
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
     """One outcome per resource, in the request's order."""
-    alteration = ConfigAlteration(broker, is_incremental=True, validate_only=request.validate_only)
+    alteration = ConfigAlteration(
+        broker, context, is_incremental=True, validate_only=request.validate_only
+    )
     outcomes = await alteration.run([_changes(resource) for resource in request.resources])
     return alteration_response(API_KEY, request, context, outcomes)
 

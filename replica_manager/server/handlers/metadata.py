@@ -21,10 +21,12 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.replication.metadata_cache import MetadataSnapshot, PartitionMetadata
-from replica_manager.server.authorized_operations import (
-    CLUSTER_OPERATIONS,
+from replica_manager.server.authorization import (
     NOT_ASKED,
-    TOPIC_OPERATIONS,
+    allowed_names,
+    authorized_operations,
+    cluster_operations,
+    is_cluster_allowed,
 )
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.errors import RequestRefused
@@ -37,6 +39,7 @@ from zkcontroller.protocol.bulk_metadata import (
     metadata_partition_encoder,
     metadata_topic,
 )
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 API_KEY: Final = ApiKey.METADATA
 VERSIONS: Final = (0, 12)
@@ -71,7 +74,9 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
             cluster_id=broker.cluster_id,
             controller_id=_NO_CONTROLLER if controller_id is None else controller_id,
             topics=topics,
-            cluster_authorized_operations=CLUSTER_OPERATIONS if is_cluster_asked else NOT_ASKED,
+            cluster_authorized_operations=cluster_operations(
+                broker, context, is_asked=is_cluster_asked
+            ),
         )
     )
 
@@ -100,6 +105,7 @@ class _Topics:
 
     def __init__(self, request: Any, context: RequestContext, broker: BrokerContext) -> None:
         self._request = request
+        self._context = context
         self._version = context.api_version
         self._broker = broker
         self._snapshot: MetadataSnapshot = broker.metadata_cache.snapshot
@@ -110,14 +116,16 @@ class _Topics:
             if live.endpoint(context.listener_name) is not None
         }
         # As in Kafka, who creates topics by the way is charged for them but never waits.
-        self._quota = broker.mutation_quotas.of(context.client_id, is_strict=False)
+        self._quota = broker.mutation_quotas.of(
+            context.client_id, is_strict=False, user=context.principal.name
+        )
         self._since_pause = 0
 
     async def describe(self) -> list[bytes]:
         request = self._request
         is_all = request.topics is None or (self._version == 0 and not request.topics)
         if is_all:
-            return await self._known(self._snapshot.partitions)
+            return await self._known(self._described(self._snapshot.partitions, is_all=True))
         self._check_names(request.topics)
         ids = dict.fromkeys(
             topic_id
@@ -129,9 +137,32 @@ class _Topics:
         names = list(
             dict.fromkeys(topic.name for topic in request.topics if topic.name is not None)
         )
-        known = await self._known(name for name in names if name in self._snapshot.partitions)
-        missing = [name for name in names if name not in self._snapshot.partitions]
-        return known + await self._missing(missing)
+        described = self._described(names)
+        known = await self._known(name for name in described if name in self._snapshot.partitions)
+        missing = [name for name in described if name not in self._snapshot.partitions]
+        # Whether a topic exists is not told to who may not describe it.
+        hidden = [
+            self._unauthorized(name, None, is_internal=False)
+            for name in names
+            if name not in described
+        ]
+        return known + await self._missing(missing) + hidden
+
+    def _described(self, names: Iterable[str], *, is_all: bool = False) -> dict[str, None]:
+        """Those topics that the client may describe."""
+        return allowed_names(
+            self._broker,
+            self._context,
+            AclOperation.DESCRIBE,
+            ResourceType.TOPIC,
+            names,
+            log_if_denied=not is_all,
+        )
+
+    def _unauthorized(self, name: str | None, topic_id: UUID | None, *, is_internal: bool) -> bytes:
+        error = ErrorCode.topic_authorization_failed.value
+        head = TopicHead(error, name, topic_id, is_internal, NOT_ASKED)
+        return metadata_topic(self._version, head, ())
 
     def _check_names(self, topics: Sequence[Any]) -> None:
         if self._version >= _TOPIC_IDS_IN_REQUEST_SINCE:
@@ -155,30 +186,50 @@ class _Topics:
             for topic_id in ids
             if topic_id not in names
         ]
-        return unknown + await self._known(
-            names[topic_id]
-            for topic_id in ids
-            if topic_id in names and names[topic_id] in self._snapshot.partitions
-        )
+        found = {names[topic_id]: topic_id for topic_id in ids if topic_id in names}
+        described = self._described(found)
+        known = await self._known(name for name in described if name in self._snapshot.partitions)
+        # An id is no secret, but the name that it belongs to is.
+        hidden = [
+            self._unauthorized(None, topic_id, is_internal=False)
+            for name, topic_id in found.items()
+            if name not in described
+        ]
+        return unknown + known + hidden
 
     async def _missing(self, names: Sequence[str]) -> list[bytes]:
         may_create = self._broker.config().is_enabled("auto.create.topics.enable") and getattr(
             self._request, "allow_auto_topic_creation", True
         )
+        creatable = self._creatable(names) if may_create and names else dict.fromkeys(names)
         errors = (
-            await self._broker.auto_creation.create(names, self._quota.charge)
-            if may_create and names
-            else {name: _why_unknown(name) for name in names}
+            await self._broker.auto_creation.create(list(creatable), self._quota.charge)
+            if may_create and creatable
+            else {name: _why_unknown(name) for name in creatable}
         )
         return [
             self._topic_without_partitions(
                 name,
                 None if may_create else self._snapshot.topic_ids.get(name),
                 error,
-                self._operations(),
+                self._operations(name),
             )
             for name, error in errors.items()
+        ] + [
+            self._unauthorized(name, None, is_internal=is_internal(name))
+            for name in names
+            if name not in creatable
         ]
+
+    def _creatable(self, names: Sequence[str]) -> dict[str, None]:
+        """Those topics that the client may create."""
+        if is_cluster_allowed(
+            self._broker, self._context, AclOperation.CREATE, log_if_denied=False
+        ):
+            return dict.fromkeys(names)
+        return allowed_names(
+            self._broker, self._context, AclOperation.CREATE, ResourceType.TOPIC, names
+        )
 
     async def _known(self, names: Iterable[str]) -> list[bytes]:
         return [await self._topic(name) for name in names]
@@ -189,7 +240,7 @@ class _Topics:
             name,
             self._snapshot.topic_ids.get(name),
             is_internal(name),
-            self._operations(),
+            self._operations(name),
         )
         partitions = []
         for partition, state in self._snapshot.partitions[name].items():
@@ -207,9 +258,10 @@ class _Topics:
         head = TopicHead(error.value, name, topic_id, is_own, operations)
         return metadata_topic(self._version, head, ())
 
-    def _operations(self) -> int:
-        is_asked = getattr(self._request, "include_topic_authorized_operations", False)
-        return TOPIC_OPERATIONS if is_asked else NOT_ASKED
+    def _operations(self, topic: str) -> int:
+        if not getattr(self._request, "include_topic_authorized_operations", False):
+            return NOT_ASKED
+        return authorized_operations(self._broker, self._context, ResourceType.TOPIC, topic)
 
     def _partition(self, partition: int, state: PartitionMetadata) -> bytes:
         _, leader, leader_epoch, in_sync_replicas, _, replicas, offline_replicas = state

@@ -1,0 +1,147 @@
+"""The rules of Kafka's access control lists in memory, and which of them apply to a resource.
+
+Pure and never changed: an update makes the next cache, so that who asks meanwhile sees one state.
+
+Source: Kafka ``AclAuthorizer`` (``matchingAcls``, ``updateCache``), ``ResourcePatternFilter``,
+``AccessControlEntryFilter`` (KIP-290).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from zkcontroller.zookeeper.kafka_acl_znodes import (
+    AccessControlEntry,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
+
+WILDCARD: Final = "*"
+NO_VERSION: Final = -1
+
+
+class VersionedAcls(NamedTuple):
+    """The rules of one pattern, and the version of their znode; -1: there is none."""
+
+    entries: tuple[AccessControlEntry, ...]
+    zk_version: int
+
+
+NO_ACLS: Final = VersionedAcls((), NO_VERSION)
+
+
+class AclBinding(NamedTuple):
+    """One rule, and what it is about."""
+
+    pattern: ResourcePattern
+    entry: AccessControlEntry
+
+
+class AclBindingFilter(NamedTuple):
+    """Which rules are meant; None and ANY stand for all.
+
+    MATCH as the type of pattern means the rules that apply to the resource called ``name``.
+    """
+
+    resource_type: ResourceType
+    name: str | None
+    pattern_type: PatternType
+    principal: str | None
+    host: str | None
+    operation: AclOperation
+    permission_type: PermissionType
+
+    def matches(self, binding: AclBinding) -> bool:
+        """Whether that rule is meant."""
+        return self.matches_pattern(binding.pattern) and self.matches_entry(binding.entry)
+
+    def matches_pattern(self, pattern: ResourcePattern) -> bool:
+        if self.resource_type not in (ResourceType.ANY, pattern.resource_type):
+            return False
+        if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, pattern.pattern_type):
+            return False
+        if self.name is None:
+            return True
+        if self.pattern_type is not PatternType.MATCH:
+            return self.name == pattern.name
+        if pattern.pattern_type is PatternType.PREFIXED:
+            return self.name.startswith(pattern.name)
+        return pattern.name in (self.name, WILDCARD)
+
+    def matches_entry(self, entry: AccessControlEntry) -> bool:
+        return (
+            self.principal in (None, entry.principal)
+            and self.host in (None, entry.host)
+            and self.operation in (AclOperation.ANY, entry.operation)
+            and self.permission_type in (PermissionType.ANY, entry.permission_type)
+        )
+
+    def exact_patterns(self) -> tuple[ResourcePattern, ...]:
+        """The patterns it means if it names them all, whether they have rules or not; else none."""
+        if self.resource_type is ResourceType.ANY or self.name is None:
+            return ()
+        if self.pattern_type is PatternType.MATCH:
+            return ()
+        kinds = (
+            (PatternType.LITERAL, PatternType.PREFIXED)
+            if self.pattern_type is PatternType.ANY
+            else (self.pattern_type,)
+        )
+        return tuple(ResourcePattern(self.resource_type, self.name, kind) for kind in kinds)
+
+
+class AclCache:
+    """Every rule there is, found by resource."""
+
+    def __init__(self, acls: Mapping[ResourcePattern, VersionedAcls]) -> None:
+        """Patterns without a rule are left out."""
+        self.acls = {pattern: found for pattern, found in acls.items() if found.entries}
+        self._prefix_lengths: dict[ResourceType, tuple[int, ...]] = {}
+        lengths: dict[ResourceType, set[int]] = {}
+        for resource_type, name, pattern_type in self.acls:
+            if pattern_type is PatternType.PREFIXED:
+                lengths.setdefault(resource_type, set()).add(len(name))
+        for resource_type, found_lengths in lengths.items():
+            self._prefix_lengths[resource_type] = tuple(sorted(found_lengths))
+
+    def updated(self, changes: Mapping[ResourcePattern, VersionedAcls]) -> AclCache:
+        """The cache after those patterns have got these rules."""
+        return AclCache({**self.acls, **changes})
+
+    def matching(self, resource_type: ResourceType, name: str) -> list[AccessControlEntry]:
+        """The rules that apply to a resource: by prefix, by ``*``, by its name."""
+        found: list[AccessControlEntry] = []
+        for length in self._prefix_lengths.get(resource_type, ()):
+            if length > len(name):
+                break
+            found += self._entries(resource_type, name[:length], PatternType.PREFIXED)
+        found += self._entries(resource_type, WILDCARD, PatternType.LITERAL)
+        if name != WILDCARD:
+            found += self._entries(resource_type, name, PatternType.LITERAL)
+        return found
+
+    def _entries(
+        self, resource_type: ResourceType, name: str, pattern_type: PatternType
+    ) -> tuple[AccessControlEntry, ...]:
+        found = self.acls.get(ResourcePattern(resource_type, name, pattern_type))
+        return () if found is None else found.entries
+
+    def bindings(self, wanted: AclBindingFilter) -> list[AclBinding]:
+        """The rules that a filter means."""
+        return [binding for binding in self._bindings() if wanted.matches(binding)]
+
+    def patterns_matching(self, filters: Iterable[AclBindingFilter]) -> list[ResourcePattern]:
+        """The patterns whose rules one of the filters may mean."""
+        wanted = list(filters)
+        exact = [pattern for each in wanted for pattern in each.exact_patterns()]
+        known = [p for p in self.acls if any(each.matches_pattern(p) for each in wanted)]
+        return list(dict.fromkeys(known + exact))
+
+    def _bindings(self) -> Iterator[AclBinding]:
+        for pattern, found in self.acls.items():
+            for entry in found.entries:
+                yield AclBinding(pattern, entry)

@@ -1,0 +1,202 @@
+"""May they?  The decision of Kafka's ACL authorizer, out of the rules in memory.
+
+Deny wins over allow.  Read, write, delete and alter imply describe; to alter configurations
+implies to describe them.  Super users may do everything.  Where no rule at all applies to a
+resource, nobody may, unless ``allow.everyone.if.no.acl.found`` says otherwise.
+
+Source: Kafka ``AclAuthorizer`` (``authorizeAction``, ``authorizeByResourceType``,
+``logAuditMessage``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from replica_manager.security.acl_cache import WILDCARD, AclCache
+from replica_manager.security.principals import USER, Principal
+from zkcontroller.zookeeper.kafka_acl_znodes import (
+    AccessControlEntry,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourceType,
+    pascal_name,
+)
+
+CLUSTER_NAME: Final = "kafka-cluster"
+_EVERYBODY: Final = f"{USER}:{WILDCARD}"
+_TRACE: Final = 5
+_log = logging.getLogger("kafka.authorizer.logger")
+
+_IMPLIED_BY: Final = {
+    AclOperation.DESCRIBE: frozenset(
+        (
+            AclOperation.DESCRIBE,
+            AclOperation.READ,
+            AclOperation.WRITE,
+            AclOperation.DELETE,
+            AclOperation.ALTER,
+            AclOperation.ALL,
+        )
+    ),
+    AclOperation.DESCRIBE_CONFIGS: frozenset(
+        (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS, AclOperation.ALL)
+    ),
+}
+
+
+class Requester(NamedTuple):
+    """Who asks, from where, and with which request."""
+
+    principal: Principal
+    host: str
+    """As ``host_name_of`` writes it."""
+    api_name: str
+    """For the audit line."""
+
+
+class Authorizer:
+    """Decides on the event loop; :attr:`cache` is replaced as the rules change."""
+
+    def __init__(
+        self,
+        cache: AclCache,
+        *,
+        super_users: frozenset[Principal] = frozenset(),
+        allow_everyone_if_no_acl_found: bool = False,
+    ) -> None:
+        self.cache = cache
+        self._super_users = super_users
+        self._allow_everyone = allow_everyone_if_no_acl_found
+
+    def authorize(
+        self,
+        requester: Requester,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        log_if_allowed: bool = True,
+        log_if_denied: bool = True,
+        reference_count: int = 1,
+    ) -> bool:
+        """Whether that is allowed; says so in the audit log."""
+        is_allowed = requester.principal in self._super_users or self._is_allowed(
+            requester, operation, self.cache.matching(resource_type, name)
+        )
+        is_asked = log_if_allowed if is_allowed else log_if_denied
+        level = (logging.DEBUG if is_allowed else logging.INFO) if is_asked else _TRACE
+        if _log.isEnabledFor(level):
+            _audit(
+                level, requester, operation, is_allowed, f"{pascal_name(resource_type)}:LITERAL:"
+                f"{name}", reference_count,
+            )  # fmt: skip
+        return is_allowed
+
+    def _is_allowed(
+        self, requester: Requester, operation: AclOperation, entries: Sequence[AccessControlEntry]
+    ) -> bool:
+        if not entries:
+            return self._allow_everyone
+        who = str(requester.principal)
+        denied = (operation, AclOperation.ALL)
+        allowed = _IMPLIED_BY.get(operation, denied)
+        is_allowed = False
+        for principal, host, entry_operation, permission in entries:
+            if principal not in (who, _EVERYBODY) or host not in (requester.host, WILDCARD):
+                continue
+            if permission is PermissionType.DENY and entry_operation in denied:
+                return False
+            if permission is PermissionType.ALLOW and entry_operation in allowed:
+                is_allowed = True
+        return is_allowed
+
+    def authorize_by_resource_type(
+        self, requester: Requester, operation: AclOperation, resource_type: ResourceType
+    ) -> bool:
+        """Whether that is allowed on any resource of that type at all (KIP-679)."""
+        if requester.principal in self._super_users:
+            return True
+        rules = _RulesOfType(self.cache, requester, operation, resource_type)
+        if WILDCARD in rules.denied_literals:
+            is_allowed = False
+        else:
+            is_allowed = self._allow_everyone or rules.allow_any()
+        level = logging.DEBUG if is_allowed else logging.INFO
+        if _log.isEnabledFor(level):
+            resource = f"{pascal_name(resource_type)}:UNKNOWN:NONE"
+            _audit(level, requester, operation, is_allowed, resource, 0)
+        return is_allowed
+
+
+class _RulesOfType:
+    """The names and prefixes of one type that somebody is allowed or denied."""
+
+    def __init__(
+        self,
+        cache: AclCache,
+        requester: Requester,
+        operation: AclOperation,
+        resource_type: ResourceType,
+    ) -> None:
+        self.denied_literals: set[str] = set()
+        self._denied_prefixes: set[str] = set()
+        self._allowed: list[tuple[str, PatternType]] = []
+        principals = (str(requester.principal), _EVERYBODY)
+        for pattern, found in cache.acls.items():
+            if pattern.resource_type is not resource_type:
+                continue
+            for entry in found.entries:
+                if (
+                    entry.principal not in principals
+                    or entry.host not in (requester.host, WILDCARD)
+                    or entry.operation not in (operation, AclOperation.ALL)
+                ):
+                    continue
+                if entry.permission_type is PermissionType.ALLOW:
+                    self._allowed.append((pattern.name, pattern.pattern_type))
+                elif pattern.pattern_type is PatternType.PREFIXED:
+                    self._denied_prefixes.add(pattern.name)
+                else:
+                    self.denied_literals.add(pattern.name)
+
+    def allow_any(self) -> bool:
+        """Whether something is allowed that no denial covers as a whole."""
+        for name, pattern_type in self._allowed:
+            if pattern_type is PatternType.LITERAL:
+                if name == WILDCARD:
+                    return True
+                if name in self.denied_literals:
+                    continue
+            if not any(name[:size] in self._denied_prefixes for size in range(1, len(name) + 1)):
+                return True
+        return False
+
+
+def _audit(
+    level: int,
+    requester: Requester,
+    operation: AclOperation,
+    is_allowed: bool,
+    resource: str,
+    reference_count: int,
+) -> None:
+    _log.log(
+        level,
+        "Principal = %s is %s Operation = %s from host = %s on resource = %s for request = %s "
+        "with resourceRefCount = %d",
+        requester.principal,
+        "Allowed" if is_allowed else "Denied",
+        pascal_name(operation),
+        requester.host,
+        resource,
+        requester.api_name,
+        reference_count,
+    )
+
+
+def bits(operations: Iterable[AclOperation]) -> int:
+    """Operations as the bit field that clients get (KIP-430)."""
+    return sum(1 << operation for operation in operations)

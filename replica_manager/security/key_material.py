@@ -1,0 +1,257 @@
+"""Key stores and trust stores: PEM (files or text in the configuration) and PKCS12.
+
+Java's own format, JKS, is refused with the command that converts it; a file is known by its first
+bytes, because Java itself reads PKCS12 where the configuration says JKS.  A private key never
+touches the disk: OpenSSL reads it from memory under a name.
+
+Source: Kafka ``DefaultSslEngineFactory`` (KIP-651).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+
+from zkcontroller.errors import ConfigInvalid
+
+PEM: Final = "PEM"
+MAX_STORE_BYTES: Final = 16 * 1024 * 1024
+_JKS_MAGICS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_CERTIFICATE: Final = re.compile(
+    r"-+BEGIN\s+CERTIFICATE[^-]*-+\s+[a-zA-Z0-9/+=\s]*-+END\s+CERTIFICATE[^-]*-+"
+)
+_PRIVATE_KEY: Final = re.compile(
+    r"-+BEGIN\s[A-Z\s]*PRIVATE\s+KEY[^-]*-+\s+[^-]*-+END\s[A-Z\s]*PRIVATE\s+KEY[^-]*-+"
+)
+# What the library raises for bytes that are not what they should be.
+_UNREADABLE: Final = (ValueError, TypeError, UnsupportedAlgorithm)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStoreSettings:
+    """The keys ``ssl.keystore.*`` and ``ssl.key.password`` of a listener."""
+
+    prefix: str = ""
+    """Before the key, in messages."""
+    store_type: str = "JKS"
+    location: str | None = None
+    password: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    private_key: str | None = field(default=None, repr=False)
+    certificate_chain: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrustStoreSettings:
+    """The keys ``ssl.truststore.*`` of a listener."""
+
+    prefix: str = ""
+    store_type: str = "JKS"
+    location: str | None = None
+    password: str | None = field(default=None, repr=False)
+    certificates: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyMaterial:
+    """A private key and its certificates, leaf first, both as PEM."""
+
+    private_key: bytes = field(repr=False)
+    chain: bytes
+
+
+def load_key_store(settings: KeyStoreSettings) -> KeyMaterial | None:
+    """The key, None if none is configured; ConfigInvalid if it cannot be used.  Reads files."""
+    is_pem = settings.store_type.upper() == PEM
+
+    def refuse(key: str, allowed: str) -> ConfigInvalid:
+        return ConfigInvalid(settings.prefix + key, "[hidden]", allowed)
+
+    if settings.private_key is not None:
+        if not is_pem or settings.location or settings.password:
+            raise refuse(
+                "ssl.keystore.key",
+                "only with ssl.keystore.type=PEM, and without a key store's location and password",
+            )
+        if settings.certificate_chain is None:
+            raise refuse("ssl.keystore.key", "only together with ssl.keystore.certificate.chain")
+        return _from_pem(settings, settings.private_key, settings.certificate_chain)
+    if settings.certificate_chain is not None:
+        raise refuse("ssl.keystore.certificate.chain", "only together with ssl.keystore.key")
+    if settings.location is None:
+        if settings.password is not None:
+            raise refuse("ssl.keystore.password", "only together with ssl.keystore.location")
+        return None
+    key = f"{settings.prefix}ssl.keystore.location"
+    if is_pem:
+        if settings.password is not None:
+            raise refuse("ssl.keystore.password", "nothing with PEM: its key has ssl.key.password")
+        text = _read(key, settings.location).decode("utf-8", "replace")
+        return _from_pem(settings, text, text)
+    if settings.password is None:
+        raise refuse("ssl.keystore.password", "a password: a key store of that type has one")
+    return _from_pkcs12(key, settings.location, settings.password)
+
+
+def load_trust_store(settings: TrustStoreSettings) -> str | None:
+    """Certificates to trust, as PEM; None: those of the system.  Reads files."""
+    is_pem = settings.store_type.upper() == PEM
+    if settings.certificates is not None:
+        key = f"{settings.prefix}ssl.truststore.certificates"
+        if not is_pem or settings.location or settings.password:
+            raise ConfigInvalid(
+                key,
+                "[hidden]",
+                "only with ssl.truststore.type=PEM, and without a trust store's location and "
+                "password",
+            )
+        return _certificates(key, settings.certificates)
+    if settings.location is None:
+        if settings.password is not None:
+            raise ConfigInvalid(
+                f"{settings.prefix}ssl.truststore.password",
+                "[hidden]",
+                "only together with ssl.truststore.location",
+            )
+        return None
+    key = f"{settings.prefix}ssl.truststore.location"
+    data = _read(key, settings.location)
+    if is_pem:
+        return _certificates(key, data.decode("utf-8", "replace"))
+    _refuse_jks(key, settings.location, data)
+    try:
+        store = load_pkcs12(data, _encoded(settings.password))
+    except _UNREADABLE:
+        raise _not_pkcs12(key, settings.location) from None
+    found = [each.certificate for each in store.additional_certs]
+    if store.cert is not None:
+        found.append(store.cert.certificate)
+    if not found:
+        raise ConfigInvalid(key, settings.location, "a trust store that holds certificates")
+    return "".join(each.public_bytes(Encoding.PEM).decode() for each in found)
+
+
+def use_key(context: ssl.SSLContext, key: str, material: KeyMaterial) -> None:
+    """Gives the key to the context; ConfigInvalid if OpenSSL refuses it."""
+    try:
+        with _in_memory(material.private_key) as key_file, _in_memory(material.chain) as chain:
+            context.load_cert_chain(chain, key_file)
+    except ssl.SSLError as refused:
+        raise ConfigInvalid(
+            key, "[hidden]", f"a private key that fits its certificate ({refused.reason})"
+        ) from None
+
+
+@contextlib.contextmanager
+def _in_memory(data: bytes) -> Iterator[str]:
+    """A path under which the data can be read, without a file on any disk."""
+    descriptor = os.memfd_create("zkcontroller")
+    try:
+        os.write(descriptor, data)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _from_pem(settings: KeyStoreSettings, key_text: str, chain_text: str) -> KeyMaterial:
+    location = f"{settings.prefix}ssl.keystore"
+    found = _PRIVATE_KEY.findall(key_text)
+    if len(found) != 1:
+        raise ConfigInvalid(location, "[hidden]", f"exactly one private key, {len(found)} found")
+    try:
+        private_key = load_pem_private_key(found[0].encode(), _encoded(settings.key_password))
+    except _UNREADABLE:
+        raise ConfigInvalid(
+            f"{settings.prefix}ssl.key.password",
+            "[hidden]",
+            "the password of the private key, and none for a key without",
+        ) from None
+    return KeyMaterial(
+        private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+        _certificates(location, chain_text).encode(),
+    )
+
+
+def _from_pkcs12(key: str, location: str, password: str) -> KeyMaterial:
+    data = _read(key, location)
+    _refuse_jks(key, location, data)
+    try:
+        store = load_pkcs12(data, _encoded(password))
+    except _UNREADABLE:
+        raise _not_pkcs12(key, location) from None
+    if store.key is None or store.cert is None:
+        raise ConfigInvalid(key, location, "a key store that holds a private key")
+    others = [each.certificate for each in store.additional_certs]
+    chain = _chain(store.cert.certificate, others)
+    return KeyMaterial(
+        store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+        b"".join(each.public_bytes(Encoding.PEM) for each in chain),
+    )
+
+
+def _chain(leaf: x509.Certificate, others: list[x509.Certificate]) -> list[x509.Certificate]:
+    """The leaf, who signed it, who signed that, as far as it is known."""
+    chain = [leaf]
+    while chain[-1].issuer != chain[-1].subject:
+        issuer = next((each for each in others if each.subject == chain[-1].issuer), None)
+        if issuer is None or issuer in chain:
+            break
+        chain.append(issuer)
+    return chain
+
+
+def _certificates(key: str, text: str) -> str:
+    found = _CERTIFICATE.findall(text)
+    if not found:
+        raise ConfigInvalid(key, "[hidden]", "PEM text with at least one certificate")
+    try:
+        for each in found:
+            x509.load_pem_x509_certificate(each.encode())
+    except _UNREADABLE:
+        raise ConfigInvalid(key, "[hidden]", "certificates that can be read") from None
+    return "\n".join(found) + "\n"
+
+
+def _read(key: str, location: str) -> bytes:
+    try:
+        with Path(location).open("rb") as file:
+            data = file.read(MAX_STORE_BYTES + 1)
+    except OSError as failure:
+        raise ConfigInvalid(key, location, f"a readable file ({failure.strerror})") from None
+    if len(data) > MAX_STORE_BYTES:
+        raise ConfigInvalid(key, location, f"a file of at most {MAX_STORE_BYTES} bytes")
+    return data
+
+
+def _refuse_jks(key: str, location: str, data: bytes) -> None:
+    if data.startswith(_JKS_MAGICS):
+        raise ConfigInvalid(
+            key,
+            location,
+            "PEM or PKCS12, not JKS: convert it with keytool -importkeystore -srckeystore FILE "
+            "-destkeystore FILE.p12 -deststoretype PKCS12",
+        )
+
+
+def _not_pkcs12(key: str, location: str) -> ConfigInvalid:
+    return ConfigInvalid(key, location, "a PKCS12 file, and the password that belongs to it")
+
+
+def _encoded(password: str | None) -> bytes | None:
+    return None if password is None else password.encode()

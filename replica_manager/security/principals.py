@@ -1,0 +1,196 @@
+"""The name of whoever asks: ``User:alice``, and how the subject of a certificate becomes one.
+
+Source: Kafka ``KafkaPrincipal``, ``DefaultKafkaPrincipalBuilder``, ``SslPrincipalMapper``
+(KIP-371), Java's ``X500Principal.getName`` (RFC 2253).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from cryptography import x509
+from typing_extensions import override
+
+from zkcontroller.errors import ConfigInvalid
+
+USER: Final = "User"
+MAPPING_RULES_KEY: Final = "ssl.principal.mapping.rules"
+
+
+class Principal(NamedTuple):
+    """Who asks."""
+
+    principal_type: str
+    name: str
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.principal_type}:{self.name}"
+
+
+ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
+
+
+def parse_principal(text: str) -> Principal | None:
+    """``User:alice`` as a principal; None without a colon."""
+    principal_type, colon, name = text.partition(":")
+    return Principal(principal_type, name) if colon else None
+
+
+def parse_super_users(text: str) -> frozenset[Principal]:
+    """``User:alice;User:CN=bob,O=acme`` of ``super.users``; ConfigInvalid for what is none."""
+    principals = set()
+    for entry in filter(None, (entry.strip() for entry in text.split(";"))):
+        principal = parse_principal(entry)
+        if principal is None:
+            raise ConfigInvalid("super.users", text, "Type:name;Type:name, as User:admin")
+        principals.add(principal)
+    return frozenset(principals)
+
+
+def host_name_of(address: str) -> str:
+    """A peer's address as rules name it (``InetAddress.getHostAddress``): no ``::`` in IPv6."""
+    if ":" not in address:
+        return address
+    bare, percent, zone = address.partition("%")
+    groups = ipaddress.IPv6Address(bare).exploded.split(":")
+    return ":".join(f"{int(group, 16):x}" for group in groups) + percent + zone
+
+
+# Attribute types that RFC 2253 gives a name; Java writes all others as numbers.
+_KEYWORDS: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
+}
+_ESCAPED: Final = frozenset(',=+<>#;"\\')
+
+
+def distinguished_name(certificate: bytes) -> str:
+    """The subject of a certificate (DER) as Java names it: ``CN=alice,OU=sales,O=acme``."""
+    subject = x509.load_der_x509_certificate(certificate).subject
+    # The most specific part comes first, the other way round than in the certificate.
+    return ",".join(
+        "+".join(_attribute(attribute) for attribute in relative)
+        for relative in reversed(list(subject.rdns))
+    )
+
+
+def _attribute(attribute: x509.NameAttribute[str | bytes]) -> str:
+    keyword = _KEYWORDS.get(attribute.oid.dotted_string)
+    if keyword is None or not isinstance(attribute.value, str):
+        return f"{attribute.oid.dotted_string}=#{_der_value(attribute).hex()}"
+    return f"{keyword}={_escaped(attribute.value)}"
+
+
+def _der_value(attribute: x509.NameAttribute[str | bytes]) -> bytes:
+    """The value as it stands in the certificate, with its ASN.1 tag and length."""
+    whole = x509.Name([attribute]).public_bytes()
+    # SEQUENCE { SET { SEQUENCE { OID, value } } }
+    content = _content(_content(_content(whole)))
+    return content[len(content) - len(_after_first(content)) :]
+
+
+def _content(der: bytes) -> bytes:
+    return der[_header_size(der) :]
+
+
+def _header_size(der: bytes) -> int:
+    return 2 if der[1] < 0x80 else 2 + (der[1] & 0x7F)
+
+
+def _after_first(der: bytes) -> bytes:
+    # An object identifier is always shorter than 128 bytes.
+    return der[2 + der[1] :]
+
+
+def _escaped(value: str) -> str:
+    text = "".join(f"\\{each}" if each in _ESCAPED else each for each in value)
+    if text.startswith(" "):
+        text = f"\\{text}"
+    if len(text) > 1 and text.endswith(" "):
+        text = f"{text[:-1]}\\ "
+    return text
+
+
+_RULE: Final = re.compile(
+    r"\s*(?:(?P<default>DEFAULT)"
+    r"|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?)"
+    r")\s*(?:,|$)"
+)
+_JAVA_REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)")
+
+
+class _Rule(NamedTuple):
+    pattern: re.Pattern[str] | None
+    """None: the name as it is."""
+    replacement: str
+    case: str
+
+
+class SslPrincipalMapper:
+    """``ssl.principal.mapping.rules``: from a distinguished name to a user's name."""
+
+    def __init__(self, rules: str) -> None:
+        """ConfigInvalid if that is no list of rules."""
+        self._rules = tuple(_parse_rules(rules))
+
+    def name_of(self, distinguished_name: str) -> str | None:
+        """The user's name; None if no rule applies, and then nobody may come in by it."""
+        for pattern, replacement, case in self._rules:
+            if pattern is None:
+                return distinguished_name
+            if pattern.fullmatch(distinguished_name):
+                name = pattern.sub(
+                    lambda match, text=replacement: _expanded(text, match),  # type: ignore[misc]
+                    distinguished_name,
+                )
+                return name.lower() if case == "L" else name.upper() if case == "U" else name
+        return None
+
+
+def _parse_rules(text: str) -> Iterator[_Rule]:
+    position = 0
+    while position < len(text.strip()):
+        match = _RULE.match(text.strip(), position)
+        if match is None:
+            raise ConfigInvalid(
+                MAPPING_RULES_KEY, text, "DEFAULT, or RULE:pattern/replacement/[LU], with commas"
+            )
+        position = match.end()
+        if match["default"]:
+            yield _Rule(None, "", "")
+            continue
+        try:
+            pattern = re.compile(match["pattern"])
+        except re.error as wrong:
+            raise ConfigInvalid(MAPPING_RULES_KEY, text, f"regular expressions ({wrong})") from None
+        yield _Rule(pattern, match["replacement"], match["case"])
+
+
+def _expanded(replacement: str, match: re.Match[str]) -> str:
+    """Java's replacement text: ``$1`` is a group, as far as there is one, and a backslash quotes.
+
+    Of ``$12`` as many digits count as name a group that exists.
+    """
+
+    def value(reference: re.Match[str]) -> str:
+        if reference[1] is not None:
+            return reference[1]
+        digits = reference[2]
+        for size in range(len(digits), 0, -1):
+            number = int(digits[:size])
+            if number <= match.re.groups:
+                return (match[number] or "") + digits[size:]
+        return reference[0]
+
+    return _JAVA_REFERENCE.sub(value, replacement)

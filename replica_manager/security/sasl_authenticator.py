@@ -1,0 +1,239 @@
+"""A client's login on one connection, frame by frame: what to answer, and whether it is in.
+
+Pure: a frame and the time go in, an answer comes out.  The order is Kafka's::
+
+    [ApiVersions] -> SaslHandshake -> tokens, bare (after version 0) or in SaslAuthenticate -> in
+
+Whatever fails ends the connection; the caller sends ``reply`` after a delay and closes.  A login on
+a connection that is in already (KIP-368) must name the same mechanism and the same user.
+
+Source: Kafka ``SaslServerAuthenticator``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from enum import Enum, auto
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.security.principals import USER, Principal
+from replica_manager.security.sasl_mechanisms import LoginFailed, SaslServer
+from zkcontroller.errors import InvalidFrame, SaslRefused
+from zkcontroller.protocol.api_versions import APIS, ApiKey, is_valid_software
+from zkcontroller.protocol.framing import (
+    RequestHeader,
+    frame,
+    parse_request_header,
+    response_header,
+)
+from zkcontroller.protocol.messages import read_request, response_type, write
+
+MIN_REAUTHENTICATION_INTERVAL_MS: Final = 1000
+_SIZE: Final = Struct(">i")
+_HANDSHAKE_VERSIONS: Final = (0, 1)
+_AUTHENTICATE_VERSIONS: Final = (0, 2)
+_API_VERSIONS_VERSIONS: Final = (0, 4)
+_NAMES_SOFTWARE_SINCE: Final = 3
+
+
+class _State(Enum):
+    HANDSHAKE_OR_VERSIONS = auto()
+    HANDSHAKE = auto()
+    AUTHENTICATE = auto()
+    BAD_MECHANISM = auto()
+
+
+class Step(NamedTuple):
+    """What to do after a frame."""
+
+    reply: bytes | None = None
+    """A frame, its size included."""
+    failure: str | None = None
+    """Why the connection must end, for the log."""
+    is_for_dispatcher: bool = False
+    """The frame is an ApiVersions request, to be answered as any other."""
+
+
+class Login(NamedTuple):
+    """Who came in, and until when."""
+
+    principal: Principal
+    mechanism_name: str
+    expires_at_ms: int | None
+    """None: never."""
+
+
+class SaslAuthenticator:
+    """One login."""
+
+    def __init__(
+        self,
+        servers: Mapping[str, Callable[[], SaslServer]],
+        *,
+        max_reauth_ms: Mapping[str, int],
+        refusal: Callable[[bytes, ErrorCode], bytes | None],
+        before: Login | None = None,
+    ) -> None:
+        """``servers`` makes a mechanism's server; its order is that of the answer to a handshake.
+
+        ``refusal`` is the dispatcher's answer to a request that must not come now; ``before`` the
+        login that this one renews.
+        """
+        self.login: Login | None = None
+        """None until the client is in."""
+        self._servers = servers
+        self._max_reauth_ms = max_reauth_ms
+        self._refusal = refusal
+        self._before = before
+        self._state = _State.HANDSHAKE_OR_VERSIONS if before is None else _State.HANDSHAKE
+        self._is_framed = False
+        self._server: SaslServer | None = None
+
+    @property
+    def _what(self) -> str:
+        return "authentication" if self._before is None else "re-authentication"
+
+    def receive(self, data: bytes, now_ms: int) -> Step:
+        """The next step; InvalidFrame for what is no request at all."""
+        match self._state:
+            case _State.HANDSHAKE_OR_VERSIONS | _State.HANDSHAKE:
+                return self._request(data)
+            case _State.AUTHENTICATE:
+                return self._framed(data, now_ms) if self._is_framed else self._bare(data, now_ms)
+            case _State.BAD_MECHANISM:
+                return Step(failure="another SASL mechanism than before for re-authentication")
+
+    def _request(self, data: bytes) -> Step:
+        header, start = parse_request_header(data)
+        if header.api_key == ApiKey.SASL_HANDSHAKE:
+            _check_version(header, _HANDSHAKE_VERSIONS)
+            return self._handshake(
+                header, read_request(header.api_key, header.api_version, data, start)
+            )
+        if header.api_key != ApiKey.API_VERSIONS:
+            name = APIS[header.api_key].name
+            return Step(failure=f"Unexpected Kafka request of type {name} during SASL handshake.")
+        if self._state is _State.HANDSHAKE:
+            return Step(failure="Unexpected ApiVersions request before the SASL handshake.")
+        if self._is_answered_well(header, data, start):
+            self._state = _State.HANDSHAKE
+        return Step(is_for_dispatcher=True)
+
+    def _is_answered_well(self, header: RequestHeader, data: bytes, start: int) -> bool:
+        """Whether ApiVersions gets no error; after one the client may ask once more."""
+        first, last = _API_VERSIONS_VERSIONS
+        if not first <= header.api_version <= last:
+            return False
+        request: Any = read_request(header.api_key, header.api_version, data, start)
+        return header.api_version < _NAMES_SOFTWARE_SINCE or (
+            is_valid_software(request.client_software_name)
+            and is_valid_software(request.client_software_version)
+        )
+
+    def _handshake(self, header: RequestHeader, request: Any) -> Step:
+        wanted: str = request.mechanism
+        self._is_framed = header.api_version >= 1
+        enabled = tuple(self._servers)
+        if wanted not in self._servers:
+            return Step(
+                _response(
+                    header, error_code=ErrorCode.unsupported_sasl_mechanism, mechanisms=enabled
+                ),
+                # What the client sent is not repeated: it may be anything.
+                "Unsupported SASL mechanism",
+            )
+        if self._before is not None and self._before.mechanism_name != wanted:
+            self._state = _State.BAD_MECHANISM
+        else:
+            self._server = self._servers[wanted]()
+            self._state = _State.AUTHENTICATE
+        return Step(_response(header, error_code=ErrorCode.none, mechanisms=enabled))
+
+    def _bare(self, token: bytes, now_ms: int) -> Step:
+        assert self._server is not None
+        try:
+            answer = self._server.step(token)
+            self._take(now_ms)
+        except SaslRefused as refused:
+            return Step(failure=str(refused))
+        return Step(_SIZE.pack(len(answer)) + answer)
+
+    def _framed(self, data: bytes, now_ms: int) -> Step:
+        assert self._server is not None
+        header, start = parse_request_header(data)
+        if header.api_key != ApiKey.SASL_AUTHENTICATE:
+            name = APIS[header.api_key].name
+            return Step(
+                self._refusal(data, ErrorCode.illegal_sasl_state),
+                f"Unexpected Kafka request of type {name} during SASL authentication.",
+            )
+        _check_version(header, _AUTHENTICATE_VERSIONS)
+        request: Any = read_request(header.api_key, header.api_version, data, start)
+        try:
+            answer = self._server.step(request.auth_bytes)
+            lifetime_ms = self._take(now_ms)
+        except SaslRefused as refused:
+            return self._refused(header, refused)
+        return Step(
+            _response(
+                header,
+                error_code=ErrorCode.none,
+                error_message=None,
+                auth_bytes=answer,
+                session_lifetime=timedelta(milliseconds=lifetime_ms),
+            )
+        )
+
+    def _refused(self, header: RequestHeader, refused: SaslRefused) -> Step:
+        assert self._server is not None
+        told = refused.told if isinstance(refused, LoginFailed) else None
+        return Step(
+            _response(
+                header,
+                error_code=ErrorCode.sasl_authentication_failed,
+                # The reason itself might tell whether a user exists.
+                error_message=told
+                or f"Authentication failed during {self._what} due to invalid credentials with "
+                f"SASL mechanism {self._server.mechanism_name}",
+                auth_bytes=b"",
+                session_lifetime=timedelta(0),
+            ),
+            str(refused),
+        )
+
+    def _take(self, now_ms: int) -> int:
+        """Notes who came in, if somebody did; the session's life in milliseconds, 0 for ever."""
+        assert self._server is not None
+        if self._server.username is None:
+            return 0
+        principal = Principal(USER, self._server.username)
+        if self._before is not None and self._before.principal != principal:
+            text = (
+                "Cannot change principals during re-authentication from "
+                f"{'.'.join(self._before.principal)}: {'.'.join(principal)}"
+            )
+            raise LoginFailed(text, told=text)
+        mechanism_name = self._server.mechanism_name
+        lifetime_ms = max(self._max_reauth_ms.get(mechanism_name, 0), 0)
+        expires_at_ms = now_ms + lifetime_ms if lifetime_ms else None
+        self.login = Login(principal, mechanism_name, expires_at_ms)
+        return lifetime_ms
+
+
+def _check_version(header: RequestHeader, versions: Sequence[int]) -> None:
+    first, last = versions
+    if not first <= header.api_version <= last:
+        raise InvalidFrame(f"{APIS[header.api_key].name} version {header.api_version}")
+
+
+def _response(header: RequestHeader, **values: object) -> bytes:
+    kind: Any = response_type(header.api_key, header.api_version)
+    known = {name: value for name, value in values.items() if name in kind.__dataclass_fields__}
+    body: ResponsePayload = kind(**known)
+    head = response_header(header.api_key, header.api_version, header.correlation_id)
+    return frame((head, write(body)))

@@ -1,0 +1,143 @@
+"""A server's side of PLAIN and SCRAM: token by token.  Pure; nonces are handed in.
+
+A failure has two texts: what the client may know, and why it failed, for the log of the broker.
+None of them names a user who does not exist, and no text holds a password or a key.
+
+Source: Kafka ``PlainSaslServer``, ``PlainServerCallbackHandler``, ``ScramSaslServer``,
+``ScramServerCallbackHandler``.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from zkcontroller.errors import SaslRefused
+from zkcontroller.protocol import scram
+from zkcontroller.protocol.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism
+
+PLAIN = "PLAIN"
+
+
+class LoginFailed(SaslRefused):
+    """The client is not who it says it is.
+
+    ``told`` is what the client may hear instead of the general sentence, None for nothing.
+    """
+
+    def __init__(self, reason: str, *, told: str | None = None) -> None:
+        super().__init__(reason)
+        self.told = told
+
+
+class SaslServer(Protocol):
+    """One login."""
+
+    mechanism_name: str
+    username: str | None
+    """Who it is; None until it is proved."""
+
+    def step(self, token: bytes) -> bytes:
+        """What to answer; LoginFailed (or SaslRefused) ends it."""
+
+
+class PlainServer:
+    """Name and password as they are, compared with ``user_<name>`` of the listener's JAAS entry."""
+
+    mechanism_name = PLAIN
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self.username: str | None = None
+        self._passwords = passwords
+
+    def step(self, token: bytes) -> bytes:
+        """Nothing, if the password is right."""
+        tokens = token.decode("utf-8", "replace").split("\0")
+        if len(tokens) != 3:
+            raise _told(
+                f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(tokens), 4)}"
+            )
+        authorization_id, username, password = tokens
+        if not username:
+            raise _told("Authentication failed: username not specified")
+        if not password:
+            raise _told("Authentication failed: password not specified")
+        expected = self._passwords.get(username)
+        # Compared in the same time whether the user exists or not.
+        is_right = hmac.compare_digest(password.encode(), (expected or "").encode())
+        if expected is None or not is_right:
+            raise _told("Authentication failed: Invalid username or password")
+        _check_authorization_id(authorization_id, username)
+        self.username = username
+        return b""
+
+
+class ScramServer:
+    """Sends salt and nonce, checks the proof, proves itself."""
+
+    def __init__(
+        self,
+        mechanism: ScramMechanism,
+        credential_of: Callable[[str], ScramCredential | None],
+        nonce: str,
+    ) -> None:
+        self.mechanism_name = mechanism.mechanism_name
+        self.username: str | None = None
+        self._mechanism = mechanism
+        self._credential_of = credential_of
+        self._server_nonce = nonce
+        self._under_way: tuple[scram.ClientFirst, ScramCredential, scram.ServerFirst] | None = None
+
+    def step(self, token: bytes) -> bytes:
+        """The server's first message, then its last."""
+        if self._under_way is None:
+            return self._first(scram.ClientFirst.decode(token))
+        return self._final(*self._under_way, scram.ClientFinal.decode(token))
+
+    def _first(self, client_first: scram.ClientFirst) -> bytes:
+        if client_first.is_token:
+            raise LoginFailed("delegation tokens are not supported")
+        credential = self._credential_of(client_first.username)
+        if credential is None:
+            raise LoginFailed("Authentication failed: Invalid user credentials")
+        _check_authorization_id(client_first.authorization_id, client_first.username)
+        if credential.iterations < MIN_ITERATIONS:
+            raise LoginFailed(
+                f"Iterations {credential.iterations} is less than the minimum {MIN_ITERATIONS} "
+                f"for {self.mechanism_name}"
+            )
+        server_first = scram.ServerFirst(
+            client_first.nonce + self._server_nonce, credential.salt, credential.iterations
+        )
+        self._under_way = client_first, credential, server_first
+        return server_first.encode().encode()
+
+    def _final(
+        self,
+        client_first: scram.ClientFirst,
+        credential: ScramCredential,
+        server_first: scram.ServerFirst,
+        client_final: scram.ClientFinal,
+    ) -> bytes:
+        if client_final.nonce != server_first.nonce:
+            raise LoginFailed("Invalid client nonce in the final client message.")
+        auth_message = f"{client_first.bare},{server_first.encode()},{client_final.without_proof}"
+        if not scram.is_proof(self._mechanism, credential, auth_message, client_final.proof):
+            raise LoginFailed("Invalid client credentials")
+        self.username = client_first.username
+        return scram.server_final(
+            scram.server_signature(self._mechanism, credential.server_key, auth_message)
+        )
+
+
+def _told(text: str) -> LoginFailed:
+    return LoginFailed(text, told=text)
+
+
+def _check_authorization_id(authorization_id: str, username: str) -> None:
+    if authorization_id not in ("", username):
+        raise _told(
+            "Authentication failed: Client requested an authorization id that is different from "
+            "username"
+        )

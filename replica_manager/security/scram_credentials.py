@@ -1,0 +1,47 @@
+"""The SCRAM credentials of users, as ``/config/users/<user>`` tells them.
+
+Source: Kafka ``CredentialProvider``, ``UserConfigHandler``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from zkcontroller.protocol.scram import MECHANISMS, ScramCredential
+from zkcontroller.zookeeper.znodes import desanitize
+
+_log = logging.getLogger("org.apache.kafka.common.security.scram.internals.ScramCredentialUtils")
+
+
+class ScramCredentials:
+    """Every credential.  Lives on the event loop."""
+
+    def __init__(self) -> None:
+        self._credentials: dict[tuple[str, str], ScramCredential] = {}
+
+    def of(self, mechanism_name: str, user: str) -> ScramCredential | None:
+        """That user's credential for SCRAM-SHA-256 or SCRAM-SHA-512."""
+        return self._credentials.get((mechanism_name, user))
+
+    def configure(self, entity_path: str, config: Mapping[str, str]) -> None:
+        """The configuration of ``users/alice`` changed; any other path is none of ours."""
+        match entity_path.split("/"):
+            case ["users", name] if name:
+                user = desanitize(name)
+            case _:
+                return
+        for mechanism_name in MECHANISMS:
+            text = config.get(mechanism_name)
+            self._credentials.pop((mechanism_name, user), None)
+            if text is None:
+                continue
+            try:
+                credential = ScramCredential.decode(text)
+            except ValueError as wrong:
+                # Without it nobody logs in as that user; the text itself is a secret.
+                _log.error(
+                    "The %s credential of user %s is ignored: %s", mechanism_name, user, wrong
+                )
+                continue
+            self._credentials[mechanism_name, user] = credential

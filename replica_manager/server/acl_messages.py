@@ -1,0 +1,79 @@
+"""Rules of access control lists as the three ACL requests carry them.
+
+Version 0 knows no pattern types: what it names is literal, and a filter of it means literal ones.
+
+Source: Kafka ``CreateAclsRequest``, ``DeleteAclsRequest``, ``DescribeAclsRequest``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.security.acl_cache import AclBinding, AclBindingFilter
+from replica_manager.server.errors import RequestRefused
+from zkcontroller.zookeeper.kafka_acl_znodes import (
+    AccessControlEntry,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+    by_code,
+)
+
+SECURITY_DISABLED: Final = "No Authorizer is configured."
+SENTENCES: Final = {
+    ErrorCode.cluster_authorization_failed: "Cluster authorization failed.",
+    ErrorCode.security_disabled: "Security features are disabled.",
+    ErrorCode.unknown_server_error: (
+        "The server experienced an unexpected error when processing the request."
+    ),
+}
+
+
+def binding_of(creation: Any) -> AclBinding:
+    """A rule to be created; RequestRefused(INVALID_REQUEST) for one that says UNKNOWN."""
+    pattern = ResourcePattern(
+        by_code(ResourceType, creation.resource_type),
+        creation.resource_name,
+        by_code(PatternType, getattr(creation, "resource_pattern_type", PatternType.LITERAL)),
+    )
+    entry = AccessControlEntry(
+        creation.principal,
+        creation.host,
+        by_code(AclOperation, creation.operation),
+        by_code(PermissionType, creation.permission_type),
+    )
+    # Kafka refuses to read such a request, and closes the connection.
+    if 0 in (
+        creation.resource_type,
+        getattr(creation, "resource_pattern_type", PatternType.LITERAL),
+        creation.operation,
+        creation.permission_type,
+    ):
+        raise RequestRefused(ErrorCode.invalid_request, "CreatableAcls contain unknown elements")
+    return AclBinding(pattern, entry)
+
+
+def filter_of(wanted: Any) -> AclBindingFilter:
+    """The rules that are meant; RequestRefused(INVALID_REQUEST) for a filter of UNKNOWN."""
+    codes = (
+        wanted.resource_type_filter,
+        getattr(wanted, "pattern_type_filter", PatternType.LITERAL),
+        wanted.operation,
+        wanted.permission_type,
+    )
+    if 0 in codes:
+        raise RequestRefused(ErrorCode.invalid_request, "a filter contains UNKNOWN elements")
+    resource_type, pattern_type, operation, permission_type = codes
+    return AclBindingFilter(
+        by_code(ResourceType, resource_type),
+        wanted.resource_name_filter,
+        by_code(PatternType, pattern_type),
+        wanted.principal_filter,
+        wanted.host_filter,
+        by_code(AclOperation, operation),
+        by_code(PermissionType, permission_type),
+    )

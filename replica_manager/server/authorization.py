@@ -1,0 +1,172 @@
+"""May this client do that?  What handlers ask, and what the dispatcher asks before them.
+
+Whoever has no authorizer allows everything, and pays one comparison for it.
+
+Source: Kafka ``AuthHelper``, ``KafkaApis``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.security.authorizer import CLUSTER_NAME, Requester, bits
+from replica_manager.security.principals import host_name_of
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.errors import RequestRefused
+from zkcontroller.protocol.api_versions import APIS, ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import (
+    AclOperation,
+    ResourceType,
+    supported_operations,
+)
+
+NOT_ASKED: Final = -(2**31)
+"""The client did not ask for the field of authorized operations."""
+
+CLUSTER_GATES: Final[Mapping[int, tuple[AclOperation, ...]]] = {
+    ApiKey.LEADER_AND_ISR: (AclOperation.CLUSTER_ACTION,),
+    ApiKey.STOP_REPLICA: (AclOperation.CLUSTER_ACTION,),
+    ApiKey.UPDATE_METADATA: (AclOperation.CLUSTER_ACTION,),
+    ApiKey.CONTROLLED_SHUTDOWN: (AclOperation.ALTER, AclOperation.CLUSTER_ACTION),
+    ApiKey.WRITE_TXN_MARKERS: (AclOperation.ALTER, AclOperation.CLUSTER_ACTION),
+    ApiKey.ALTER_PARTITION: (AclOperation.CLUSTER_ACTION,),
+    ApiKey.ALLOCATE_PRODUCER_IDS: (AclOperation.CLUSTER_ACTION,),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (AclOperation.ALTER,),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (AclOperation.DESCRIBE,),
+    ApiKey.ELECT_LEADERS: (AclOperation.ALTER,),
+    ApiKey.UPDATE_FEATURES: (AclOperation.ALTER,),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (AclOperation.ALTER,),
+    ApiKey.DESCRIBE_ACLS: (AclOperation.DESCRIBE,),
+    ApiKey.CREATE_ACLS: (AclOperation.ALTER,),
+    ApiKey.DELETE_ACLS: (AclOperation.ALTER,),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (AclOperation.DESCRIBE,),
+}
+"""APIs that are about the cluster as a whole, and the operations of which one must be allowed.
+
+Any other API is guarded by its handler: what it may do depends on the topic, the group, …
+"""
+
+
+def requester_of(context: RequestContext) -> Requester:
+    """Who asks, as the authorizer knows clients."""
+    return Requester(
+        context.principal, host_name_of(context.client_address), APIS[context.api_key].name
+    )
+
+
+def check_cluster_gate(context: RequestContext, broker: BrokerContext) -> None:
+    """RequestRefused(CLUSTER_AUTHORIZATION_FAILED) unless the table lets the request through."""
+    if broker.authorizer is None:
+        return
+    operations = CLUSTER_GATES.get(context.api_key)
+    if operations is None:
+        return
+    *first, last = operations
+    if any(is_cluster_allowed(broker, context, each, log_if_denied=False) for each in first):
+        return
+    check_cluster(broker, context, last)
+
+
+def check_cluster(broker: BrokerContext, context: RequestContext, operation: AclOperation) -> None:
+    """RequestRefused(CLUSTER_AUTHORIZATION_FAILED) unless that is allowed on the cluster."""
+    if not is_cluster_allowed(broker, context, operation):
+        raise RequestRefused(ErrorCode.cluster_authorization_failed)
+
+
+def is_cluster_allowed(
+    broker: BrokerContext,
+    context: RequestContext,
+    operation: AclOperation,
+    *,
+    log_if_denied: bool = True,
+) -> bool:
+    """Whether that is allowed on the cluster."""
+    return is_allowed(
+        broker, context, operation, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=log_if_denied
+    )
+
+
+def is_allowed(
+    broker: BrokerContext,
+    context: RequestContext,
+    operation: AclOperation,
+    resource_type: ResourceType,
+    name: str,
+    *,
+    log_if_denied: bool = True,
+) -> bool:
+    """Whether that is allowed on that resource."""
+    return broker.authorizer is None or broker.authorizer.authorize(
+        requester_of(context), operation, resource_type, name, log_if_denied=log_if_denied
+    )
+
+
+def allowed_names(
+    broker: BrokerContext,
+    context: RequestContext,
+    operation: AclOperation,
+    resource_type: ResourceType,
+    names: Iterable[str],
+    *,
+    log_if_denied: bool = True,
+) -> dict[str, None]:
+    """Those of the names on which that is allowed, each once, in their order."""
+    authorizer = broker.authorizer
+    if authorizer is None:
+        return dict.fromkeys(names)
+    requester = requester_of(context)
+    return {
+        name: None
+        for name, count in Counter(names).items()
+        if authorizer.authorize(
+            requester,
+            operation,
+            resource_type,
+            name,
+            log_if_denied=log_if_denied,
+            reference_count=count,
+        )
+    }
+
+
+def is_allowed_on_any(
+    broker: BrokerContext,
+    context: RequestContext,
+    operation: AclOperation,
+    resource_type: ResourceType,
+) -> bool:
+    """Whether that is allowed on any resource of that type (KIP-679)."""
+    return broker.authorizer is None or broker.authorizer.authorize_by_resource_type(
+        requester_of(context), operation, resource_type
+    )
+
+
+def authorized_operations(
+    broker: BrokerContext, context: RequestContext, resource_type: ResourceType, name: str
+) -> int:
+    """What the client may do with that resource, as a bit field (KIP-430)."""
+    operations = supported_operations(resource_type)
+    authorizer = broker.authorizer
+    if authorizer is None:
+        return bits(operations)
+    requester = requester_of(context)
+    return bits(
+        operation
+        for operation in operations
+        if authorizer.authorize(
+            requester, operation, resource_type, name, log_if_allowed=False, log_if_denied=False
+        )
+    )
+
+
+def cluster_operations(broker: BrokerContext, context: RequestContext, *, is_asked: bool) -> int:
+    """The same for the cluster; 0 for who may not describe it, ``NOT_ASKED`` for who did not."""
+    if not is_asked:
+        return NOT_ASKED
+    if not is_cluster_allowed(broker, context, AclOperation.DESCRIBE):
+        return 0
+    return authorized_operations(broker, context, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -1,0 +1,86 @@
+"""What a connection goes through before its first request: TLS, then SASL, as its listener says.
+
+Source: Kafka ``SslChannelBuilder``, ``SaslChannelBuilder``, ``DefaultKafkaPrincipalBuilder``.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.security.principals import (
+    ANONYMOUS,
+    USER,
+    Principal,
+    distinguished_name,
+)
+from replica_manager.security.sasl_authenticator import Login, SaslAuthenticator
+from replica_manager.security.sasl_mechanisms import PLAIN, PlainServer, SaslServer, ScramServer
+from replica_manager.security.scram_credentials import ScramCredentials
+from replica_manager.security.settings import ListenerSecurity, SaslSettings
+from zkcontroller.protocol.scram import MECHANISMS
+
+
+class AdmissionRefused(Exception):
+    """The peer does not come in; ``reply`` tells it why, if anything does."""
+
+    def __init__(self, reason: str, reply: bytes | None = None) -> None:
+        super().__init__(reason)
+        self.reply = reply
+
+
+class Gate:
+    """The gate of one listener."""
+
+    def __init__(
+        self,
+        security: ListenerSecurity,
+        credentials: ScramCredentials,
+        refusal: Callable[[bytes, ErrorCode], bytes | None],
+    ) -> None:
+        """``refusal``: the dispatcher's answer to a request that must not come now."""
+        self.tls = security.tls
+        self.delay_s = security.failed_authentication_delay_s
+        """How long somebody who was refused waits for the answer."""
+        self.sasl = security.sasl
+        self._mapper = security.principal_mapper
+        self._refusal = refusal
+        self._servers = {} if security.sasl is None else _servers(security.sasl, credentials)
+
+    def principal_of(self, certificate: bytes | None) -> Principal:
+        """Who shows that certificate (DER).  AdmissionRefused if no mapping rule applies to it."""
+        if certificate is None or self._mapper is None:
+            return ANONYMOUS
+        name = self._mapper.name_of(distinguished_name(certificate))
+        if name is None:
+            raise AdmissionRefused("no rule of ssl.principal.mapping.rules applies to its name")
+        return Principal(USER, name)
+
+    def authenticator(self, before: Login | None = None) -> SaslAuthenticator:
+        """A login, or the renewal of the one ``before``."""
+        assert self.sasl is not None
+        return SaslAuthenticator(
+            self._servers,
+            max_reauth_ms=self.sasl.max_reauth_ms,
+            refusal=self._refusal,
+            before=before,
+        )
+
+
+def _servers(
+    sasl: SaslSettings, credentials: ScramCredentials
+) -> Mapping[str, Callable[[], SaslServer]]:
+    servers: dict[str, Callable[[], SaslServer]] = {}
+    for name in sasl.mechanisms:
+        if name == PLAIN:
+            servers[name] = partial(PlainServer, sasl.plain_users)
+        else:
+            servers[name] = partial(_scram_server, name, credentials)
+    return servers
+
+
+def _scram_server(name: str, credentials: ScramCredentials) -> SaslServer:
+    return ScramServer(MECHANISMS[name], partial(credentials.of, name), secrets.token_urlsafe(24))

@@ -1,0 +1,145 @@
+"""AlterUserScramCredentials (51): sets and deletes users' SCRAM credentials.
+
+Only the active controller answers it.  What comes is a salted password, and what is kept tells
+neither that nor the password.  All that is wrong with one of a user's changes stops them all.
+
+Source: Kafka ``KafkaApis.handleAlterUserScramCredentialsRequest``,
+``ZkAdminManager.alterUserScramCredentials`` (KIP-554).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.authorization import check_cluster
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.controller_questions import sentence
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.schema import response_schema
+from zkcontroller.errors import ZkControllerError
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.protocol.scram import (
+    MAX_ITERATIONS,
+    MECHANISMS_BY_TYPE,
+    MIN_ITERATIONS,
+    ScramCredential,
+)
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
+from zkcontroller.zookeeper.znodes import sanitize
+
+API_KEY: Final = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
+VERSIONS: Final = (0, 0)
+_Outcome: TypeAlias = tuple[ErrorCode, str | None]
+_DONE: Final[_Outcome] = (ErrorCode.none, None)
+_log = logging.getLogger("kafka.server.ZkAdminManager")
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """One outcome per user."""
+    if not broker.controller.is_active:
+        return refuse(request, context, ErrorCode.not_controller)
+    check_cluster(broker, context, AclOperation.ALTER)
+    outcomes = {**_illegal(request)}
+    outcomes |= {user: _TWICE for user in _repeated(request) if user not in outcomes}
+    for user in _users(request):
+        if user not in outcomes:
+            outcomes[user] = await _alter(user, request, broker)
+    return _response(context, outcomes)
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """Every user of the request, with that code and its sentence."""
+    return _response(context, {user: (error, sentence(error)) for user in _users(request)})
+
+
+_TWICE: Final[_Outcome] = (
+    ErrorCode.duplicate_resource,
+    "A user credential cannot be altered twice in the same request",
+)
+
+
+def _users(request: Any) -> list[str]:
+    named = (each.name for each in (*request.upsertions, *request.deletions))
+    return list(dict.fromkeys(named))
+
+
+def _repeated(request: Any) -> Iterable[str]:
+    pairs = Counter(
+        (each.name, each.mechanism) for each in (*request.upsertions, *request.deletions)
+    )
+    return (user for (user, _), count in pairs.items() if count > 1)
+
+
+def _illegal(request: Any) -> dict[str, _Outcome]:
+    """The users of whom something is asked that cannot be."""
+    outcomes: dict[str, _Outcome] = {}
+    # What is wrong with a setting is told rather than what is wrong with a deletion.
+    for deletion in request.deletions:
+        if not deletion.name:
+            outcomes[deletion.name] = _EMPTY
+        elif deletion.mechanism not in MECHANISMS_BY_TYPE:
+            outcomes[deletion.name] = _UNKNOWN
+    for upsertion in request.upsertions:
+        if not upsertion.name:
+            outcomes[upsertion.name] = _EMPTY
+        elif upsertion.mechanism not in MECHANISMS_BY_TYPE:
+            outcomes[upsertion.name] = _UNKNOWN
+        elif upsertion.iterations > MAX_ITERATIONS:
+            outcomes[upsertion.name] = ErrorCode.unacceptable_credential, "Too many iterations"
+        elif upsertion.iterations < MIN_ITERATIONS:
+            outcomes[upsertion.name] = ErrorCode.unacceptable_credential, "Too few iterations"
+    return outcomes
+
+
+_EMPTY: Final[_Outcome] = (ErrorCode.unacceptable_credential, "Username must not be empty")
+_UNKNOWN: Final[_Outcome] = (ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
+
+
+async def _alter(user: str, request: Any, broker: BrokerContext) -> _Outcome:
+    path = f"users/{sanitize(user)}"
+    try:
+        config = await broker.admin.config_of(path)
+        for deletion in request.deletions:
+            if deletion.name != user:
+                continue
+            name = MECHANISMS_BY_TYPE[deletion.mechanism].mechanism_name
+            if name not in config:
+                return (
+                    ErrorCode.resource_not_found,
+                    "Attempt to delete a user credential that does not exist",
+                )
+            del config[name]
+        for upsertion in request.upsertions:
+            if upsertion.name == user:
+                mechanism = MECHANISMS_BY_TYPE[upsertion.mechanism]
+                config[mechanism.mechanism_name] = ScramCredential.of_salted_password(
+                    mechanism, upsertion.salt, upsertion.salted_password, upsertion.iterations
+                ).encode()
+        await broker.admin.change_config(path, config)
+    except ZkControllerError as failure:
+        _log.info("Error encountered while altering user SCRAM credentials: %s", failure)
+        error = failure.error if isinstance(failure, RequestRefused) else error_code_for(failure)
+        return error, sentence(error)
+    return _DONE
+
+
+def _response(context: RequestContext, outcomes: Mapping[str, _Outcome]) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        results=tuple(
+            schema.part(
+                "AlterUserScramCredentialsResult",
+                user=user,
+                error_code=error,
+                error_message=message,
+            )
+            for user, (error, message) in outcomes.items()
+        )
+    )

@@ -1,0 +1,86 @@
+"""CreateAcls (30): adds rules.  Any broker may be asked.
+
+Source: Kafka ``AclApis.handleCreateAcls``, ``AclAuthorizer.createAcls``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.security.acl_cache import AclBinding
+from replica_manager.security.authorizer import CLUSTER_NAME
+from replica_manager.security.principals import parse_principal
+from replica_manager.server.acl_messages import SECURITY_DISABLED, SENTENCES, binding_of
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.schema import response_schema
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import (
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourceType,
+)
+
+API_KEY: Final = ApiKey.CREATE_ACLS
+VERSIONS: Final = (0, 3)
+_Outcome: TypeAlias = tuple[ErrorCode, str | None]
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """One outcome per rule; SECURITY_DISABLED without an authorizer."""
+    if broker.acls is None:
+        outcome = ErrorCode.security_disabled, SECURITY_DISABLED
+        return _response(context, [outcome] * len(request.creations))
+    bindings = [binding_of(creation) for creation in request.creations]
+    outcomes: list[_Outcome] = [_refusal(binding) for binding in bindings]
+    valid = [i for i, (error, _) in enumerate(outcomes) if error is ErrorCode.none]
+    if valid:
+        wanted = [bindings[i] for i in valid]
+        errors = await broker.admin.run(partial(broker.acls.create, wanted))
+        for i, error in zip(valid, errors, strict=True):
+            outcomes[i] = error, SENTENCES.get(error)
+    return _response(context, outcomes)
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """Every rule of the request, with that code and its sentence."""
+    return _response(context, [(error, SENTENCES.get(error))] * len(request.creations))
+
+
+def _refusal(binding: AclBinding) -> _Outcome:
+    """Why that rule cannot be; NONE if it can."""
+    resource_type, name, pattern_type = binding.pattern
+    if resource_type is ResourceType.CLUSTER and name != CLUSTER_NAME:
+        return (
+            ErrorCode.invalid_request,
+            f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}",
+        )
+    if not name:
+        return ErrorCode.invalid_request, "Invalid empty resource name"
+    entry = binding.entry
+    # A filter's values are no rule; Kafka writes them, and nobody can read the znode afterwards.
+    is_rule = (
+        resource_type > ResourceType.ANY
+        and pattern_type in (PatternType.LITERAL, PatternType.PREFIXED)
+        and entry.operation > AclOperation.ANY
+        and entry.permission_type > PermissionType.ANY
+        and parse_principal(entry.principal) is not None
+    )
+    if not is_rule or "/" in name or name in (".", ".."):
+        return ErrorCode.invalid_request, "Failed to create ACL"
+    return ErrorCode.none, None
+
+
+def _response(context: RequestContext, outcomes: Sequence[_Outcome]) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        results=tuple(
+            schema.part("AclCreationResult", error_code=error, error_message=message)
+            for error, message in outcomes
+        )
+    )

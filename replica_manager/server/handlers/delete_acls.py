@@ -1,0 +1,72 @@
+"""DeleteAcls (31): removes the rules that filters mean.  Any broker may be asked.
+
+Source: Kafka ``AclApis.handleDeleteAcls``, ``AclAuthorizer.deleteAcls``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.security.acl_cache import AclBinding
+from replica_manager.server.acl_messages import SECURITY_DISABLED, SENTENCES, filter_of
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.schema import ResponseSchema, response_schema
+from zkcontroller.protocol.api_versions import ApiKey
+
+API_KEY: Final = ApiKey.DELETE_ACLS
+VERSIONS: Final = (0, 3)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """For each filter the rules it removed; SECURITY_DISABLED without an authorizer."""
+    if broker.acls is None:
+        return _refusal(request, context, ErrorCode.security_disabled, SECURITY_DISABLED)
+    filters = [filter_of(wanted) for wanted in request.filters]
+    removed = await broker.admin.run(partial(broker.acls.delete, filters))
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        filter_results=tuple(
+            schema.part(
+                "DeleteAclsFilterResult",
+                error_code=ErrorCode.none,
+                error_message=None,
+                matching_acls=tuple(_matching(schema, *each) for each in bindings),
+            )
+            for bindings in removed
+        )
+    )
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """Every filter of the request, with that code and its sentence."""
+    return _refusal(request, context, error, SENTENCES.get(error))
+
+
+def _refusal(
+    request: Any, context: RequestContext, error: ErrorCode, message: str | None
+) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    result = schema.part(
+        "DeleteAclsFilterResult", error_code=error, error_message=message, matching_acls=()
+    )
+    return schema.response(filter_results=(result,) * len(request.filters))
+
+
+def _matching(schema: ResponseSchema, binding: AclBinding, error: ErrorCode) -> Any:
+    pattern, entry = binding
+    return schema.part(
+        "DeleteAclsMatchingAcl",
+        error_code=error,
+        error_message=SENTENCES.get(error),
+        resource_type=int(pattern.resource_type),
+        resource_name=pattern.name,
+        pattern_type=int(pattern.pattern_type),
+        principal=entry.principal,
+        host=entry.host,
+        operation=int(entry.operation),
+        permission_type=int(entry.permission_type),
+    )

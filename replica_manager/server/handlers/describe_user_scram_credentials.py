@@ -1,0 +1,106 @@
+"""DescribeUserScramCredentials (50): which SCRAM credentials users have; never the credentials.
+
+Source: Kafka ``KafkaApis.handleDescribeUserScramCredentialsRequest``,
+``ZkAdminManager.describeUserScramCredentials`` (KIP-554).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.controller_questions import LONGEST_MESSAGE, sentence
+from replica_manager.server.schema import ResponseSchema, response_schema
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.scram import ScramCredential, ScramMechanism
+from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, desanitize, sanitize
+
+API_KEY: Final = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
+VERSIONS: Final = (0, 0)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """Of the users asked for, each once; of everybody, by name, if nobody is named."""
+    schema = response_schema(API_KEY, context.api_version)
+    if request.users:
+        results = [
+            await _named(schema, user, count, broker)
+            for user, count in Counter(user.name for user in request.users).items()
+        ]
+    else:
+        results = await _everybody(schema, broker)
+    return schema.response(error_code=ErrorCode.none, error_message=None, results=tuple(results))
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The answer that carries only a code and its sentence."""
+    return response_schema(API_KEY, context.api_version).response(
+        error_code=error, error_message=sentence(error), results=()
+    )
+
+
+async def _named(schema: ResponseSchema, user: str, count: int, broker: BrokerContext) -> Any:
+    if not user:
+        return _refused(schema, user, ErrorCode.resource_not_found, "Username must not be empty")
+    if count > 1:
+        return _refused(
+            schema,
+            user,
+            ErrorCode.duplicate_resource,
+            "Cannot describe SCRAM credentials for the same user twice in a single request: "
+            f"{user}",
+        )
+    found = _described(schema, user, await broker.admin.config_of(f"users/{sanitize(user)}"))
+    return found or _refused(
+        schema,
+        user,
+        ErrorCode.resource_not_found,
+        f"Attempt to describe a user credential that does not exist: {user}",
+    )
+
+
+async def _everybody(schema: ResponseSchema, broker: BrokerContext) -> list[Any]:
+    configs = await broker.admin.configs_of("users")
+    users = {desanitize(name): config for name, config in configs.items() if name != DEFAULT_ENTITY}
+    described = (_described(schema, user, users[user]) for user in sorted(users))
+    return [each for each in described if each is not None]
+
+
+def _described(schema: ResponseSchema, user: str, config: Mapping[str, str]) -> Any | None:
+    """What there is of that user; None for nothing."""
+    infos = []
+    for mechanism in ScramMechanism:
+        text = config.get(mechanism.mechanism_name)
+        if text is None:
+            continue
+        try:
+            iterations = ScramCredential.decode(text).iterations
+        except ValueError:
+            return _refused(schema, user, ErrorCode.unknown_server_error, None)
+        infos.append(
+            schema.part("CredentialInfo", mechanism=mechanism.type_id, iterations=iterations)
+        )
+    if not infos:
+        return None
+    return schema.part(
+        "DescribeUserScramCredentialsResult",
+        user=user,
+        error_code=ErrorCode.none,
+        error_message=None,
+        credential_infos=tuple(infos),
+    )
+
+
+def _refused(schema: ResponseSchema, user: str, error: ErrorCode, message: str | None) -> Any:
+    return schema.part(
+        "DescribeUserScramCredentialsResult",
+        user=user,
+        error_code=error,
+        error_message=message and message[:LONGEST_MESSAGE],
+        credential_infos=(),
+    )

@@ -1,0 +1,41 @@
+"""SaslAuthenticate (36) outside of a login: too late, or on a listener that has none.
+
+A login itself never comes here (:mod:`replica_manager.security.sasl_authenticator`).
+
+Source: Kafka ``KafkaApis.handleSaslAuthenticateRequest``.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.schema import response_schema
+from zkcontroller.protocol.api_versions import ApiKey
+
+API_KEY: Final = ApiKey.SASL_AUTHENTICATE
+VERSIONS: Final = (0, 2)
+
+
+async def handle(_request: Any, context: RequestContext, _broker: BrokerContext) -> ResponsePayload:
+    """ILLEGAL_SASL_STATE, with a sentence."""
+    return _response(
+        context,
+        ErrorCode.illegal_sasl_state,
+        "SaslAuthenticate request received after successful authentication",
+    )
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The answer that carries only a code."""
+    return _response(context, error, None)
+
+
+def _response(context: RequestContext, error: ErrorCode, message: str | None) -> ResponsePayload:
+    return response_schema(API_KEY, context.api_version).response(
+        error_code=error, error_message=message, auth_bytes=b"", session_lifetime=timedelta(0)
+    )

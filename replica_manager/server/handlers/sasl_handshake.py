@@ -1,0 +1,30 @@
+"""SaslHandshake (17) outside of a login: too late, or on a listener that has none.
+
+A login itself never comes here (:mod:`replica_manager.security.sasl_authenticator`).
+
+Source: Kafka ``KafkaApis.handleSaslHandshakeRequest``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.schema import response_schema
+from zkcontroller.protocol.api_versions import ApiKey
+
+API_KEY: Final = ApiKey.SASL_HANDSHAKE
+VERSIONS: Final = (0, 1)
+
+
+async def handle(request: Any, context: RequestContext, _broker: BrokerContext) -> ResponsePayload:
+    """ILLEGAL_SASL_STATE."""
+    return refuse(request, context, ErrorCode.illegal_sasl_state)
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The answer that carries only a code."""
+    return response_schema(API_KEY, context.api_version).response(error_code=error, mechanisms=())

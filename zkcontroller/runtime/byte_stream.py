@@ -1,0 +1,190 @@
+"""Bytes over a socket on the event loop, in the clear or by TLS, behind one interface.
+
+TLS is driven by hand (``ssl.MemoryBIO``) over the same socket calls as bytes in the clear, so that
+what is built on either needs no second way: asyncio's own TLS exists for its transports only, which
+copy what the kernel does not take at once.
+
+One task reads and writes at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from typing import Final, Protocol
+
+_RECORD_BYTES: Final = 64 * 1024
+"""Received from the socket at once."""
+
+_WRITE_BYTES: Final = 256 * 1024
+"""Encrypted at once: some 0.1 ms, and others get their turn between two such pieces."""
+
+
+class ByteStream(Protocol):
+    """An open connection."""
+
+    async def receive(self, size: int) -> bytes:
+        """At most ``size`` bytes, at least one; none when the peer has closed.  Or OSError."""
+
+    async def send_all(self, data: bytes) -> None:
+        """Sends all of it; OSError if the peer is gone."""
+
+    def is_quiet(self) -> bool:
+        """Whether the peer is there, and has sent nothing that nobody has read."""
+
+    def wake(self) -> None:
+        """Ends a call under way; :meth:`close` comes when it has ended."""
+
+    def close(self) -> None:
+        """Closes the socket.  Nothing may be under way, except at the end of the process."""
+
+
+class PlainStream:
+    """Bytes as they are."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        """Takes a connected, non-blocking socket."""
+        self._socket = sock
+
+    async def receive(self, size: int) -> bytes:
+        return await asyncio.get_running_loop().sock_recv(self._socket, size)
+
+    async def send_all(self, data: bytes) -> None:
+        await asyncio.get_running_loop().sock_sendall(self._socket, data)
+
+    def is_quiet(self) -> bool:
+        return _is_quiet(self._socket)
+
+    def wake(self) -> None:
+        wake(self._socket)
+
+    def close(self) -> None:
+        close(self._socket)
+
+
+class TlsStream:
+    """Bytes under TLS; :meth:`handshake` comes first."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        *,
+        server_hostname: str | None = None,
+    ) -> None:
+        """``server_hostname``: who the peer must be; None on the server's side."""
+        self._socket = sock
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(
+            self._incoming,
+            self._outgoing,
+            server_side=server_hostname is None,
+            server_hostname=server_hostname,
+        )
+
+    async def handshake(self) -> None:
+        """Agrees on keys; ssl.SSLError (an OSError) if the peer is not trusted or speaks no TLS."""
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._flush()
+                if not await self._fill():
+                    raise ConnectionResetError("the peer closed within the TLS handshake") from None
+            except ssl.SSLError:
+                # The alert that tells the peer why.
+                with contextlib.suppress(OSError):
+                    await self._flush()
+                raise
+            else:
+                await self._flush()
+                return
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The peer's certificate (DER), None if it has shown none."""
+        return self._tls.getpeercert(binary_form=True)
+
+    async def receive(self, size: int) -> bytes:
+        while True:
+            try:
+                return self._tls.read(size)
+            except ssl.SSLWantReadError:
+                await self._flush()
+                if not await self._fill():
+                    return b""
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                return b""
+
+    async def send_all(self, data: bytes) -> None:
+        view = memoryview(data)
+        for start in range(0, len(view), _WRITE_BYTES):
+            self._tls.write(view[start : start + _WRITE_BYTES])
+            await self._flush()
+
+    def is_quiet(self) -> bool:
+        # Session tickets come after the handshake, unasked: they must be taken in to be told apart.
+        try:
+            while data := self._socket.recv(_RECORD_BYTES):
+                self._incoming.write(data)
+        except BlockingIOError:
+            pass
+        except OSError:
+            return False
+        else:
+            return False
+        try:
+            self._tls.read(1)
+        except ssl.SSLWantReadError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def wake(self) -> None:
+        wake(self._socket)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._tls.unwrap()  # writes the farewell; its answer is not awaited
+        with contextlib.suppress(OSError):
+            self._socket.send(self._outgoing.read())
+        close(self._socket)
+
+    async def _flush(self) -> None:
+        if data := self._outgoing.read():
+            await asyncio.get_running_loop().sock_sendall(self._socket, data)
+
+    async def _fill(self) -> bool:
+        """Takes in what has arrived; False if the peer has closed."""
+        data = await asyncio.get_running_loop().sock_recv(self._socket, _RECORD_BYTES)
+        if not data:
+            self._incoming.write_eof()
+            return False
+        self._incoming.write(data)
+        return True
+
+
+def _is_quiet(sock: socket.socket) -> bool:
+    try:
+        sock.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    # End of stream, or bytes that nobody asked for: either way no answer can be trusted.
+    return False
+
+
+def wake(sock: socket.socket) -> None:
+    """Ends the stream, so that whoever waits for it is woken."""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+
+
+def close(sock: socket.socket) -> None:
+    """Ends the stream and closes the socket."""
+    wake(sock)
+    sock.close()
