@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from replica_manager.log.files import replace_file
 from replica_manager.log.leader_epochs import EpochEntry
@@ -28,6 +28,18 @@ _WHITESPACE: Final = re.compile(r"\s+")
 
 class CheckpointMalformed(ZkControllerError):
     """A checkpoint file is not what it should be."""
+
+
+class CheckpointWrite(NamedTuple):
+    """A checkpoint file to be written."""
+
+    log_dir: Path
+    file_name: str
+    offsets: Mapping[TopicPartition, int]
+
+    def run(self) -> None:
+        """Writes it.  Blocks; for an executor.  OSError if the disk fails."""
+        write_offsets(self.log_dir / self.file_name, self.offsets)
 
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:

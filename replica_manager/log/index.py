@@ -78,6 +78,11 @@ class _Index:
     def is_full(self) -> bool:
         return self.count >= self._max_entries
 
+    @property
+    def size_in_bytes(self) -> int:
+        """Of the entries."""
+        return self.count * self.entry.size
+
     def activate(self, max_bytes: int) -> None:
         """Takes the entries into memory, to append to them."""
         self._max_entries = max_bytes // self.entry.size

@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from replica_manager.log.environment import LogEnvironment
-from replica_manager.log.files import DELETED_SUFFIX, FileSlice, LogFile, sync_directory
+from replica_manager.log.files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    SWAP_SUFFIX,
+    FileSlice,
+    LogFile,
+    sync_directory,
+)
 from replica_manager.log.index import OffsetPosition, TimestampOffset
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.segment import LogSegment, RollLimits
@@ -314,6 +321,15 @@ class LocalLog:
         active = self.segments.active
         self.end = LogOffsetMetadata(offset, active.base_offset, active.size)
         self.recovery_point = min(self.recovery_point, offset)
+
+    def replace(self, new: LogSegment, old: Sequence[LogSegment]) -> None:
+        """Puts a compacted segment in the place of those that it was made from."""
+        new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
+        for segment in old:
+            self.segments.remove(segment)
+        self.delete_segments(old)
+        new.change_suffix(SWAP_SUFFIX, "")
+        self.segments.add(new)
 
     def remove_segments(self, segments: Iterable[LogSegment]) -> None:
         """Takes segments out of the log and deletes their files."""

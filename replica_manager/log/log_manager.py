@@ -19,7 +19,7 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from replica_manager.log import checkpoints
-from replica_manager.log.checkpoints import CheckpointMalformed
+from replica_manager.log.checkpoints import CheckpointMalformed, CheckpointWrite
 from replica_manager.log.environment import Duties, LogEnvironment
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_directory import (
@@ -41,18 +41,6 @@ _log = logging.getLogger("kafka.log.LogManager")
 
 class DuplicateLog(ZkControllerError):
     """Two log directories hold the same partition; somebody must say which is right."""
-
-
-class CheckpointWrite(NamedTuple):
-    """A checkpoint file to be written."""
-
-    log_dir: Path
-    file_name: str
-    offsets: Mapping[TopicPartition, int]
-
-    def run(self) -> None:
-        """Writes it.  Blocks; for an executor.  OSError if the disk fails."""
-        checkpoints.write_offsets(self.log_dir / self.file_name, self.offsets)
 
 
 class LogDirFailure(NamedTuple):

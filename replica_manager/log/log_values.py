@@ -9,6 +9,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from replica_manager.log.local_log import LogOffsetMetadata
+from replica_manager.log.segment import LogSegment
 
 EARLIEST_TIMESTAMP: Final = -2
 LATEST_TIMESTAMP: Final = -1
@@ -54,3 +55,12 @@ class OffsetSnapshot(NamedTuple):
     log_end_offset: LogOffsetMetadata
     high_watermark: LogOffsetMetadata
     last_stable_offset: LogOffsetMetadata
+
+
+class Replacement(NamedTuple):
+    """A segment and those in whose place it comes."""
+
+    new: LogSegment
+    old: tuple[LogSegment, ...]
+    old_size: int
+    """Bytes of those when they were read."""

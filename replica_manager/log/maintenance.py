@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from replica_manager.log.log_manager import CheckpointWrite, LogManager
+from replica_manager.log.checkpoints import CheckpointWrite
+from replica_manager.log.log_manager import LogManager
 from replica_manager.log.partition_log import PartitionLog
 
 TICK_MS: Final = 1000

@@ -37,6 +37,7 @@ from replica_manager.log.log_values import (
     NO_LOG_APPEND_TIME,
     FetchIsolation,
     LogAppendInfo,
+    Replacement,
 )
 from replica_manager.log.offsets_by_time import legacy_offsets_before, offset_by_timestamp
 from replica_manager.log.producer_state import (
@@ -453,6 +454,36 @@ class PartitionLog(LogState):
                 self.maybe_increment_log_start_offset(following.base_offset, reason)
                 self._local.remove_segments(doomed)
                 self._delete_snapshots(doomed)
+
+    # Compaction.
+
+    def aborted_transactions(self, offset: int, upper_bound: int) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions that overlap with the offsets."""
+        return self._local.collect_aborted(offset, upper_bound)
+
+    def new_segment(self, base_offset: int, suffix: str) -> LogSegment:
+        """An empty segment beside those in service; it does not belong to the log yet."""
+        return self._local.new_segment(base_offset, suffix)
+
+    def replace_segments(self, replacements: Sequence[Replacement]) -> bool:
+        """Puts compacted segments in the place of others; False if these are not what they were.
+
+        A broker that is killed in between finds either the old ones or the new when it loads them.
+        """
+        inactive = {id(s) for s in self._local.segments if s is not self.active_segment}
+        for _, old, old_size in replacements:
+            if not all(id(segment) in inactive for segment in old):
+                return False
+            if sum(segment.size for segment in old) != old_size:
+                return False
+        with self._local.guarded("Error while replacing segments of"):
+            for replacement in replacements:
+                self._local.replace(replacement.new, replacement.old)
+                merged = [
+                    old for old in replacement.old if old.base_offset != replacement.new.base_offset
+                ]
+                self._delete_snapshots(merged)
+        return True
 
     # To disk.
 

@@ -281,18 +281,21 @@ def encode_batch(
     is_control: bool = False,
     log_append_time: int | None = None,
     delete_horizon_ms: int | None = None,
+    max_timestamp: int | None = None,
 ) -> bytes:
     """A batch of magic 2 with these records, whose offsets must rise.
 
     ``base_offset`` and ``last_offset`` are those of the first and last record unless compaction
-    keeps wider ones; with ``log_append_time`` that is the batch's one timestamp.
+    keeps wider ones; with ``log_append_time`` that is the batch's one timestamp.  ``max_timestamp``
+    is for a batch without records, which still knows theirs.
     """
     assert records or (base_offset is not None and last_offset is not None)
     base = records[0].offset if base_offset is None else base_offset
     last = records[-1].offset if last_offset is None else last_offset
     first_timestamp = records[0].timestamp if records else NO_TIMESTAMP
     base_timestamp = first_timestamp if delete_horizon_ms is None else delete_horizon_ms
-    largest = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+    if max_timestamp is None:
+        max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
     attributes = (
         int(codec)
         | (LOG_APPEND_TIME if log_append_time is not None else 0)
@@ -303,7 +306,7 @@ def encode_batch(
     block = pack(codec, encode_records(records, base, base_timestamp), level) if records else b""
     body = _BODY.pack(
         attributes, last - base, base_timestamp,
-        largest if log_append_time is None else log_append_time,
+        max_timestamp if log_append_time is None else log_append_time,
         producer_id, producer_epoch, base_sequence, len(records),
     ) + block  # fmt: skip
     length = _CRC_END - LOG_OVERHEAD + len(body)

@@ -1,0 +1,242 @@
+"""Compaction of one log: which part is dirty, and the segments that take its place.
+
+:func:`clean` reads and writes files of segments that nothing is appended to any more, so it may run
+in a thread; :meth:`~replica_manager.log.partition_log.PartitionLog.replace_segments` then puts the
+new segments in the place of the old on the event loop, unless some of those have gone meanwhile.
+
+Source: Kafka ``LogCleaner``, ``Cleaner``, ``LogCleanerManager``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from replica_manager.log.compaction import (
+    CleaningRound,
+    OffsetMap,
+    TransactionTracker,
+    cleaned_batch,
+)
+from replica_manager.log.files import CLEANED_SUFFIX
+from replica_manager.log.index import MAX_RELATIVE_OFFSET, TimestampOffset
+from replica_manager.log.log_config import LogConfig
+from replica_manager.log.log_recovery import read_marker, whole_batches
+from replica_manager.log.log_values import Replacement
+from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.producer_state import ProducerEntry
+from replica_manager.log.segment import LogSegment
+from replica_manager.log.transaction_index import AbortedTransaction
+from zkcontroller.errors import CorruptRecord
+from zkcontroller.protocol.legacy_messages import iterate_any
+from zkcontroller.protocol.record_batch import BatchHeader, is_intact, read_header
+
+
+class CleaningJob(NamedTuple):
+    """A log to compact: what a thread needs to know of it, as it was at one moment."""
+
+    name: str
+    segments: tuple[LogSegment, ...]
+    """Every segment that may be replaced."""
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+    needs_compaction_now: bool
+    """Whether ``max.compaction.lag.ms`` is over."""
+    config: LogConfig
+    producers: Mapping[int, ProducerEntry]
+    aborted: tuple[AbortedTransaction, ...]
+    now_ms: int
+    new_segment: Callable[[int, str], LogSegment]
+
+    @property
+    def dirty_ratio(self) -> float:
+        """How much of what could be compacted has not been, from 0 to 1."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    @property
+    def is_due(self) -> bool:
+        return self.cleanable_bytes > 0 and (
+            self.needs_compaction_now or self.dirty_ratio > self.config.min_cleanable_dirty_ratio
+        )
+
+
+class Cleaned(NamedTuple):
+    """What a cleaning gave: up to ``end_offset`` the log is clean once these are in place."""
+
+    end_offset: int
+    replacements: tuple[Replacement, ...]
+
+
+def cleaning_job(log: PartitionLog, checkpoint: int | None, now_ms: int) -> CleaningJob:
+    """What there is to compact in a log that was cleaned up to ``checkpoint``."""
+    start = log.log_start_offset
+    first_dirty = start if checkpoint is None else checkpoint
+    if not start <= first_dirty <= log.log_end_offset:
+        first_dirty = start
+    inactive = [segment for segment in log.segments if segment is not log.active_segment]
+    active = log.active_segment.base_offset
+    limits = [log.last_stable_offset, active]
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        limits += [
+            segment.base_offset
+            for segment in _from(inactive, first_dirty, active)
+            if segment.largest_timestamp > now_ms - lag_ms
+        ][:1]
+    uncleanable = max(first_dirty, min(limits))
+    dirty = [s for s in _from(inactive, first_dirty, active) if s.base_offset < uncleanable]
+    clean = [s for s in inactive if s not in dirty and s.base_offset < first_dirty]
+    oldest = min((segment.first_batch_timestamp() for segment in dirty), default=now_ms)
+    return CleaningJob(
+        log.name,
+        tuple(segment for segment in inactive if segment.base_offset < uncleanable),
+        first_dirty,
+        uncleanable,
+        sum(segment.size for segment in clean),
+        sum(segment.size for segment in dirty),
+        now_ms - oldest > log.config.max_compaction_lag_ms,
+        log.config,
+        dict(log.producers.entries),
+        log.aborted_transactions(start, uncleanable),
+        now_ms,
+        log.new_segment,
+    )
+
+
+def _from(segments: Sequence[LogSegment], offset: int, end: int) -> list[LogSegment]:
+    """The segments that may hold offsets from ``offset`` on; the last one ends at ``end``."""
+    ends = [*(segment.base_offset for segment in segments[1:]), end]
+    return [segment for segment, after in zip(segments, ends, strict=False) if after > offset]
+
+
+def clean(job: CleaningJob, memory_bytes: int) -> Cleaned:
+    """Writes the new segments of a log beside the old.  Blocks; for a thread.
+
+    OSError if the disk fails, CorruptRecord for a batch that is not what was written; nothing is
+    left behind then.
+    """
+    offset_map = _build_offset_map(job, memory_bytes)
+    end_offset = offset_map.latest_offset + 1
+    around = CleaningRound(
+        offset_map, end_offset, job.now_ms, job.config.delete_retention_ms, job.producers
+    )
+    transactions = TransactionTracker(job.aborted)
+    done: list[Replacement] = []
+    try:
+        for group in _grouped([s for s in job.segments if s.base_offset < end_offset], job):
+            done += (_clean_group(group, job, around, transactions),)
+    except (OSError, CorruptRecord):
+        discard(done)
+        raise
+    return Cleaned(end_offset, tuple(done))
+
+
+def discard(replacements: Sequence[Replacement]) -> None:
+    """Deletes segments that nobody wants any more."""
+    for replacement in replacements:
+        for path in replacement.new.paths():
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def _build_offset_map(job: CleaningJob, memory_bytes: int) -> OffsetMap:
+    offset_map = OffsetMap(memory_bytes)
+    offset_map.latest_offset = job.first_dirty_offset - 1
+    dirty = _from(job.segments, job.first_dirty_offset, job.first_uncleanable_offset)
+    first = dirty[0].base_offset if dirty else job.first_uncleanable_offset
+    transactions = TransactionTracker(a for a in job.aborted if a.last_offset >= first)
+    for segment in dirty:
+        if offset_map.is_full:
+            break
+        for place, content, at in whole_batches(segment):
+            header = place.header
+            if header.base_offset >= job.first_uncleanable_offset or offset_map.is_full:
+                break
+            _check(segment, header, content, at)
+            is_aborted = _is_discardable(transactions, content, at, header)
+            if header.last_offset < job.first_dirty_offset:
+                continue
+            if not header.is_control and not is_aborted:
+                for record in iterate_any(content, at, header):
+                    if record.key is not None and record.offset >= job.first_dirty_offset:
+                        offset_map.put(record.key, record.offset)
+            offset_map.latest_offset = header.last_offset
+    return offset_map
+
+
+def _check(segment: LogSegment, header: BatchHeader, content: bytes, at: int) -> None:
+    if not is_intact(content, at, header):
+        raise CorruptRecord(
+            f"Batch at offset {header.base_offset} of {segment.file.path} is corrupt"
+        )
+
+
+def _is_discardable(
+    transactions: TransactionTracker, content: bytes, at: int, header: BatchHeader
+) -> bool:
+    marker = read_marker(content, at, header) if header.is_control else None
+    return transactions.is_discardable(header, None if marker is None else marker.is_commit)
+
+
+def _grouped(segments: Sequence[LogSegment], job: CleaningJob) -> list[list[LogSegment]]:
+    """Neighbours that together are no larger than one segment may be."""
+    groups: list[list[LogSegment]] = []
+    for place, segment in enumerate(segments):
+        after = segments[place + 1].base_offset if place + 1 < len(segments) else None
+        last_offset = (job.first_uncleanable_offset if after is None else after) - 1
+        if groups and _fits(groups[-1], segment, last_offset, job.config):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+    return groups
+
+
+def _fits(
+    group: list[LogSegment], segment: LogSegment, last_offset: int, config: LogConfig
+) -> bool:
+    together = [*group, segment]
+    return (
+        sum(s.size for s in together) <= config.segment_bytes
+        and sum(s.offset_index.size_in_bytes for s in together) <= config.index_bytes
+        and sum(s.time_index.size_in_bytes for s in together) <= config.index_bytes
+        and last_offset - group[0].base_offset <= MAX_RELATIVE_OFFSET
+    )
+
+
+def _clean_group(
+    group: list[LogSegment],
+    job: CleaningJob,
+    around: CleaningRound,
+    transactions: TransactionTracker,
+) -> Replacement:
+    new = job.new_segment(group[0].base_offset, CLEANED_SUFFIX)
+    replacement = Replacement(new, tuple(group), sum(segment.size for segment in group))
+    kept = len(transactions.kept)
+    try:
+        for segment in group:
+            for place, content, at in whole_batches(segment):
+                _check(segment, place.header, content, at)
+                left = cleaned_batch(content, at, place.header, around, transactions)
+                if left is None:
+                    continue
+                header = read_header(left)
+                assert header is not None, "a batch that was just built"
+                if header.last_offset - new.base_offset > MAX_RELATIVE_OFFSET:
+                    raise CorruptRecord(f"Offset {header.last_offset} in {segment.file.path}")
+                largest = TimestampOffset(header.max_timestamp, header.last_offset)
+                new.append((left,), len(left), header.last_offset, largest)
+        for aborted in transactions.kept[kept:]:
+            new.transaction_index.append(aborted)
+        new.deactivate()
+        new.file.flush()
+        modified_ns = os.fstat(group[-1].file.fileno()).st_mtime_ns
+        os.utime(new.file.path, ns=(modified_ns, modified_ns))
+    except (OSError, CorruptRecord):
+        discard([replacement])
+        raise
+    return replacement
