@@ -18,13 +18,12 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.security.principals import ANONYMOUS
 from replica_manager.server.client_quotas import ClientKey, ClientQuotas, entity_of
 from replica_manager.server.errors import RequestRefused
 from zkcontroller.errors import ConfigInvalid
 
 QUOTA_KEY: Final = "controller_mutation_rate"
-ANONYMOUS: Final = "ANONYMOUS"
-"""The user of a client that has not said who it is; no other listener exists here."""
 
 INACTIVE_MS: Final = 3_600_000
 """A bucket that nobody used for so long is forgotten."""
@@ -82,7 +81,7 @@ class MutationQuotas:
         except ConfigInvalid as refused:
             _log.error("The quota of %s stays as it was: %s", entity_path, refused)
 
-    def of(self, client_id: str, *, is_strict: bool, user: str = ANONYMOUS) -> MutationQuota:
+    def of(self, client_id: str, *, is_strict: bool, user: str = ANONYMOUS.name) -> MutationQuota:
         """The quota for one request of that client."""
         return MutationQuota(self, user, client_id, is_strict=is_strict)
 

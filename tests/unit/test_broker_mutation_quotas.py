@@ -15,11 +15,11 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.config import BrokerConfig
 from replica_manager.dynamic_config import DynamicConfig
+from replica_manager.security.principals import ANONYMOUS, USER, Principal
 from replica_manager.server import mutation_quotas
 from replica_manager.server.client_quotas import ClientKey, ClientQuotas, QuotaEntity, entity_of
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.mutation_quotas import (
-    ANONYMOUS,
     INACTIVE_MS,
     LONGEST_THROTTLE_MS,
     MutationQuotas,
@@ -245,7 +245,7 @@ def test_a_rate_that_is_none_changes_nothing(
         quotas.configure(f"clients/{CLIENT}", {"controller_mutation_rate": text})
         quotas.configure("users/a/b", {"controller_mutation_rate": "1"})
 
-    assert quotas.quotas.bound(quotas.quotas.key(ANONYMOUS, CLIENT)) == 3
+    assert quotas.quotas.bound(quotas.quotas.key(ANONYMOUS.name, CLIENT)) == 3
     assert len(caplog.records) == 2
 
 
@@ -285,7 +285,7 @@ def world() -> Iterator[BrokerWorld]:
             world.session.write(Create(TopicZnode.path(topic), assignment))
         registered = BrokerIdZnode(broker(1), timestamp_ms=0).encode()
         world.session.write(Create(BrokerIdZnode.path(1), registered))
-        path = f"users/{ANONYMOUS}"
+        path = f"users/{ANONYMOUS.name}"
         world.mutation_quotas.configure(path, {"controller_mutation_rate": "1"})
         yield world
 
@@ -407,6 +407,19 @@ def test_who_creates_topics_by_the_way_is_charged_but_does_not_wait(world: Broke
     assert world.mute_ms == 0
     [refused] = ask(world, create(7, ("a", 1))).topics
     assert refused.error_code is ErrorCode.throttling_quota_exceeded
+
+
+def test_who_has_logged_in_has_a_quota_of_its_own(world: BrokerWorld) -> None:
+    world.mutation_quotas.configure("users/alice", {"controller_mutation_rate": "100"})
+    topics = world.mutation_quotas.of(CLIENT, is_strict=True)
+    topics.charge(12)
+    with pytest.raises(RequestRefused):
+        topics.charge(1)
+
+    world.principal = Principal(USER, "alice")
+    [created] = ask(world, create(7, ("a", 1000))).topics
+
+    assert (created.error_code, created.error_message) == DONE
 
 
 # ---------------------------------------------------------------------- configuration
