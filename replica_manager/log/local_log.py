@@ -7,6 +7,7 @@ Source: Kafka ``LocalLog``.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -96,7 +97,9 @@ class FlushPlan(NamedTuple):
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-        sync_directory(self.directory)
+        # A log deleted meanwhile needs no flush.
+        with contextlib.suppress(FileNotFoundError):
+            sync_directory(self.directory)
 
 
 class _Guard:

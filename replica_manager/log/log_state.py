@@ -222,7 +222,11 @@ class LogState:
         self._epochs.is_write_planned = False
         if self._epochs.is_dirty:
             self._epochs.is_dirty = False
-            write_epochs(self.directory / leader_epochs.FILE_NAME, self._epochs.entries)
+            try:
+                write_epochs(self.directory / leader_epochs.FILE_NAME, self._epochs.entries)
+            except OSError:
+                self._epochs.is_dirty = True
+                raise
 
     def _write_small_files(self) -> None:
         self._write_epochs()

@@ -46,6 +46,8 @@ class LogAppendInfo(NamedTuple):
     last_leader_epoch: int | None = None
     is_duplicate: bool = False
     """The batch was appended before; the offsets are those that it got then."""
+    is_flush_due: bool = False
+    """``flush.messages`` is reached: flush before the append is acknowledged."""
 
 
 class OffsetSnapshot(NamedTuple):

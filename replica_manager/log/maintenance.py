@@ -6,6 +6,7 @@ Source: Kafka ``LogManager.startupWithConfigOverrides`` (its schedules).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from typing import Final
 from replica_manager.log.checkpoints import CheckpointWrite
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.partition_log import PartitionLog
+
+_log = logging.getLogger("kafka.log.LogManager")
 
 TICK_MS: Final = 1000
 """How often is looked what is due; duties are never urgent."""
@@ -105,6 +108,10 @@ class LogMaintenance:
     async def _blocking(self, log_dir: Path, action: Callable[[], None]) -> bool:
         try:
             await asyncio.get_running_loop().run_in_executor(self._executor, action)
+        except FileNotFoundError as missing:
+            # Renamed or deleted between the decision and the deed; the disk is well.
+            _log.warning("Upkeep of %s found a file gone: %s", log_dir, missing)
+            return False
         except OSError as error:
             self._manager.fail(log_dir, f"Disk error while looking after {log_dir}: {error}")
             return False

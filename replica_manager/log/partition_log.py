@@ -151,6 +151,7 @@ class PartitionLog(LogState):
             self._log_start_offset,
             header.size,
             leader_epoch,
+            is_flush_due=self._local.unflushed_messages >= config.flush_messages,
         )
 
     def append_as_follower(self, records: Buffer) -> LogAppendInfo:
@@ -193,6 +194,7 @@ class PartitionLog(LogState):
             self._log_start_offset,
             size,
             last.partition_leader_epoch if last.partition_leader_epoch >= 0 else None,
+            is_flush_due=self._local.unflushed_messages >= self.config.flush_messages,
         )
 
     def _nothing_appended(self) -> LogAppendInfo:
@@ -417,7 +419,9 @@ class PartitionLog(LogState):
         self.maybe_increment_log_start_offset(offset, "client delete records request")
         return self._log_start_offset
 
-    def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
+    def maybe_increment_log_start_offset(
+        self, offset: int, reason: str = "leader offset incremented"
+    ) -> bool:
         """Raises the log start; says whether it was lower.  OffsetOutOfRange past the watermark."""
         if offset > self.high_watermark:
             raise OffsetOutOfRange(

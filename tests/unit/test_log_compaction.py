@@ -362,7 +362,7 @@ def test_segments_that_changed_meanwhile_are_not_replaced(world: LogWorld) -> No
     assert len(records_in(log)) == 3
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(
         st.lists(

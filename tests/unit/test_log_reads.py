@@ -205,15 +205,10 @@ def test_the_oldest_version_of_list_offsets_gets_segments(world: LogWorld) -> No
     assert log.legacy_offsets_before(0, 3) == []
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 24))
+@pytest.mark.parametrize("offset", range(0, 24, 3))
 def test_truncation_leaves_exactly_the_batches_before_the_offset(
-    tmp_path_factory: pytest.TempPathFactory, offset: int
+    world: LogWorld, offset: int
 ) -> None:
-    world = LogWorld(
-        tmp_path_factory.mktemp("log") / "orders-0",
-        LogConfig(segment_bytes=3 * len(batch(2)), index_interval_bytes=50),
-    )
     log = filled(world)
     log.update_high_watermark(20)
 
@@ -328,7 +323,7 @@ def test_a_new_epoch_replaces_what_contradicts_it() -> None:
     assert epochs.entries == (EpochEntry(2, 10), EpochEntry(3, 25))
 
 
-@settings(max_examples=200)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(
         st.one_of(
@@ -375,6 +370,17 @@ def test_a_flush_brings_the_epochs_along_before_the_recovery_point_moves(world: 
     assert log.recovery_point == 0
     log.finish_flush(plan)
     assert (log.recovery_point, log.unflushed_messages, log.plan_flush()) == (20, 0, None)
+
+
+def test_an_append_says_when_enough_records_wait_for_a_flush(world: LogWorld) -> None:
+    world.config = LogConfig(flush_messages=4)
+    log = world.open()
+
+    due = [log.append_as_leader(batch(2), 0).is_flush_due for _ in range(2)]
+    log.flush()
+    due.append(log.append_as_follower(at(4, batch(2))).is_flush_due)
+
+    assert due == [False, True, False]
 
 
 def test_rolling_leaves_a_flush_and_the_recovery_point_follows(world: LogWorld) -> None:

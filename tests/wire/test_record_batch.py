@@ -207,7 +207,7 @@ def test_assigning_a_timestamp_computes_the_checksum_again() -> None:
     assert start + data[HEADER_BYTES:] == KAFKAS["log-append-time"]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30, deadline=None)
 @given(some_records, st.sampled_from(list(Codec)), st.integers(0, 2**60))
 def test_what_is_encoded_is_decoded(records: list[Record], codec: Codec, offset: int) -> None:
     data = encode_batch(moved(records, offset), codec=codec)
@@ -218,7 +218,7 @@ def test_what_is_encoded_is_decoded(records: list[Record], codec: Codec, offset:
     assert largest_timestamp(data, 0, header) == max(record.timestamp for record in records)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(-70, 300)), min_size=1, max_size=200),
     st.integers(0, 60),
@@ -234,7 +234,7 @@ def test_the_look_at_columns_finds_the_largest_timestamp(
     assert largest_timestamp(data, 0, header_of(data)) == max(r.timestamp for r in records)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_broken_record_is_never_taken_for_a_whole_one(data: st.DataObject) -> None:
     records = [Record(i, 1000 + i, b"key", bytes(20)) for i in range(data.draw(st.integers(1, 50)))]
@@ -246,7 +246,7 @@ def test_a_broken_record_is_never_taken_for_a_whole_one(data: st.DataObject) -> 
         largest_timestamp(bytes(HEADER_BYTES) + bytes(block[:-cut]), 0, header)
 
 
-@settings(max_examples=200)
+@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=200), st.integers(0, 60))
 def test_any_bytes_end_in_a_refusal_or_in_records(noise: bytes, place: int) -> None:
     data = bytearray(KAFKAS["plain-none"])

@@ -31,6 +31,12 @@ _INT32: Final = Struct(">i")
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + _INT32.pack(1) + _INT32.pack(1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_UINT32_LE: Final = Struct("<I")
+_LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
+"""Magic, version 1 with independent blocks, blocks of 64 KiB, and the checksum of these."""
+_LZ4_BLOCK_BYTES: Final = 64 * 1024
+_LZ4_STORED: Final = 1 << 31
+"""In a block's length: it is not compressed."""
 _GZIP_WINDOW: Final = 31
 """zlib's word for: 32 KiB of window, gzip's header and trailer."""
 
@@ -48,6 +54,9 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+_CODECS: Final = tuple(Codec)
+"""By number: a lookup costs a tenth of what the enumeration's own does."""
+
 CODECS_BY_NAME: Final = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
@@ -60,10 +69,10 @@ CODECS_BY_NAME: Final = {
 
 def codec_of(attributes: int) -> Codec:
     """The codec named by a batch's attributes; CorruptRecord if there is none of that number."""
-    try:
-        return Codec(attributes & 0x07)
-    except ValueError:
-        raise CorruptRecord(f"Unknown compression type id: {attributes & 0x07}") from None
+    number = attributes & 0x07
+    if number >= len(_CODECS):
+        raise CorruptRecord(f"Unknown compression type id: {number}")
+    return _CODECS[number]
 
 
 def pack(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
@@ -79,7 +88,7 @@ def pack(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
         case Codec.SNAPPY:
             return _pack_snappy(memoryview(data))
         case Codec.LZ4:
-            return bytes(cramjam.lz4.compress(data, LZ4_DEFAULT_LEVEL if level is None else level))
+            return _pack_lz4(memoryview(data), LZ4_DEFAULT_LEVEL if level is None else level)
         case Codec.ZSTD:
             return bytes(
                 cramjam.zstd.compress(data, ZSTD_DEFAULT_LEVEL if level is None else level)
@@ -126,6 +135,27 @@ def _pack_snappy(data: memoryview) -> bytes:
     for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
         pieces += (_INT32.pack(len(block)), block)
+    return b"".join(pieces)
+
+
+def _pack_lz4(data: memoryview, level: int) -> bytes:
+    """A frame of independent blocks: Kafka's Java clients refuse blocks that refer to others."""
+    pieces = [_LZ4_HEADER]
+    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+        plain = data[start : start + _LZ4_BLOCK_BYTES]
+        if level == LZ4_DEFAULT_LEVEL:
+            block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        else:
+            block = bytes(
+                cramjam.lz4.compress_block(
+                    plain, mode="high_compression", compression=level, store_size=False
+                )
+            )
+        if len(block) < len(plain):
+            pieces += (_UINT32_LE.pack(len(block)), block)
+        else:
+            pieces += (_UINT32_LE.pack(len(plain) | _LZ4_STORED), bytes(plain))
+    pieces.append(_UINT32_LE.pack(0))
     return b"".join(pieces)
 
 
