@@ -1,0 +1,134 @@
+"""A Spark session that is quiet, and whose failures are one sentence.
+
+Spark logs to stderr from the moment its JVM starts; here it logs errors only, into a file that is
+shown when the JVM does not come up.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from zkcontroller.errors import ConfigInvalid, ZkControllerError
+from zkcontroller.zookeeper.embedded import find_java
+
+DEFAULT_MASTER: Final = "local[*]"
+DEFAULT_MEMORY: Final = "2g"
+
+_LOG4J: Final = """\
+status = off
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d %p %c: %m%n%ex{3}
+rootLogger.level = fatal
+rootLogger.appenderRef.stderr.ref = stderr
+"""
+
+_SETTINGS: Final = {
+    "spark.app.name": "zkctl history",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Not one log line may end the job: what cannot be cast is null.
+    "spark.sql.ansi.enabled": "false",
+    # A file that ends early gives what it has; readers.store compares with what it should have.
+    "spark.sql.files.ignoreCorruptFiles": "true",
+    "spark.sql.files.ignoreMissingFiles": "true",
+    # Small files are packed: 10,000 of them are some dozens of tasks, not 10,000.
+    "spark.sql.files.openCostInBytes": "131072",
+    "spark.sql.files.maxPartitionBytes": "67108864",
+    "spark.hadoop.mapreduce.input.linerecordreader.line.maxlength": str(64 * 1024 * 1024),
+    # The JIT leaves methods beyond this size to the interpreter.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+    "spark.sql.debug.maxToStringFields": "20",
+    # One writer per cluster and day at once; without it each task sorts all its rows first.
+    "spark.sql.maxConcurrentOutputFileWriters": "64",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
+
+
+class SparkFailed(ZkControllerError):
+    """Spark could not start, or a job of it failed; the message is one sentence."""
+
+
+def start_spark(
+    master: str = DEFAULT_MASTER,
+    *,
+    memory: str = DEFAULT_MEMORY,
+    settings: dict[str, str] | None = None,
+) -> SparkSession:
+    """A session on ``master``, one per process; ``memory`` is the heap of the JVM it starts.
+
+    Under ``spark-submit`` it is the session of the submitted application.
+
+    Raises:
+        ConfigInvalid: no Java of version 17 or newer, or ``memory`` is no size.
+        SparkFailed: the JVM or the master did not come up.
+    """
+    if not re.fullmatch(r"\d+[kmgKMG]", memory):
+        raise ConfigInvalid(f"memory {memory!r} is no size such as 2g or 900m")
+    builder = SparkSession.builder
+    for key, value in {**_SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return builder.getOrCreate()
+    if SparkContext._active_spark_context is None:
+        _launch(memory)
+    try:
+        session = builder.master(master).getOrCreate()
+    except Exception as error:  # noqa: BLE001  (py4j and pyspark have no common base)
+        raise SparkFailed(f"Spark did not start on {master}: {first_line(error)}") from None
+    session.sparkContext.setLogLevel("FATAL")
+    return session
+
+
+def _launch(memory: str) -> None:
+    """Starts the JVM with its noise in a file."""
+    java = Path(find_java())
+    if java.is_absolute():
+        os.environ["JAVA_HOME"] = str(java.parent.parent)
+    folder = Path(tempfile.mkdtemp(prefix="zkctl-spark-"))
+    config = folder / "log4j2.properties"
+    config.write_text(_LOG4J)
+    os.environ["PYSPARK_SUBMIT_ARGS"] = (
+        f"--driver-memory {memory} "
+        f"--driver-java-options -Dlog4j2.configurationFile={config} pyspark-shell"
+    )
+    # The name may not resolve, and then Spark would take some address of some interface.
+    os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
+    noise = folder / "stderr"
+    try:
+        with noise.open("wb") as stderr:
+            gateway = launch_gateway(popen_kwargs={"stderr": stderr})
+    except PySparkRuntimeError as error:
+        said = [line for line in noise.read_text(errors="replace").splitlines() if line.strip()]
+        reason = said[-1] if said else first_line(error)
+        raise SparkFailed(f"the JVM of Spark did not start: {reason}") from None
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of Spark's is about: the innermost cause's first line."""
+    text = str(error)
+    if "OutOfMemoryError" in text or "Java heap space" in text:
+        return "Spark ran out of memory; give it more with --memory"
+    if "No space left on device" in text:
+        return "no space left on the disk"
+    causes = re.findall(
+        r"(?m)^(?:Caused by: )?(?:[\w$]+\.)+([\w$]+(?:Exception|Error)): ?(.*)$", text
+    )
+    if causes:
+        name, message = causes[-1]
+        return f"{name}: {message}".rstrip(": ")
+    return text.strip().splitlines()[0] if text.strip() else type(error).__name__

@@ -1,0 +1,218 @@
+"""Which files there are to read, and what each of them is, before Spark opens any.
+
+A look at the beginning of a file tells what it holds (:class:`Source`): Kafka's log or our export,
+with or without a prefix that ``kubectl logs``, ``docker compose logs`` or journald put before each
+line, whose broker's it is, and to which cluster it belongs.  What cannot be read says why.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from zkcontroller.errors import ConfigInvalid
+
+SNIFFED_BYTES: Final = 256 * 1024
+"""How much of a file is looked at."""
+
+_SUFFIXES: Final = (".log", ".jsonl", ".txt", ".out")
+_COMPRESSIONS: Final = (".gz", ".zst")
+_ROTATED: Final = re.compile(r"\.(?:log|jsonl|out)(?:[.-][\w.-]*)?$")
+
+_HEAD: Final = re.compile(
+    rb"^\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ", re.M
+)
+_PREFIXED: Final = re.compile(
+    rb"^(?=\S)[^\n]{1,200}?\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (?:TRACE|DEBUG|INFO|WARN) ",
+    re.M,
+)
+_OWN: Final = re.compile(rb'^\{"schema_version":\d+,"time_ms":', re.M)
+_SPEAKER: Final = re.compile(
+    rb"\[(?:Broker id=|KafkaServer id=|Partition [^\]]* broker=|ReplicaManager broker="
+    rb"|Controller id=|ReplicaFetcher replicaId=|KafkaApi-)(\d+)"
+)
+_OWN_BROKER: Final = re.compile(rb'"broker_id":(\d+)')
+_CLUSTER_ID: Final = re.compile(rb"Cluster ID = ([\w-]{16,})")
+_BROKER_IN_PATH: Final = re.compile(r"(?:broker|kafka|node|server)[-_.]?(\d+)(?!\d)", re.I)
+
+
+class Source(NamedTuple):
+    """One file, looked at."""
+
+    file: str
+    size_bytes: int
+    modified_ms: int
+    format: str | None
+    """``log4j``, ``prefixed``, ``layout`` or ``jsonl``; None if it cannot be read."""
+    broker_id: int | None
+    cluster: str
+    problem: str | None = None
+
+
+def look_at(
+    paths: Sequence[str], *, cluster: str | None = None, broker_id: int | None = None,
+    has_layout: bool = False,
+) -> list[Source]:  # fmt: skip
+    """The files below the paths, in order, each looked at.
+
+    ``cluster`` and ``broker_id`` overrule what the files say.  ``has_layout``: a log4j pattern was
+    given, so files without a default head are logs too.
+
+    Raises:
+        ConfigInvalid: a path does not exist or cannot be read, or there is no file below them.
+    """
+    found = [_look(path, has_layout) for path in _files(paths)]
+    if not found:
+        raise ConfigInvalid(f"no log file below {', '.join(paths)}")
+    return _without_duplicates(_with_clusters(found, cluster, broker_id))
+
+
+class _Look(NamedTuple):
+    path: Path
+    source: Source
+    cluster_id: str | None
+    digest: str
+
+
+def _files(paths: Iterable[str]) -> list[Path]:
+    files: dict[Path, None] = {}
+    for name in paths:
+        path = Path(name)
+        if path.is_dir():
+            files.update(dict.fromkeys(sorted(p for p in path.rglob("*") if _is_log(p))))
+        elif path.is_file():
+            files[path] = None
+        else:
+            raise ConfigInvalid(f"no such file or folder: {name}")
+    return list(files)
+
+
+def _is_log(path: Path) -> bool:
+    name = path.name.removesuffix(".gz").removesuffix(".zst")
+    known = name.endswith(_SUFFIXES) or bool(_ROTATED.search(name))
+    return known and path.is_file() and path.name != "timeline.jsonl"
+
+
+def _look(path: Path, has_layout: bool) -> _Look:
+    try:
+        stat = path.stat()
+        beginning, damage = _beginning(path)
+    except OSError as error:
+        raise ConfigInvalid(f"cannot read {path}: {error.strerror}") from None
+    kind, problem = _kind(beginning, has_layout)
+    speakers = Counter(
+        (_OWN_BROKER if kind == "jsonl" else _SPEAKER).findall(beginning)
+    ).most_common(1)
+    in_path = _BROKER_IN_PATH.findall(str(path))
+    broker = int(speakers[0][0]) if speakers else int(in_path[-1]) if in_path else None
+    cluster = _CLUSTER_ID.search(beginning)
+    return _Look(
+        path,
+        Source(
+            str(path), stat.st_size, stat.st_mtime_ns // 1_000_000, kind,
+            None if kind == "prefixed" and len(set(speakers)) > 1 else broker, "",
+            problem or damage,
+        ),
+        cluster[1].decode() if cluster else None,
+        hashlib.sha256(beginning).hexdigest(),
+    )  # fmt: skip
+
+
+def _beginning(path: Path) -> tuple[bytes, str | None]:
+    """The first bytes, decompressed, and what is wrong with them."""
+    if path.suffix != ".gz":
+        # Inside zst nothing is looked at: Python 3.11 has no decompressor for it.
+        with path.open("rb") as plain:
+            return (b"" if path.suffix == ".zst" else plain.read(SNIFFED_BYTES)), None
+    content = b""
+    try:
+        with gzip.open(path) as packed:
+            while len(content) < SNIFFED_BYTES and (more := packed.read1(SNIFFED_BYTES)):
+                content += more
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        return content, f"damaged gzip: {error}"
+    return content, None
+
+
+def _kind(beginning: bytes, has_layout: bool) -> tuple[str | None, str | None]:
+    if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return None, "it is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"
+    if _OWN.search(beginning):
+        return "jsonl", None
+    if _HEAD.search(beginning) or not beginning:
+        return "log4j", None
+    if has_layout:
+        return "layout", None
+    if _PREFIXED.search(beginning):
+        return "prefixed", None
+    if b"\0" in beginning:
+        return None, "it is binary, not a log"
+    return "log4j", "no line of it begins like log4j's [date] LEVEL: is the pattern another one?"
+
+
+def _with_clusters(
+    looks: list[_Look], cluster: str | None, broker_id: int | None
+) -> list[tuple[_Look, Source]]:
+    """Each with its cluster: by option, else the id in its folder's logs, else by the path."""
+    ids: dict[Path, set[str]] = {}
+    for look in looks:
+        if look.cluster_id:
+            for folder in (look.path.parent, look.path.parent.parent):
+                ids.setdefault(folder, set()).add(look.cluster_id)
+
+    def key(path: Path) -> str:
+        for folder in (path.parent, path.parent.parent):
+            known = ids.get(folder, set())
+            if len(known) == 1:
+                return next(iter(known))
+        in_broker_folder = _BROKER_IN_PATH.search(path.parent.name)
+        return (path.parent.parent if in_broker_folder else path.parent).name or "default"
+
+    return [
+        (
+            look,
+            look.source._replace(
+                cluster=cluster or key(look.path),
+                broker_id=look.source.broker_id if broker_id is None else broker_id,
+            ),
+        )
+        for look in looks
+    ]
+
+
+def _without_duplicates(looks: list[tuple[_Look, Source]]) -> list[Source]:
+    """A file that is there twice, perhaps packed once, is read once."""
+    first: dict[tuple[str, str], str] = {}
+    sources: list[Source] = []
+    for look, source in looks:
+        same = (look.digest, look.path.name.split(".")[0])
+        is_whole = source.size_bytes <= SNIFFED_BYTES or look.path.suffix != ".gz"
+        original = (
+            first.setdefault(same, source.file)
+            if source.format and source.size_bytes
+            else source.file
+        )
+        if original != source.file and is_whole and _equal(original, source.file):
+            source = source._replace(format=None, problem=f"a duplicate of {original}")
+        sources.append(source)
+    return sources
+
+
+def _equal(one: str, other: str) -> bool:
+    def digest(name: str) -> str:
+        hasher = hashlib.sha256()
+        with gzip.open(name) if name.endswith(".gz") else open(name, "rb") as file:
+            while chunk := file.read(1 << 20):
+                hasher.update(chunk)
+        return hasher.hexdigest()
+
+    try:
+        return digest(one) == digest(other)
+    except (OSError, EOFError, zlib.error):
+        return False

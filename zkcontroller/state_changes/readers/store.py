@@ -1,0 +1,205 @@
+"""The Parquet tables of a history: written once per ingest, read as one table.
+
+Rows are written with the number of their line within the task that read them, because counting from
+the beginning of a file would need a second pass; how many lines stand before each piece of a file
+is known once all pieces are written, is a small table, and is added when rows are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
+
+from zkcontroller.errors import ConfigInvalid
+from zkcontroller.state_changes.event_schema import (
+    EVENT_COLUMNS,
+    SCHEMA_VERSION,
+    SOURCE_COLUMNS,
+    ddl,
+)
+from zkcontroller.state_changes.readers.sources import Source
+
+MANIFEST: Final = "history.json"
+_COUNTED: Final = "uri string, block bigint, line_id bigint, stream string"
+
+
+def uri_of(file: str) -> str:
+    """The file as Spark names it: ``file:/path``, without the slashes that some versions add."""
+    return Path(file).resolve().as_uri().replace("file:///", "file:/")
+
+
+class Manifest(NamedTuple):
+    """What ``history.json`` says: the ingests that are complete."""
+
+    ingests: tuple[str, ...]
+    files: dict[str, tuple[int, int]]
+    """Files already read, with their size and modification time."""
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of a directory; empty if it has none yet.
+
+    Raises:
+        ConfigInvalid: the directory holds another version's tables, or the file is damaged.
+    """
+    path = directory / MANIFEST
+    if not path.exists():
+        return Manifest((), {})
+    try:
+        content = json.loads(path.read_text())
+        version = content["schema_version"]
+        manifest = Manifest(
+            tuple(content["ingests"]),
+            {name: (size, modified) for name, (size, modified) in content["files"].items()},
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigInvalid(f"{path} is damaged: {error}") from None
+    if version != SCHEMA_VERSION:
+        raise ConfigInvalid(
+            f"{directory} holds schema version {version}, this is {SCHEMA_VERSION}: ingest again"
+        )
+    return manifest
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Replaces ``history.json`` at once: a reader sees the ingest whole or not at all."""
+    new = directory / f"{MANIFEST}.new"
+    new.write_text(
+        json.dumps(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "ingests": manifest.ingests,
+                "files": manifest.files,
+            },
+            indent=1,
+        )
+    )
+    new.replace(directory / MANIFEST)
+
+
+def write_ingest(rows: DataFrame, sources: Sequence[Source], directory: Path, ingest: str) -> None:
+    """Writes one ingest: rows into ``events``, pieces and files into their tables."""
+    spark = rows.sparkSession
+    events = str(directory / "events" / f"ingest={ingest}")
+    (
+        rows.withColumn(
+            "day",
+            F.expr("coalesce(date_format(timestamp_millis(time_ms), 'yyyy-MM-dd'), 'unknown')"),
+        )
+        .write.mode("overwrite")
+        .partitionBy("cluster", "day")
+        .parquet(events)
+    )
+    written = spark.read.schema(_stored_schema()).parquet(events)
+    counted = written.groupBy("uri", "block").agg(
+        F.min("line_id").alias("first_id"),
+        F.max(F.col("line_id") + F.col("lines")).alias("end_id"),
+        F.count("*").alias("records"),
+        F.count("shape").alias("typed"),
+        F.sum("size_bytes").alias("read_bytes"),
+        F.min("time_ms").alias("first_ms"),
+        F.max("time_ms").alias("last_ms"),
+    )
+    before = Window.partitionBy("uri").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
+    pieces = counted.withColumn(
+        "lines_before",
+        F.coalesce(F.sum(F.col("end_id") - F.col("first_id")).over(before), F.lit(0)),
+    )
+    folder = str(directory / "pieces" / f"ingest={ingest}")
+    pieces.coalesce(1).write.mode("overwrite").parquet(folder)
+    _write_sources(spark, spark.read.parquet(folder), sources, directory, ingest)
+
+
+def read_events(spark: SparkSession, directory: str | Path) -> DataFrame:
+    """All rows of a history, in the columns of the schema; only the columns asked for are read.
+
+    Raises:
+        ConfigInvalid: there is no complete ingest in the directory.
+    """
+    folder = Path(directory)
+    ingests = _complete(folder)
+    stored = (
+        spark.read.schema(_stored_schema())
+        .option("basePath", str(folder / "events"))
+        .parquet(*(str(folder / "events" / f"ingest={ingest}") for ingest in ingests))
+    )
+    pieces = (
+        spark.read.option("basePath", str(folder / "pieces"))
+        .parquet(*(str(folder / "pieces" / f"ingest={ingest}") for ingest in ingests))
+        .select("uri", "block", "first_id", "lines_before")
+    )
+    rows = stored.join(F.broadcast(pieces), ["uri", "block"])
+    place = {
+        "file": "url_decode(replace(regexp_replace(uri, '^file:(//)?', ''), '+', '%2B'))",
+        "line": "line_id - first_id + lines_before + 1",
+    }
+    return rows.select(
+        *(
+            F.expr(place.get(c.name, f"`{c.name}`")).cast(c.type).alias(c.name)
+            for c in EVENT_COLUMNS
+        )
+    )
+
+
+def read_sources(spark: SparkSession, directory: str | Path) -> DataFrame:
+    """Every file that was looked at, in the columns of ``SOURCE_COLUMNS``."""
+    folder = Path(directory)
+    return spark.read.schema(ddl(SOURCE_COLUMNS)).parquet(
+        *(str(folder / "sources" / f"ingest={ingest}") for ingest in _complete(folder))
+    )
+
+
+def _complete(folder: Path) -> tuple[str, ...]:
+    ingests = read_manifest(folder).ingests
+    if not ingests:
+        raise ConfigInvalid(f"{folder} holds no history: zkctl history ingest LOG… --out {folder}")
+    return ingests
+
+
+def _stored_schema() -> str:
+    rest = tuple(c for c in EVENT_COLUMNS if c.name not in ("file", "line"))
+    return f"{_COUNTED}, {ddl(rest)}"
+
+
+def _write_sources(
+    spark: SparkSession, pieces: DataFrame, sources: Sequence[Source], directory: Path, ingest: str
+) -> None:
+    looked_at = spark.createDataFrame(
+        [(uri_of(s.file), *s) for s in sources],
+        "uri string, file string, size_bytes bigint, modified_ms bigint, format string, "
+        "broker_id int, cluster string, problem string",
+    )
+    found = pieces.groupBy("uri").agg(
+        F.sum("records").alias("records"),
+        F.sum("typed").alias("typed"),
+        F.sum(F.col("end_id") - F.col("first_id")).alias("lines"),
+        F.sum("read_bytes").alias("read_bytes"),
+        F.min("first_ms").alias("first_ms"),
+        F.max("last_ms").alias("last_ms"),
+    )
+    early = (
+        "format IS NOT NULL AND NOT file RLIKE '\\\\.(gz|zst)$' AND "
+        "coalesce(read_bytes, 0) < size_bytes - 4"
+    )
+    joined = looked_at.join(F.broadcast(found), "uri", "left")
+    columns: dict[str, Any] = {
+        "status": (
+            "CASE WHEN format IS NULL THEN 'skipped' WHEN problem IS NOT NULL OR "
+            f"({early}) THEN 'damaged' ELSE 'read' END"
+        ),
+        "problem": (
+            f"CASE WHEN problem IS NOT NULL THEN problem WHEN {early} THEN concat('only ', "
+            "coalesce(read_bytes, 0), ' of ', size_bytes, ' bytes could be read') END"
+        ),
+    }
+    joined.select(
+        *(
+            F.expr(columns.get(c.name, f"`{c.name}`")).cast(c.type).alias(c.name)
+            for c in SOURCE_COLUMNS
+        )
+    ).coalesce(1).write.mode("overwrite").parquet(str(directory / "sources" / f"ingest={ingest}"))
