@@ -117,7 +117,7 @@ def _escaped(value: str) -> str:
     text = "".join(f"\\{each}" if each in _ESCAPED else each for each in value)
     if text.startswith(" "):
         text = f"\\{text}"
-    if len(text) > 1 and text.endswith(" "):
+    if len(value) > 1 and text.endswith(" "):
         text = f"{text[:-1]}\\ "
     return text
 

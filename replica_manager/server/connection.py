@@ -149,7 +149,8 @@ class ClientConnection:
         except TimeoutError:
             raise
         except OSError as failure:
-            raise AdmissionRefused(f"SSL handshake failed: {failure}") from None
+            reason = getattr(failure, "reason", None) or failure
+            raise AdmissionRefused(f"SSL handshake failed: {reason}") from None
         return gate.principal_of(stream.peer_certificate)
 
     async def _log_in(self, authenticator: SaslAuthenticator, data: bytes | None = None) -> None:
