@@ -279,3 +279,32 @@ def test_a_refused_metadata_request_becomes_one_event_with_its_error() -> None:
 
 def test_a_stop_that_deletes_nothing_becomes_no_event() -> None:
     assert event_for_response(Send(2, 5, 4, (), EPOCH), bytes.fromhex("00000100")) is None
+
+
+def test_partitions_are_told_under_their_own_topics_whatever_rows_they_use_again() -> None:
+    """Rows 2, 6 and 4 begin and end as if they were three neighbours."""
+    bench = Workbench()
+
+    def add(topic: str, partition: int) -> int:
+        led_by = bench.led(1, [1, 2])
+        return bench.add(topic, partition, [1, 2], state=PartitionState.ONLINE, led_by=led_by)
+
+    for partition in range(7):
+        add("gone", partition)
+    bench.context.remove_topic("gone")
+    rows = [
+        add(topic, partition)
+        for topic, partition in [
+            ("a", 0), ("a", 1), ("orders", 0), ("b", 0), ("orders", 2), ("b", 1), ("orders", 1),
+        ]
+    ]  # fmt: skip
+    assert list(bench.context.table.topics["orders"].rows) == [2, 6, 4]
+
+    with one_batch(bench) as batch:
+        batch.add_update_metadata([3], sorted(rows))
+        batch.add_leader_and_isr([2], [rows[-1]])
+
+    (metadata,) = bench.sent_to(3, UpdateMetadata)
+    (orders,) = bench.sent_to(2, LeaderAndIsr)
+    assert set(metadata.partitions) == {bench.context.table.topic_partition(row) for row in rows}
+    assert set(orders.partitions) == {TopicPartition("orders", 1)}

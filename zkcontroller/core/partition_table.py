@@ -88,13 +88,16 @@ def pick(column: Sequence[T], rows: Sequence[int]) -> Sequence[T]:
 class TopicRows:
     """The rows of one topic: partition ids in ascending order beside their rows."""
 
-    __slots__ = ("name", "partitions", "rows", "topic_id")
+    __slots__ = ("is_one_run", "name", "partitions", "rows", "topic_id")
 
     def __init__(self, name: str, topic_id: UUID | None) -> None:
         self.name = name
         self.topic_id = topic_id
         self.partitions = array("i")
         self.rows = array("i")
+        self.is_one_run = True
+        """Whether each row follows the one before, as long as no rows of deleted topics are used
+        again and no partitions were added."""
 
     def row(self, partition: int) -> int:
         """Row of a partition, NO_ROW if the topic has no such partition."""
@@ -107,16 +110,13 @@ class TopicRows:
             return self.rows[at]
         return NO_ROW
 
-    @property
-    def is_one_run(self) -> bool:
-        """Whether the rows are neighbours, as they are until partitions are added."""
-        return len(self.rows) > 0 and self.rows[-1] - self.rows[0] + 1 == len(self.rows)
-
     def insert(self, partition: int, row: int) -> None:
         if not self.partitions or partition > self.partitions[-1]:
+            self.is_one_run &= not self.rows or row == self.rows[-1] + 1
             self.partitions.append(partition)
             self.rows.append(row)
             return
+        self.is_one_run = False
         at = bisect_left(self.partitions, partition)
         self.partitions.insert(at, partition)
         self.rows.insert(at, row)
@@ -237,7 +237,8 @@ class PartitionTable:
         gone = self.topics.pop(topic, None)
         if gone is None:
             return
-        for row in gone.rows:
+        # The last is used again first: backwards, and the next topic of this size is one run again.
+        for row in reversed(gone.rows):
             if self.has_leadership(row):
                 self.imbalanced -= self._counts_as_imbalanced(row)
                 self.with_leadership -= 1
