@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable
 from importlib import import_module
 from itertools import count
@@ -63,19 +64,19 @@ class KafkaSide:
     """Kafka's broker, over its socket."""
 
     def __init__(self, address: str) -> None:
-        self._host, _, port = address.rpartition(":")
-        self._port = int(port)
+        self.address = address
+        """``host:port``; another one after a restart."""
         self._connections: dict[str, Connection] = {}
 
     async def ask(self, client: str, request: Any) -> Any:
         if client not in self._connections:
-            self._connections[client] = await Connection.open(
-                self._host, self._port, client_id=CLIENT
-            )
+            host, _, port = self.address.rpartition(":")
+            self._connections[client] = await Connection.open(host, int(port), client_id=CLIENT)
         return await self._connections[client].request(request)
 
     async def close(self) -> None:
-        for connection in self._connections.values():
+        while self._connections:
+            _, connection = self._connections.popitem()
             await connection.close()
 
 
@@ -85,6 +86,7 @@ class OurSide:
     def __init__(self, config: GroupConfig, partition_count: int) -> None:
         self.coordinator = GroupCoordinator(config, uuid4)
         self.log: dict[int, bytes] = {}
+        self._end_offsets: Counter[int] = Counter()
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._request_ids = count(1)
         self._ticker: asyncio.TimerHandle | None = None
@@ -111,10 +113,14 @@ class OurSide:
         self._set_ticker()
 
     def _append(self, append: Append) -> None:
-        log = self.log.get(append.partition, b"")
-        self.log[append.partition] = log + append_batch(append)
+        offset = self._end_offsets[append.partition]
+        self._end_offsets[append.partition] += len(append.records)
+        batch = append_batch(append)
+        # What a leader assigns, outside of what the checksum covers: base offset, leader epoch 0.
+        batch = offset.to_bytes(8, "big") + batch[8:12] + bytes(4) + batch[16:]
+        self.log[append.partition] = self.log.get(append.partition, b"") + batch
         if append.append_id is not None:
-            done = Appended(append.append_id, ErrorCode.none, len(log))
+            done = Appended(append.append_id, ErrorCode.none, offset)
             asyncio.get_running_loop().call_soon(self.step, done)
 
     def _set_ticker(self) -> None:
