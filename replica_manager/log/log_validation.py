@@ -3,13 +3,10 @@
 Most batches are written as they came, behind a new header: neither copied nor unpacked and packed
 again.  Each is looked through all the same, as in Kafka: a record that does not end where it should
 would stop every consumer of the partition for good, and a wrong largest timestamp in the header
-would mislead retention.  The look is at lengths and timestamps
+would mislead retention.  The look is at every length and timestamp
 (:func:`~zkcontroller.protocol.records.largest_timestamp_delta`); compressed batches are unpacked
 for it and dropped again.  Whole records are made only where a rule needs them: keys for compacted
 topics, timestamps where their range is limited, another codec, messages of an old magic.
-
-Deviation: what is within a record (the lengths of key, value and headers) is not checked unless the
-record is made; Kafka makes all of them.
 
 Source: Kafka ``LogValidator``.
 """

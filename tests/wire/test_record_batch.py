@@ -27,7 +27,14 @@ from zkcontroller.protocol.record_batch import (
     largest_timestamp,
     read_header,
 )
-from zkcontroller.protocol.records import EndTransactionMarker, Record, encode_records, zigzag
+from zkcontroller.protocol.records import (
+    EndTransactionMarker,
+    Record,
+    encode_records,
+    iterate_records,
+    largest_timestamp_delta,
+    zigzag,
+)
 
 KAFKAS: Final = {
     name: bytes.fromhex(text)
@@ -244,6 +251,33 @@ def test_a_broken_record_is_never_taken_for_a_whole_one(data: st.DataObject) -> 
 
     with pytest.raises(InvalidRecord):
         largest_timestamp(bytes(HEADER_BYTES) + bytes(block[:-cut]), 0, header)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_the_look_refuses_exactly_what_decoding_refuses(data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, 90))
+    size = data.draw(st.sampled_from([0, 5, 70]))
+    headers = ((b"h", b"v"),) * data.draw(st.integers(0, 1))
+    records = [
+        Record(i, 1000 + i % 7, b"key" if i % 50 else None, bytes(size), headers)
+        for i in range(count)
+    ]
+    block = bytearray(encode_records(records, 0, 1000))
+    for _ in range(data.draw(st.integers(0, 2))):
+        place = data.draw(st.integers(0, len(block) - 1))
+        block[place] = data.draw(
+            st.sampled_from([0, 1, 2, 6, 7, 0x7F, 0x80, 0xFF, block[place] ^ 1])
+        )
+
+    try:
+        decoded = list(iterate_records(bytes(block), 0, count, 0, 1000))
+    except InvalidRecord:
+        with pytest.raises(InvalidRecord):
+            largest_timestamp_delta(bytes(block), 0, count)
+    else:
+        expected = max(record.timestamp for record in decoded) - 1000
+        assert largest_timestamp_delta(bytes(block), 0, count) == expected
 
 
 @settings(max_examples=150, deadline=None)
