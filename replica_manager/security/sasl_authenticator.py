@@ -116,7 +116,7 @@ class SaslAuthenticator:
                 header, read_request(header.api_key, header.api_version, data, start)
             )
         if header.api_key != ApiKey.API_VERSIONS:
-            name = APIS[header.api_key].name
+            name = ApiKey(header.api_key).name
             return Step(failure=f"Unexpected Kafka request of type {name} during SASL handshake.")
         if self._state is _State.HANDSHAKE:
             return Step(failure="Unexpected ApiVersions request before the SASL handshake.")
@@ -167,7 +167,7 @@ class SaslAuthenticator:
         assert self._server is not None
         header, start = parse_request_header(data)
         if header.api_key != ApiKey.SASL_AUTHENTICATE:
-            name = APIS[header.api_key].name
+            name = ApiKey(header.api_key).name
             return Step(
                 self._refusal(data, ErrorCode.illegal_sasl_state),
                 f"Unexpected Kafka request of type {name} during SASL authentication.",
