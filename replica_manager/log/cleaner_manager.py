@@ -61,6 +61,12 @@ class CleanerManager:
                 best = topic_partition, job
         return best
 
+    async def run(self, backoff_ms: int) -> None:
+        """Compacts what is due, for ever; looks again after ``log.cleaner.backoff.ms``."""
+        while True:
+            if not await self.clean_next():
+                await asyncio.sleep(backoff_ms / 1000)
+
     async def clean_next(self) -> bool:
         """Compacts one log if one needs it; says whether one did."""
         found = self.next_job()

@@ -42,6 +42,7 @@ from replica_manager.log.producer_snapshots import SnapshotFiles
 from replica_manager.log.producer_state import ProducerStates
 from replica_manager.log.segment import LogSegment
 from replica_manager.log.segments import Segments
+from zkcontroller.errors import CorruptRecord
 
 _log = logging.getLogger("kafka.log.LogLoader")
 
@@ -245,7 +246,7 @@ class LogLoader:
             self._recover_unflushed()
         end_offset = None
         if len(self._segments):
-            end_offset = self._segments.active.next_offset()
+            end_offset = self._end_of(self._segments.active)
             if end_offset < self._log_start_offset:
                 _log.warning(
                     "%s Deleting all segments because logEndOffset (%d) is smaller than "
@@ -266,6 +267,22 @@ class LogLoader:
         elif self._had_clean_shutdown:
             return end_offset, end_offset
         return min(self._recovery_point, end_offset), end_offset
+
+    def _end_of(self, segment: LogSegment) -> int:
+        """The offset after the segment's last record; what follows its last batch is cut off.
+
+        Nothing does after a clean stop, but an append behind it would be lost to every reader.
+        """
+        try:
+            end_offset, position = segment.end()
+            if position == segment.size:
+                return end_offset
+            reason = f"{segment.size - position} bytes follow the last batch"
+        except CorruptRecord as corrupt:
+            reason = str(corrupt)
+        _log.warning("%s Recovering segment %s: %s", self._prefix, segment.file.path, reason)
+        self._recover_segment(segment)
+        return segment.next_offset()
 
     def _recover_unflushed(self) -> None:
         unflushed = self._unflushed()

@@ -244,10 +244,14 @@ class LogSegment:
 
     def next_offset(self) -> int:
         """The offset after the last record; the base offset if there is none."""
-        next_offset = self.base_offset
-        for place in self.batches_from(self.offset_index.last().position):
-            next_offset = place.header.next_offset
-        return next_offset
+        return self.end()[0]
+
+    def end(self) -> tuple[int, int]:
+        """The offset after the last record, and the file position after the last whole batch."""
+        next_offset, position = self.base_offset, self.offset_index.last().position
+        for place in self.batches_from(position):
+            next_offset, position = place.header.next_offset, place.position + place.header.size
+        return next_offset, position
 
     def has_overflow(self) -> bool:
         """Whether offsets go beyond what an index can hold, as before Kafka 2.0 could happen."""

@@ -470,3 +470,46 @@ def test_a_log_is_configured_by_its_topic_and_the_broker() -> None:
     assert (topic.segment_bytes, topic.codec, topic.compression_level) == (2000, Codec.GZIP, 9)
     assert (topic.is_compacted, topic.is_deleted, plain.is_compacted) == (True, True, False)
     assert (topic.timestamp_before_max_ms, topic.timestamp_after_max_ms) == (5, 6)
+
+
+def test_upkeep_in_threads_and_appends_on_the_loop_do_not_disturb_each_other(
+    disks: Disks, executor: ThreadPoolExecutor
+) -> None:
+    manager = disks.manager()
+    config = replace(SEGMENT, index_interval_bytes=1, flush_ms=0, retention_bytes=900)
+    logs = [manager.get_or_create(TopicPartition("t", p), config) for p in range(3)]
+    maintenance = LogMaintenance(manager, executor, Schedule(1, 1, 1, 1, 1, 1, 0))
+
+    async def everything() -> None:
+        upkeep_task = asyncio.create_task(keep_up())
+        for number in range(120):
+            disks.now_ms += 10
+            for log in logs:
+                log.append_as_leader(batch(timestamp=disks.now_ms), number // 30)
+                log.update_high_watermark(log.log_end_offset)
+            if number % 40 == 39:
+                logs[0].truncate_to(logs[0].log_end_offset - 3)
+            await asyncio.sleep(0)
+        upkeep_task.cancel()
+        await asyncio.wait([upkeep_task])
+
+    async def keep_up() -> None:
+        while True:
+            await maintenance.run_due()
+            await asyncio.sleep(0)
+
+    asyncio.run(everything())
+    expected = {tp: (log.log_start_offset, log.log_end_offset) for tp, log in manager.logs.items()}
+    values = {
+        tp: [s.file.read(0, s.size) for s in log.segments] for tp, log in manager.logs.items()
+    }
+    assert disks.failures == []
+    assert all(log.recovery_point > 0 for log in logs)
+    assert all(start > 0 for start, _ in expected.values())
+
+    manager.close()
+    again = disks.manager()
+
+    for topic_partition, log in again.logs.items():
+        assert (log.log_start_offset, log.log_end_offset) == expected[topic_partition]
+        assert [s.file.read(0, s.size) for s in log.segments] == values[topic_partition]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -160,6 +162,45 @@ def test_zeros_at_the_end_are_cut_off(world: LogWorld) -> None:
     assert again.log_end_offset == 4
     again.append_as_leader(batch(2), 5)
     assert offsets(read(again, 4)) == [4, 5]
+
+
+@pytest.mark.parametrize("tail", [bytes(40), b"\xff" * 40, batch(2)[:-1]])
+def test_bytes_behind_the_last_batch_are_cut_off_even_after_a_clean_stop(
+    world: LogWorld, tail: bytes
+) -> None:
+    filled(world, 2).close()
+    with (world.directory / f"{0:020d}.log").open("ab") as file:
+        file.write(tail)
+
+    log = world.open()
+    log.append_as_leader(batch(2), 0)
+
+    assert [offset for offset, _ in content(log)] == list(range(6))
+
+
+def test_a_log_of_old_messages_is_served_and_recovered(world: LogWorld) -> None:
+    kafkas = json.loads(
+        (Path(__file__).parent.parent / "wire/data/record-batches-3.9.1.json").read_text()
+    )
+    world.config = replace(world.config, segment_bytes=10_000)
+    world.directory.mkdir()
+    old = bytes.fromhex(kafkas["magic-1-none"]) + bytes.fromhex(
+        # The wrapper's offset is its last message's: three messages from 8 on.
+        f"{10:016x}" + kafkas["magic-1-gzip"][16:]
+    )
+    (world.directory / f"{0:020d}.log").write_bytes(old)
+
+    log = world.open(clean=False)
+
+    assert log.log_end_offset == 11
+    log.append_as_leader(batch(2), 0)
+    found = read(log, 9)
+    assert found.slice is not None
+    assert found.slice.read().startswith(bytes.fromhex(f"{10:016x}"))
+    by_time = log.fetch_offset_by_timestamp(1700000009999)
+    assert by_time is not None
+    assert by_time.offset == 7
+    assert log.epoch_entries == (EpochEntry(0, 11),)
 
 
 def test_what_follows_a_corrupt_segment_goes_with_it(world: LogWorld) -> None:
