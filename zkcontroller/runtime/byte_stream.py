@@ -117,6 +117,8 @@ class TlsStream:
                     return b""
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 return b""
+            except ssl.SSLError as error:
+                raise ConnectionResetError(f"TLS was broken off: {error.reason}") from None
 
     async def send_all(self, data: bytes) -> None:
         view = memoryview(data)
