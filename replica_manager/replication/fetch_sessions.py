@@ -9,7 +9,8 @@ The order of a session's partitions is its fairness: what just gave records move
 that a budget of bytes that never reaches all of them reaches a different one each time.
 
 Source: Kafka 3.9 ``FetchSession.scala`` (KIP-227; topic ids KIP-516).  Kafka splits the cache into
-eight shards, each under its own lock; the event loop needs one.
+eight shards, each under its own lock; the event loop needs one.  Kafka does not tell a watermark
+again that came with a divergence: an idle follower then keeps its old one.
 """
 
 from __future__ import annotations
@@ -74,11 +75,24 @@ class _CachedPartition:
             or fetched.diverging_epoch is not None
             or fetched.error is not ErrorCode.none
         )
-        self.log_start_offset = fetched.log_start_offset
-        # After an error the next good answer must be told even if it repeats the last one.
-        is_good = fetched.error is ErrorCode.none
-        self.high_watermark = fetched.high_watermark if is_good else UNKNOWN_OFFSET
+        self.remember(fetched)
         return is_news
+
+    def ask(self, wanted: FetchPartition) -> None:
+        """Takes a new question; in a new leader epoch the last answer may have been ignored."""
+        if wanted.current_leader_epoch != self.wanted.current_leader_epoch:
+            self.high_watermark = UNKNOWN_OFFSET
+        self.wanted = wanted
+
+    def remember(self, fetched: FetchedPartition) -> None:
+        """What the client knows after an answer.
+
+        After an error the next good answer must be told even if it repeats the last one; so must
+        the one after a divergence, for a follower does not use the watermark that comes with it.
+        """
+        self.log_start_offset = fetched.log_start_offset
+        is_good = fetched.error is ErrorCode.none and fetched.diverging_epoch is None
+        self.high_watermark = fetched.high_watermark if is_good else UNKNOWN_OFFSET
 
 
 @dataclass(slots=True)
@@ -114,7 +128,7 @@ class _Session:
             if cached is None:
                 self.partitions[self.key(partition)] = _CachedPartition(*partition, question)
             else:
-                cached.wanted = question
+                cached.ask(question)
         for partition in forgotten:
             self.partitions.pop(self.key(partition), None)
 
@@ -294,8 +308,7 @@ class FetchSessionCache:
         )
         for partition, result in fetched.items():
             cached = _CachedPartition(*partition, request.wanted[partition])
-            cached.high_watermark = result.high_watermark
-            cached.log_start_offset = result.log_start_offset
+            cached.remember(result)
             session.partitions[session.key(partition)] = cached
         self._sessions[session.session_id] = session
         self._touch(session, now_ms)

@@ -85,6 +85,7 @@ class ReplicaFetcher:
         leader: int,
         log_of: Callable[[TopicPartition], ReplicaLog],
         settings: FetcherSettings,
+        failed: set[TopicPartition] | None = None,
     ) -> None:
         """``log_of`` finds the log of a partition that is with this fetcher.
 
@@ -96,8 +97,8 @@ class ReplicaFetcher:
         self.session = FetchSessionHandler(leader)
         # In the order in which they are asked for: who got something moves to the end.
         self.partitions: dict[TopicPartition, PartitionFetchState] = {}
-        self.failed: set[TopicPartition] = set()
-        """Partitions that cannot go on before they are added again."""
+        self.failed: set[TopicPartition] = set() if failed is None else failed
+        """Partitions that cannot go on before they are added again; may be shared by fetchers."""
         self._turn = 0
 
     # ------------------------------------------------------------------ partitions

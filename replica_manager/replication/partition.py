@@ -147,6 +147,8 @@ class Partition(PartitionReplicas):
                 high_watermark=self.high_watermark,
                 previous_leader=previous_leader,
                 previous_leader_epoch=previous_epoch,
+                # As Kafka has it: only who led already can be told so here.
+                under_min_isr=True if self.is_under_min_isr else None,
             )
         else:
             record = self._already(base, state, topic_id, Reason.ALREADY_LEADER, "leader")

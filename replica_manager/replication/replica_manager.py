@@ -12,15 +12,20 @@ Source: Kafka ``ReplicaManager`` (``becomeLeaderOrFollower``, ``makeLeaders``, `
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.replication.fetch_state import InitialFetchState, initial_offset
 from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
 from replica_manager.replication.partition import Partition, PartitionState, Role
+from replica_manager.replication.partition_replicas import DEFAULT_REPLICA_LAG_TIME_MAX_MS
+from replica_manager.replication.replica_fetchers import ReplicaFetchers
+from replica_manager.replication.replica_log import ABSENT_LOG, ReplicaLog
+from zkcontroller.errors import KafkaStorage
 from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, RECOVERING, TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
 
@@ -66,6 +71,33 @@ class PartitionErrors:
     partitions: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
 
 
+class ReplicaLogs(Protocol):
+    """The logs of a broker, as far as the controller's requests make and delete them."""
+
+    def open(
+        self, partition: TopicPartition, topic_id: UUID | None, /, *, is_new: bool
+    ) -> ReplicaLog:
+        """The partition's log, made if there is none; KafkaStorage if its directory is offline."""
+
+    def delete(self, partition: TopicPartition, /) -> None:
+        """Deletes the partition's log, if there is one; KafkaStorage if that fails."""
+
+
+class NoLogs:
+    """Where no log is kept: every replica is empty."""
+
+    def open(self, _: TopicPartition, __: UUID | None, *, is_new: bool) -> ReplicaLog:  # noqa: ARG002
+        """A log that is absent."""
+        return ABSENT_LOG
+
+    def delete(self, _: TopicPartition) -> None:
+        """Nothing to delete."""
+
+
+def _nobody_waits(_: TopicPartition) -> None:
+    pass
+
+
 class ReplicaManager:
     """The partitions of one broker.  Lives on the event loop; no method waits."""
 
@@ -77,13 +109,27 @@ class ReplicaManager:
         write_state_changes: Callable[[Sequence[StateChange]], None],
         now_ms: Callable[[], int],
         is_tracing: Callable[[], bool] = lambda: False,
+        logs: ReplicaLogs | None = None,
+        fetchers: ReplicaFetchers | None = None,
+        on_changed: Callable[[TopicPartition], None] = _nobody_waits,
+        replica_lag_time_max_ms: int = DEFAULT_REPLICA_LAG_TIME_MAX_MS,
     ) -> None:
+        """``on_changed`` looks again at requests that wait for a partition.
+
+        Without ``fetchers`` followers fetch from nobody.
+        """
         self._broker_id = broker_id
         self._metadata_cache = metadata_cache
         self._write = write_state_changes
         self._now_ms = now_ms
         self._is_tracing = is_tracing
         self.partitions: dict[TopicPartition, Partition] = {}
+        self.offline: set[TopicPartition] = set()
+        """Partitions whose log directory failed; until the next start they are refused."""
+        self._logs = NoLogs() if logs is None else logs
+        self._fetchers = fetchers
+        self._on_changed = on_changed
+        self._replica_lag_time_max_ms = replica_lag_time_max_ms
         self.controller_epoch = 0
         """The largest controller epoch seen; requests below it are refused."""
 
@@ -96,7 +142,45 @@ class ReplicaManager:
         answer = handling.run()
         handling.log(Kind.LEADER_AND_ISR_FINISHED, elapsed_ms=self._now_ms() - started_ms)
         self._write(handling.records)
+        self.remove_idle_fetchers()
         return answer
+
+    def remove_idle_fetchers(self) -> None:
+        """Takes away the fetchers that have nothing left to fetch."""
+        if self._fetchers is not None:
+            self._fetchers.remove_idle()
+
+    def _stop_fetching(self, partitions: Iterable[TopicPartition]) -> None:
+        if self._fetchers is not None:
+            self._fetchers.remove(partitions)
+
+    def _start_fetching(self, partitions: Iterable[Partition]) -> None:
+        if self._fetchers is None:
+            return
+        truncates = self._fetchers.settings.truncates_on_fetch
+        self._fetchers.add(
+            {
+                partition.topic_partition: (
+                    partition.leader,
+                    InitialFetchState(
+                        partition.topic_id,
+                        partition.leader_epoch,
+                        initial_offset(partition.log, truncates_on_fetch=truncates),
+                    ),
+                )
+                for partition in partitions
+                if partition.leader is not None
+            }
+        )
+
+    def mark_offline(self, partitions: Iterable[TopicPartition]) -> None:
+        """Gives up partitions whose log directory failed."""
+        gone = list(partitions)
+        self._stop_fetching(gone)
+        for tp in gone:
+            self.offline.add(tp)
+            self.partitions.pop(tp, None)
+            self._on_changed(tp)
 
     def stop_replicas(self, request: StopReplicaRequest, correlation_id: int) -> PartitionErrors:
         """Stops replicas, and forgets those that are to be deleted."""
@@ -131,6 +215,18 @@ class ReplicaManager:
         self.controller_epoch = request.controller_epoch
         errors: dict[TopicPartition, ErrorCode] = {}
         for tp, order in request.partitions.items():
+            if tp in self.offline:
+                errors[tp] = ErrorCode.kafka_storage_error
+                records.append(
+                    base._replace(
+                        kind=Kind.STOP_REPLICA_IGNORED,
+                        topic=tp.topic,
+                        partition=tp.partition,
+                        reason=Reason.OFFLINE_LOG_DIRECTORY,
+                        delete_partition=order.delete_partition,
+                    )
+                )
+                continue
             partition = self.partitions.get(tp)
             if partition is not None and not _may_stop(order.leader_epoch, partition):
                 errors[tp] = ErrorCode.fenced_leader_epoch
@@ -146,12 +242,23 @@ class ReplicaManager:
                     )
                 )
                 continue
-            # Without delete the partition keeps its role: only its fetcher would be stopped.
-            if order.delete_partition:
-                self.partitions.pop(tp, None)
-            errors[tp] = ErrorCode.none
+            errors[tp] = self._stop(tp, delete_partition=order.delete_partition)
         self._write(records)
+        self.remove_idle_fetchers()
         return PartitionErrors(ErrorCode.none, errors)
+
+    def _stop(self, tp: TopicPartition, *, delete_partition: bool) -> ErrorCode:
+        """Stops one replica; without delete it keeps its role, and only its fetcher stops."""
+        self._stop_fetching([tp])
+        if delete_partition:
+            self.partitions.pop(tp, None)
+            try:
+                self._logs.delete(tp)
+            except KafkaStorage:
+                self.mark_offline([tp])
+                return ErrorCode.kafka_storage_error
+        self._on_changed(tp)
+        return ErrorCode.none
 
     def update_metadata(
         self, update: MetadataUpdate, correlation_id: int
@@ -255,11 +362,18 @@ class _LeaderAndIsrHandling:
         leaders: dict[Partition, PartitionState] = {}
         followers: dict[Partition, PartitionState] = {}
         for tp, state in request.partitions.items():
+            if tp in manager.offline:
+                self._errors[tp] = ErrorCode.kafka_storage_error
+                self._ignore(tp, state, Reason.OFFLINE_LOG_DIRECTORY)
+                continue
             partition = manager.partitions.get(tp)
             if partition is None:
                 # Kept even if the request turns out to be refused below, as Kafka keeps it.
                 partition = manager.partitions[tp] = Partition(
-                    tp, manager._broker_id, is_alive=manager._is_alive
+                    tp,
+                    manager._broker_id,
+                    replica_lag_time_max_ms=manager._replica_lag_time_max_ms,
+                    is_alive=manager._is_alive,
                 )
             refusal = self._check(partition, state)
             if refusal is not None:
@@ -292,11 +406,13 @@ class _LeaderAndIsrHandling:
         ):
             if self._manager._broker_id in state.replicas:
                 return None
-            self._ignore(partition, state, Reason.NOT_ASSIGNED, replicas=state.replicas)
+            self._ignore(
+                partition.topic_partition, state, Reason.NOT_ASSIGNED, replicas=state.replicas
+            )
             return ErrorCode.unknown_topic_or_partition
         if not is_same_epoch:
             self._ignore(
-                partition,
+                partition.topic_partition,
                 state,
                 Reason.STALE_LEADER_EPOCH,
                 current_leader_epoch=partition.leader_epoch,
@@ -311,6 +427,7 @@ class _LeaderAndIsrHandling:
         if topic_id is not None and partition.topic_id is None:
             partition.create_replica(topic_id)
             self._log_partition(partition, Kind.TOPIC_ID_ASSIGNED, topic_id=topic_id)
+            self._update_fetched_id(partition, topic_id)
             return ErrorCode.none
         is_led_elsewhere = state.leader != self._manager._broker_id
         if topic_id is None and partition.topic_id is not None and is_led_elsewhere:
@@ -327,33 +444,71 @@ class _LeaderAndIsrHandling:
                 self._base.correlation_id,
                 self._request.controller_epoch,
             )
+            self._update_fetched_id(partition, None)
             return ErrorCode.none
-        self._ignore(partition, state, Reason.SAME_LEADER_EPOCH)
+        self._ignore(partition.topic_partition, state, Reason.SAME_LEADER_EPOCH)
         return ErrorCode.stale_controller_epoch
+
+    def _update_fetched_id(self, partition: Partition, topic_id: UUID | None) -> None:
+        if self._manager._fetchers is not None:
+            self._manager._fetchers.update_topic_id(partition.topic_partition, topic_id)
+
+    def _opens_log(self, partition: Partition, state: PartitionState, role: str) -> bool:
+        """Gives the partition its log; False if that is offline, and the partition now as well."""
+        tp = partition.topic_partition
+        topic_id = self._request.topic_ids.get(tp.topic)
+        if partition.log is not ABSENT_LOG:
+            return True
+        try:
+            partition.log = self._manager._logs.open(tp, topic_id, is_new=state.is_new)
+        except KafkaStorage as error:
+            self._errors[tp] = ErrorCode.kafka_storage_error
+            self.records.append(
+                self._base._replace(
+                    kind=Kind.TRANSITION_SKIPPED,
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    reason=Reason.STORAGE_ERROR,
+                    role=role,
+                    leader=state.leader,
+                    state_controller_epoch=state.controller_epoch,
+                    cause=f"org.apache.kafka.common.errors.KafkaStorageException: {error}",
+                )
+            )
+            self._manager.mark_offline([tp])
+            return False
+        return True
 
     def _make_leaders(self, leaders: Mapping[Partition, PartitionState]) -> None:
         self._trace_transition(leaders, Kind.TRANSITION_STARTED, "leader")
         self.records.append(
             self._base._replace(kind=Kind.FETCHERS_STOPPED, role="leader", count=len(leaders))
         )
+        self._manager._stop_fetching(partition.topic_partition for partition in leaders)
         for partition, state in leaders.items():
+            if not self._opens_log(partition, state, "leader"):
+                continue
             if state.leader_recovery_state == RECOVERING:
                 self._log_partition(partition, Kind.LEADER_RECOVERED)
             topic_id = self._request.topic_ids.get(partition.topic_partition.topic)
             transition = partition.make_leader(state, topic_id, self._base, self._now_ms)
             self.records.append(transition.record)
             self._errors[partition.topic_partition] = ErrorCode.none
+            self._manager._on_changed(partition.topic_partition)
         self._trace_transition(leaders, Kind.TRANSITION_COMPLETED, "leader")
 
     def _make_followers(self, followers: Mapping[Partition, PartitionState]) -> None:
         self._trace_transition(followers, Kind.TRANSITION_STARTED, "follower")
         live = self._manager._metadata_cache.snapshot.live_brokers
-        changed = 0
+        changed: list[Partition] = []
         for partition, state in followers.items():
+            if not self._opens_log(partition, state, "follower"):
+                continue
             topic_id = self._request.topic_ids.get(partition.topic_partition.topic)
             if state.leader in live:
                 transition = partition.make_follower(state, topic_id, self._base)
-                changed += transition.has_changed
+                if transition.has_changed:
+                    changed.append(partition)
                 self.records.append(transition.record)
             else:
                 # The epoch stays: when the leader lives, the same request must count as news.
@@ -365,21 +520,24 @@ class _LeaderAndIsrHandling:
                     state_controller_epoch=state.controller_epoch,
                 )
             self._errors[partition.topic_partition] = ErrorCode.none
+        self._manager._stop_fetching(partition.topic_partition for partition in changed)
         self.records.append(
-            self._base._replace(kind=Kind.FETCHERS_STOPPED, role="follower", count=changed)
+            self._base._replace(kind=Kind.FETCHERS_STOPPED, role="follower", count=len(changed))
         )
+        for partition in changed:
+            self._manager._on_changed(partition.topic_partition)
+        self._manager._start_fetching(changed)
         self._trace_transition(followers, Kind.TRANSITION_COMPLETED, "follower")
 
     def _ignore(
         self,
-        partition: Partition,
+        tp: TopicPartition,
         state: PartitionState,
         reason: Reason,
         *,
         replicas: tuple[int, ...] | None = None,
         current_leader_epoch: int | None = None,
     ) -> None:
-        tp = partition.topic_partition
         self.records.append(
             self._base._replace(
                 kind=Kind.LEADER_AND_ISR_IGNORED,

@@ -51,6 +51,8 @@ class InMemoryLog:
         self._next_offset = 0
         self.high_watermark = 0
         self.checkpointed_high_watermark = 0
+        self.changes = 0
+        """How often it was written to."""
 
     @property
     def log_end_offset(self) -> int:
@@ -76,6 +78,7 @@ class InMemoryLog:
 
     def append_as_leader(self, value: str, leader_epoch: int) -> int:
         """Appends a record; its offset."""
+        self.changes += 1
         record = Record(self._next_offset, leader_epoch, value)
         self.assign_epoch_start_offset(leader_epoch, record.offset)
         self.records.append(record)
@@ -84,6 +87,7 @@ class InMemoryLog:
 
     def append_as_follower(self, records: bytes | memoryview) -> Appended:
         taken = decoded(records)
+        self.changes += bool(taken)
         if not taken:
             return Appended(-1, 0, None)
         if taken[0].offset < self._next_offset:
@@ -99,6 +103,7 @@ class InMemoryLog:
         return Appended(taken[-1].offset, len(records), taken[-1].leader_epoch)
 
     def assign_epoch_start_offset(self, leader_epoch: int, start_offset: int) -> None:
+        self.changes += 1
         if self.latest_epoch is None or leader_epoch > self.latest_epoch:
             self.epochs = [entry for entry in self.epochs if entry[1] < start_offset]
             self.epochs.append((leader_epoch, start_offset))
@@ -114,16 +119,17 @@ class InMemoryLog:
 
     def maybe_increment_high_watermark(self, offset: int) -> bool:
         assert offset <= self.log_end_offset
-        has_moved = offset > self.high_watermark
-        self.high_watermark = max(offset, self.high_watermark)
-        return has_moved
+        return offset > self.high_watermark and self.update_high_watermark(offset)
 
     def update_high_watermark(self, offset: int) -> bool:
         old = self.high_watermark
         self.high_watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
-        return self.high_watermark != old
+        has_moved = self.high_watermark != old
+        self.changes += has_moved
+        return has_moved
 
     def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
+        self.changes += 1
         if offset > self.high_watermark:
             raise OffsetOutOfRange(f"{reason}: {offset} is above the high watermark")
         if offset <= self.log_start_offset:
@@ -138,6 +144,7 @@ class InMemoryLog:
         return True
 
     def truncate_to(self, offset: int) -> bool:
+        self.changes += 1
         is_cut = offset < self._next_offset
         end = min(offset, self._next_offset)
         self.records = self.records[: max(0, end - self.log_start_offset)]
@@ -148,6 +155,7 @@ class InMemoryLog:
         return is_cut
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
+        self.changes += 1
         self.records, self.epochs = [], []
         self.log_start_offset = self._next_offset = self.high_watermark = offset
 
@@ -157,6 +165,7 @@ class InMemoryLog:
 
     def restart(self) -> None:
         """The process was killed and the log is loaded again: every record is still there."""
+        self.changes += 1
         self.epochs = [entry for entry in self.epochs if entry[1] < self._next_offset]
         self.high_watermark = 0
         self.update_high_watermark(self.checkpointed_high_watermark)

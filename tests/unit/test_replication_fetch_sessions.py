@@ -138,6 +138,22 @@ def test_after_an_error_the_same_good_answer_is_told_again() -> None:
     assert [len(answer.partitions) for answer in (first, second, third, fourth)] == [1, 1, 1, 0]
 
 
+def test_a_watermark_that_the_follower_could_not_use_is_told_again() -> None:
+    broker = Broker()
+    diverging = OK._replace(diverging_epoch=EpochEndOffset(1, 3))
+    broker.answer(broker.request(FetchMetadata(), partitions(0)), diverging)
+
+    second = broker.answer(broker.request(FetchMetadata(1, 1)), OK)
+    third = broker.answer(broker.request(FetchMetadata(1, 2)), OK)
+    new_epoch = {partitions(0)[0]: question()._replace(current_leader_epoch=5)}
+    fourth = broker.cache.context(
+        17, FetchMetadata(1, 3), new_epoch, (), NAMES, is_from_follower=True, now_ms=0
+    )
+
+    assert [len(answer.partitions) for answer in (second, third)] == [1, 0]
+    assert len(broker.answer(fourth).partitions) == 1
+
+
 def test_partitions_are_added_updated_and_forgotten() -> None:
     broker = Broker()
     broker.open(0, 1)
