@@ -31,6 +31,9 @@ MAX_TIMERS_PER_TICK: Final = 1_000
 MAX_GROUPS_PER_SWEEP: Final = 1_000
 """How many groups one tick looks over for expired offsets."""
 
+MAX_GROUPS_PER_INSTALL: Final = 500
+"""How many groups of a partition that was read one tick makes."""
+
 ALL_REPLICAS: Final = -1
 
 

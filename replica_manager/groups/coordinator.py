@@ -79,6 +79,9 @@ from replica_manager.groups.timers import Timer, TimerKind
 
 _LOADING: Final = ErrorCode.coordinator_load_in_progress
 
+_LONG: Final = frozenset({TimerKind.SWEEP, TimerKind.LOAD})
+"""What these do is a tick's work."""
+
 _AnsweredAtOnce: TypeAlias = (
     Heartbeat
     | LeaveGroup
@@ -287,10 +290,16 @@ class GroupCoordinator:
             if timer is None:
                 return
             self._go_off(timer)
+            if timer.kind in _LONG:
+                # There may be more of it at once; others come first.
+                return
 
     def _go_off(self, timer: Timer) -> None:
         if timer.kind is TimerKind.SWEEP:
             self._expiry.sweep()
+            return
+        if timer.kind is TimerKind.LOAD:
+            self._partitions.install(timer.load_id)
             return
         group = self._desk.groups[timer.group_id]
         match timer.kind:

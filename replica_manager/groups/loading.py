@@ -22,6 +22,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.groups.config import MAX_GROUPS_PER_INSTALL
 from replica_manager.groups.desk import OFFSETS_TOPIC, Desk
 from replica_manager.groups.events import Level, Load, LoadedBatch, LoadedRecord
 from replica_manager.groups.group import Group, GroupState, group_of
@@ -37,6 +38,7 @@ from replica_manager.groups.records import (
 )
 from replica_manager.groups.requests import JoinResult, SyncResult
 from replica_manager.groups.sessions import Sessions
+from replica_manager.groups.timers import Timer, TimerKind
 from zkcontroller.model import TopicPartition
 
 _COMMIT_MARKER: Final = 1
@@ -56,6 +58,8 @@ class _PartitionLoad:
     offsets: dict[str, _Offsets] = field(default_factory=dict)
     pending: dict[int, dict[OffsetKey, LoggedOffset]] = field(default_factory=dict)
     """Offsets of open transactions, by producer id."""
+    to_install: list[str] = field(default_factory=list)
+    """Groups that are read to the end and not made yet, last first."""
 
 
 class Partitions:
@@ -128,7 +132,9 @@ class Partitions:
             )
             return
         self._owned.discard(partition)
-        self._loads.pop(self._load_ids.pop(partition, 0), None)
+        load_id = self._load_ids.pop(partition, 0)
+        self._loads.pop(load_id, None)
+        desk.timers.cancel(Timer(TimerKind.LOAD, load_id=load_id))
         gone = [
             group
             for group in desk.groups.values()
@@ -226,17 +232,26 @@ class Partitions:
             self._desk.say_of_log(Level.ERROR, f"Error loading offsets from {name}: {reason}")
 
     def finished(self, load_id: int) -> None:
-        """The end of the log: from now on its groups are served."""
-        load = self._loads.pop(load_id, None)
+        """The end of the log: its groups are made, some with each tick."""
+        load = self._loads.get(load_id)
         if load is None:
             return
-        desk = self._desk
-        del self._load_ids[load.partition]
+        group_ids = dict.fromkeys(load.groups)
+        group_ids |= {group_id: None for group_id, offsets in load.offsets.items() if offsets}
+        group_ids |= dict.fromkeys(key.group_id for keys in load.pending.values() for key in keys)
+        load.to_install = list(reversed(group_ids))
+        self.install(load_id)
+
+    def install(self, load_id: int) -> None:
+        """Makes some of the groups; when the last one is there the partition is served."""
+        desk, load = self._desk, self._loads[load_id]
+        for _ in range(min(len(load.to_install), MAX_GROUPS_PER_INSTALL)):
+            self._install(self._group(load, load.to_install.pop()), load)
+        if load.to_install:
+            desk.timers.set(Timer(TimerKind.LOAD, load_id=load_id), desk.now_ms)
+            return
+        del self._loads[load_id], self._load_ids[load.partition]
         self._owned.add(load.partition)
-        groups = {group_id: None for group_id, offsets in load.offsets.items() if offsets}
-        groups |= dict.fromkeys(key.group_id for keys in load.pending.values() for key in keys)
-        for group_id in load.groups | groups:
-            self._install(self._group(load, group_id), load)
         desk.say_of_log(
             Level.INFO,
             f"Finished loading offsets and group metadata from {_name(load.partition)} in"

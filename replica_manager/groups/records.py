@@ -35,9 +35,16 @@ _OFFSET: Final = Struct(">hq")
 _OFFSET_AND_EPOCH: Final = Struct(">hqi")
 _INT64: Final = Struct(">q")
 
+_OFFSET_VALUE_3: Final = Struct(">hqih")
+
 _FIRST_FLEXIBLE_VERSION: Final = 4
 _LEAST_MEMBER_SIZE: Final = 8
 """No member takes fewer bytes than that, so a count can be compared with what is left."""
+
+
+_USUAL_OFFSET_KEY: Final = b"\0\1"
+_USUAL_OFFSET_VALUE: Final = b"\0\3"
+"""Versions as bytes: those that Kafka 3.9 writes."""
 
 
 class OffsetKey(NamedTuple):
@@ -192,6 +199,16 @@ def encode_group_value(group: GroupRecord, version: int) -> bytes:
 
 def decode_key(data: bytes) -> RecordKey:
     """What a record is about; GroupRecordCorrupt if the bytes do not say."""
+    if data[:2] == _USUAL_OFFSET_KEY:
+        # Most records are offsets, and loading reads millions: what is as usual is read at once.
+        size = int.from_bytes(data[2:4], "big")
+        topic_at = size + 6
+        end = topic_at + int.from_bytes(data[size + 4 : topic_at], "big")
+        if size <= LONGEST_STRING_BYTES and len(data) == end + 4 and data.isascii():
+            return OffsetKey(
+                data[4 : size + 4].decode(),
+                TopicPartition(data[topic_at:end].decode(), int.from_bytes(data[end:], "big")),
+            )
     reader = RecordReader(data, "key")
     version = reader.int16()
     if version in (0, OFFSET_KEY_VERSION):
@@ -204,6 +221,11 @@ def decode_key(data: bytes) -> RecordKey:
 
 def decode_offset_value(data: bytes) -> OffsetAndMetadata:
     """The committed offset; GroupRecordCorrupt if the bytes are none, or of an unknown version."""
+    if data[:2] == _USUAL_OFFSET_VALUE and len(data) == _OFFSET_VALUE_3.size + _INT64.size:
+        _, offset, leader_epoch, metadata_size = _OFFSET_VALUE_3.unpack_from(data)
+        if metadata_size == 0:
+            committed_at = _INT64.unpack_from(data, _OFFSET_VALUE_3.size)[0]
+            return OffsetAndMetadata(offset, leader_epoch, "", committed_at)
     reader = RecordReader(data, "offset value")
     version = reader.int16()
     if not 0 <= version <= _FIRST_FLEXIBLE_VERSION:

@@ -26,6 +26,8 @@ class TimerKind(Enum):
     """Nobody else may fetch the assignment of this generation."""
     SWEEP = "sweep"
     """Time to look for expired offsets."""
+    LOAD = "load"
+    """Time to go on with groups that were loaded."""
 
 
 class Timer(NamedTuple):
@@ -34,6 +36,7 @@ class Timer(NamedTuple):
     kind: TimerKind
     group_id: str = ""
     member_id: str = ""
+    load_id: int = 0
 
 
 class Timers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.config import GroupConfig
+from replica_manager.groups.config import MAX_GROUPS_PER_INSTALL, GroupConfig
 from replica_manager.groups.events import (
     Elected,
     Loaded,
@@ -15,6 +15,7 @@ from replica_manager.groups.events import (
     LoadFinished,
     Resigned,
     Shutdown,
+    Tick,
     TransactionCompleted,
 )
 from replica_manager.groups.records import (
@@ -205,6 +206,32 @@ def test_groups_are_there_when_the_end_of_the_log_is_reached_and_not_before() ->
     world.step(LoadFinished(load.load_id))
 
     assert world.committed() == (7, "none")
+
+
+def test_many_groups_are_made_over_many_ticks_and_served_when_the_last_is_there() -> None:
+    world = GroupWorld(partition_count=1, partitions=())
+    count = 2 * MAX_GROUPS_PER_INSTALL + 1
+    value = encode_offset_value(OffsetAndMetadata(7, NO_EPOCH, "", world.now_ms), 3)
+    for i in range(count - 1):
+        world.write(0, (Record(encode_offset_key(f"group-{i}", ORDERS_0), value),))
+    world.write(0, (Record(encode_offset_key(GROUP, ORDERS_0), value),))
+    world.pass_ms(1)
+    world.step(Elected(0, 3))
+
+    assert len(world.coordinator.groups) == MAX_GROUPS_PER_INSTALL
+    assert world.committed() == (-1, "coordinator_load_in_progress")
+    world.step(Tick())
+    assert len(world.coordinator.groups) == 2 * MAX_GROUPS_PER_INSTALL
+    world.step(Tick())
+    assert len(world.coordinator.groups) == count
+    assert world.committed() == (7, "none")
+
+    world.step(Resigned(0, 4))
+    world.step(Elected(0, 5))
+    world.step(Resigned(0, 6))
+    assert world.coordinator.groups == {}
+    world.pass_ms(0)
+    assert world.coordinator.timer_count == 1
 
 
 def test_a_load_that_is_not_wanted_any_more_has_no_effect() -> None:

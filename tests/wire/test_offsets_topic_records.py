@@ -165,6 +165,21 @@ def test_a_value_that_is_cut_off_anywhere_is_refused(name: str) -> None:
             decode(whole[:size])
 
 
+@pytest.mark.parametrize("name", ["offset-key", "offset-key.v0", "group-key"])
+def test_a_key_that_is_cut_off_anywhere_is_refused(name: str) -> None:
+    whole = golden(name)
+
+    for size in range(len(whole)):
+        with pytest.raises(GroupRecordCorrupt):
+            decode_key(whole[:size])
+
+
+def test_what_stands_behind_a_key_or_value_is_passed_over_as_in_kafka() -> None:
+    assert decode_key(golden("offset-key") + b"more") == OffsetKey("billing", ORDERS_3)
+    value = encode_offset_value(COMMITTED._replace(expire_timestamp_ms=None, metadata=""), 3)
+    assert decode_offset_value(value + b"more") == decode_offset_value(value)
+
+
 @given(st.binary(max_size=60), st.integers(0, 5), st.booleans())
 def test_no_bytes_make_a_reader_do_anything_but_read_or_refuse(
     tail: bytes, version: int, is_group: bool
