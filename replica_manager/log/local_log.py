@@ -119,9 +119,7 @@ class _Guard:
     ) -> None:
         if isinstance(error, OSError):
             log = self._log
-            raise log.fail(f"{self._doing} {log.name} in dir {log.directory.parent}", error) from (
-                error
-            )
+            raise log.fail(f"{self._doing} {log.name} in dir {log.log_dir}", error) from (error)
 
 
 class LocalLog:
@@ -137,6 +135,8 @@ class LocalLog:
         end: LogOffsetMetadata,
     ) -> None:
         self.directory = directory
+        self.log_dir = directory.parent
+        """The log directory that the folder is in."""
         self.config = config
         self.segments = segments
         self.recovery_point = recovery_point
@@ -161,7 +161,7 @@ class LocalLog:
 
     def fail(self, message: str, error: OSError) -> KafkaStorage:
         """Reports that the log directory failed; the caller raises what this gives."""
-        self._environment.on_failure(self.directory.parent, message, error)
+        self._environment.on_failure(self.log_dir, message, error)
         return KafkaStorage(f"{message}: {error}")
 
     def guarded(self, doing: str) -> _Guard:
@@ -369,7 +369,7 @@ class LocalLog:
         """Leaves a duty."""
         environment = self._environment
         due_ms = environment.now_ms() + delay_ms
-        environment.duties.add(name, self.name, self.directory.parent, due_ms, action, after)
+        environment.duties.add(name, self.name, self.log_dir, due_ms, action, after)
 
     def plan_flush(self, offset: int, before: Callable[[], None]) -> FlushPlan | None:
         """What to flush so that everything before ``offset`` is safe; None if it is."""
@@ -401,5 +401,6 @@ class LocalLog:
         """Renames the folder."""
         self.directory.replace(directory)
         self.directory = directory
+        self.log_dir = directory.parent
         for segment in self.segments:
             segment.move_to(directory)

@@ -51,6 +51,11 @@ class LogState:
         return self._local.directory
 
     @property
+    def log_dir(self) -> Path:
+        """The log directory that the folder is in."""
+        return self._local.log_dir
+
+    @property
     def name(self) -> str:
         """The folder's name, ``orders-3``."""
         return self._local.name

@@ -481,22 +481,19 @@ def test_upkeep_in_threads_and_appends_on_the_loop_do_not_disturb_each_other(
     maintenance = LogMaintenance(manager, executor, Schedule(1, 1, 1, 1, 1, 1, 0))
 
     async def everything() -> None:
-        upkeep_task = asyncio.create_task(keep_up())
-        for number in range(120):
+        keeping_up = asyncio.create_task(maintenance.run_due())
+        for number in range(60):
             disks.now_ms += 10
             for log in logs:
                 log.append_as_leader(batch(timestamp=disks.now_ms), number // 30)
                 log.update_high_watermark(log.log_end_offset)
-            if number % 40 == 39:
+            if number % 20 == 19:
                 logs[0].truncate_to(logs[0].log_end_offset - 3)
             await asyncio.sleep(0)
-        upkeep_task.cancel()
-        await asyncio.wait([upkeep_task])
-
-    async def keep_up() -> None:
-        while True:
-            await maintenance.run_due()
-            await asyncio.sleep(0)
+            if keeping_up.done():
+                keeping_up = asyncio.create_task(maintenance.run_due())
+        await keeping_up
+        await maintenance.run_due()
 
     asyncio.run(everything())
     expected = {tp: (log.log_start_offset, log.log_end_offset) for tp, log in manager.logs.items()}
