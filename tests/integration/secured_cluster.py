@@ -102,6 +102,9 @@ def broker_properties(certificates: Certificates, **others: str) -> dict[str, st
     }
     for name in ("plain", "closed"):
         properties[f"listener.name.{name}.plain.sasl.jaas.config"] = f"{_PLAIN_MODULE} {users};"
+        for mechanism in ("scram-sha-256", "scram-sha-512"):  # Kafka wants one for each
+            key = f"listener.name.{name}.{mechanism}.sasl.jaas.config"
+            properties[key] = f"{_SCRAM_MODULE};"
     return properties
 
 

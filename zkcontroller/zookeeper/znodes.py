@@ -50,6 +50,7 @@ from zkcontroller.zookeeper.config_znodes import (
     desanitize,
     sanitize,
 )
+from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode, AclZnode
 from zkcontroller.zookeeper.topic_znodes import (
     DeleteTopicsZnode,
     DeleteTopicZnode,
@@ -153,6 +154,14 @@ _READERS: Final[tuple[tuple[re.Pattern[str], _Reader], ...]] = tuple(
         (
             "/config/changes/config_change_[0-9-]+",
             lambda m, data: ConfigChangeZnode.decode(m[0], data),
+        ),
+        (
+            "/kafka-acl(?:-extended/prefixed)?/[^/]+/[^/]+",
+            lambda m, data: AclZnode.decode(m[0], data),
+        ),
+        (
+            "/kafka-acl(?:-extended)?-changes/acl_changes_[0-9-]+",
+            lambda m, data: AclChangeZnode.decode(m[0], data),
         ),
         (
             "/config/(?:topics|clients|users|brokers|ips)/.+",
