@@ -79,7 +79,8 @@ class FlushPlan(NamedTuple):
     offset: int
     files: tuple[LogFile, ...]
     paths: tuple[Path, ...]
-    directory: Path
+    directory: Path | None
+    """The folder, if files in it are new."""
     before: Callable[[], None]
     """Writes the small files that must be there first."""
 
@@ -90,6 +91,8 @@ class FlushPlan(NamedTuple):
             file.flush()
         for path in self.paths:
             try:
+                if path.stat().st_size == 0:
+                    continue
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 continue
@@ -98,8 +101,9 @@ class FlushPlan(NamedTuple):
             finally:
                 os.close(descriptor)
         # A log deleted meanwhile needs no flush.
-        with contextlib.suppress(FileNotFoundError):
-            sync_directory(self.directory)
+        if self.directory is not None:
+            with contextlib.suppress(FileNotFoundError):
+                sync_directory(self.directory)
 
 
 class _Guard:
@@ -378,13 +382,15 @@ class LocalLog:
         segments = [
             s for s in self.segments.from_offset(self.recovery_point) if s.base_offset < offset
         ]
+        if not segments:
+            return None
         for segment in segments:
             segment.write_indexes()
         return FlushPlan(
             offset,
             tuple(segment.file for segment in segments),
             tuple(path for segment in segments for path in segment.paths()[1:]),
-            self.directory,
+            self.directory if segments[-1].base_offset >= self.recovery_point else None,
             before,
         )
 

@@ -7,7 +7,6 @@ Source: Kafka ``UnifiedLog``.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from uuid import UUID
@@ -235,8 +234,7 @@ class LogState:
 
     def _write_small_files(self) -> None:
         self._write_epochs()
-        for offset in self._snapshots.offsets[-2:]:
-            _sync_file(self._snapshots.path(offset))
+        self._snapshots.sync()
 
     # The topic's id.
 
@@ -294,11 +292,3 @@ def read_epoch_file(directory: Path) -> list[EpochEntry]:
         # Recovery finds the epochs of unflushed batches again; the others were in this file.
         _log.warning("%s; the leader epochs before the recovery point are lost", malformed)
         return []
-
-
-def _sync_file(path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    except FileNotFoundError:
-        return

@@ -96,6 +96,7 @@ class SnapshotFiles:
             offset = offset_in_name(entry.name)
             if entry.name.endswith(SNAPSHOT_SUFFIX) and offset is not None:
                 self._offsets.add(offset)
+        self._unsynced: set[int] = set()
         self.last_taken = 0
         """Up to where the last snapshot counts that was taken or loaded."""
 
@@ -117,8 +118,18 @@ class SnapshotFiles:
         path = self.path(end_offset)
         path.write_bytes(encode_snapshot(entries))
         self._offsets.add(end_offset)
+        self._unsynced.add(end_offset)
         self.last_taken = end_offset
         return path
+
+    def sync(self) -> None:
+        """Waits until the snapshots that were taken are on disk.  Blocks."""
+        while self._unsynced:
+            try:
+                with self.path(self._unsynced.pop()).open("rb") as file:
+                    os.fsync(file.fileno())
+            except FileNotFoundError:
+                continue  # deleted meanwhile
 
     def read(self, offset: int) -> list[ProducerEntry]:
         """The producers of a snapshot; SnapshotCorrupt if it is not whole."""

@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 from replica_manager.log.environment import LogEnvironment
+from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.partition_log import PartitionLog
@@ -145,6 +146,49 @@ def test_our_indexes_pass_kafkas_sanity_check(tmp_path: Path) -> None:
     passed = printed.count("passed sanity check") + printed.count("is empty")
     assert passed == 2 * len(list(log.segments))
     assert "fail" not in printed.lower()
+
+
+@pytest.mark.usefixtures("kafka")
+def test_kafkas_dump_tool_reads_what_compaction_leaves(tmp_path: Path) -> None:
+    config = LogConfig(
+        segment_bytes=4_000, index_interval_bytes=512, is_compacted=True, delete_retention_ms=10**9
+    )
+    environment = LogEnvironment(now_ms, verifies_transactions=False)
+    log = PartitionLog.open(tmp_path / "orders-0", config, environment)
+    for number in range(300):
+        value = None if number % 7 == 0 else b"value %d" % number
+        records = [Record(0, now_ms(), b"key %d" % (number % 40), value)]
+        is_idempotent = number % 10 == 0
+        log.append_as_leader(
+            encode_batch(
+                records,
+                codec=list(Codec)[number % len(Codec)],
+                producer_id=number if is_idempotent else -1,
+                producer_epoch=0 if is_idempotent else -1,
+                base_sequence=0 if is_idempotent else -1,
+            ),
+            0,
+        )
+    log.append_as_leader(transactional(b"aborted", b"v", sequence=0), 0)
+    key, value = EndTransactionMarker(False, 4).encode()
+    log.append_as_leader(
+        transactional(key, value, is_control=True), 0, origin=AppendOrigin.COORDINATOR
+    )
+    log.roll()
+    log.update_high_watermark(log.log_end_offset)
+    cleaned = clean(cleaning_job(log, None, now_ms()), 2**20)
+    assert log.replace_segments(cleaned.replacements)
+    log.close()
+
+    printed = dump(log.directory, "--deep-iteration")
+
+    batches = re.findall(r"^baseOffset: (\d+) .*", printed, re.MULTILINE)
+    assert 40 < len(batches) < 100
+    assert printed.count("isvalid: true") == len(batches)
+    assert re.search(r"deleteHorizonMs: OptionalLong\[", printed)
+    assert re.search(r"count: 0 ", printed)
+    assert re.search(r"endTxnMarker: ABORT", printed)
+    assert not re.search(r"mismatch|Exception|out of order", printed, re.IGNORECASE)
 
 
 def test_a_killed_kafkas_log_is_recovered_by_us_and_then_served_by_kafka(

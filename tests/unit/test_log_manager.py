@@ -476,18 +476,18 @@ def test_upkeep_in_threads_and_appends_on_the_loop_do_not_disturb_each_other(
     disks: Disks, executor: ThreadPoolExecutor
 ) -> None:
     manager = disks.manager()
-    config = replace(SEGMENT, index_interval_bytes=1, flush_ms=0, retention_bytes=900)
-    logs = [manager.get_or_create(TopicPartition("t", p), config) for p in range(3)]
+    config = replace(SEGMENT, index_interval_bytes=1, flush_ms=0, retention_bytes=500)
+    logs = [manager.get_or_create(TopicPartition("t", p), config) for p in range(2)]
     maintenance = LogMaintenance(manager, executor, Schedule(1, 1, 1, 1, 1, 1, 0))
 
     async def everything() -> None:
         keeping_up = asyncio.create_task(maintenance.run_due())
-        for number in range(60):
+        for number in range(24):
             disks.now_ms += 10
             for log in logs:
-                log.append_as_leader(batch(timestamp=disks.now_ms), number // 30)
+                log.append_as_leader(batch(timestamp=disks.now_ms), number // 12)
                 log.update_high_watermark(log.log_end_offset)
-            if number % 20 == 19:
+            if number % 8 == 7:
                 logs[0].truncate_to(logs[0].log_end_offset - 3)
             await asyncio.sleep(0)
             if keeping_up.done():
