@@ -34,6 +34,7 @@ from replica_manager.replication.fetch_values import (
     TopicIdPartition,
 )
 from replica_manager.replication.isr import AlteredIsr, PendingIsr
+from replica_manager.replication.isr_proposals import IsrProposals
 from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
 from replica_manager.replication.partition import Partition
 from replica_manager.replication.partition_reads import (
@@ -103,7 +104,7 @@ class SimulatedBroker:
             3, lambda: world.random.randint(1, 2**31 - 1), eviction_ms=500
         )
         self.produces: Purgatory[TopicPartition, Produced] = Purgatory()
-        self.proposals: dict[TopicPartition, PendingIsr] = {}
+        self.proposals = IsrProposals()
         self._busy: set[FetcherKey] = set()
 
     def kill(self) -> None:
@@ -151,23 +152,27 @@ class SimulatedBroker:
                 partition.min_in_sync_replicas = self.world.min_in_sync_replicas
 
     def _submit(self, tp: TopicPartition, pending: PendingIsr) -> None:
-        """One proposal per partition is under way, until the controller has answered it."""
-        if tp in self.proposals:
+        if not self.proposals.submit(tp, TOPIC_ID, pending):
             refused = ErrorCode.operation_not_attempted
             self._apply(tp, self.manager.partitions[tp].proposal_refused(pending, refused))
-            return
-        self.proposals[tp] = pending
-        self.world.propose(self, tp, pending)
+        self.propose()
 
-    def proposal_answered(self, tp: TopicPartition, answer: AlteredIsr | ErrorCode) -> None:
-        """The controller's answer has come."""
-        pending = self.proposals.pop(tp)
-        partition = self.manager.partitions[tp]
-        if isinstance(answer, ErrorCode):
-            outcome = partition.proposal_refused(pending, answer)
-        else:
-            outcome = partition.proposal_accepted(pending, answer, self.world.now_ms)
-        self._apply(tp, outcome)
+    def propose(self) -> None:
+        """Sends what is proposed, unless something is under way."""
+        call = self.proposals.next_call()
+        if call is not None:
+            self.world.propose(self, call)
+
+    def proposals_answered(self, answers: Mapping[TopicPartition, AlteredIsr | ErrorCode]) -> None:
+        """The controller's answers have come."""
+        for tp, pending, answer in self.proposals.answered(answers):
+            partition = self.manager.partitions[tp]
+            if isinstance(answer, ErrorCode):
+                outcome = partition.proposal_refused(pending, answer)
+            else:
+                outcome = partition.proposal_accepted(pending, answer, self.world.now_ms)
+            self._apply(tp, outcome)
+        self.propose()
 
     def _apply(self, tp: TopicPartition, outcome: ProposalOutcome) -> None:
         if outcome.retry is not None:

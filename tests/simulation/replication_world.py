@@ -14,7 +14,8 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.fetch_requests import Request
-from replica_manager.replication.isr import AlteredIsr, PendingIsr
+from replica_manager.replication.isr import AlteredIsr
+from replica_manager.replication.isr_proposals import AlterPartitionCall
 from tests.simulation.history import LINES_SHOWN
 from tests.simulation.replication_broker import LAG_MS, SimulatedBroker
 from tests.simulation.replication_controller import ControlMessage, ModelController
@@ -196,28 +197,30 @@ class ReplicationWorld:
         if mail:
             self.later(self.delay_ms, lambda: self._deliver(broker_id))
 
-    def propose(self, broker: SimulatedBroker, tp: TopicPartition, pending: PendingIsr) -> None:
-        """Brings a proposal to the controller, again and again until an answer came back."""
+    def propose(self, broker: SimulatedBroker, call: AlterPartitionCall) -> None:
+        """Brings proposals to the controller; what is lost on the way is sent again."""
+        self.later(self.delay_ms, broker.while_alive(lambda: self._judge(broker, call)))
 
-        def arrive() -> None:
-            is_lost = broker.broker_id in self.isolated or self.timeline.happens(self.loss)
-            if is_lost:
-                self.later((20, 60), broker.while_alive(arrive))
-                return
-            answer: AlteredIsr | ErrorCode
+    def _judge(self, broker: SimulatedBroker, call: AlterPartitionCall) -> None:
+        def again() -> None:
+            broker.proposals.lost()
+            broker.propose()
+
+        if broker.broker_id in self.isolated or self.timeline.happens(self.loss):
+            self.later((20, 60), broker.while_alive(again))
+            return
+        answers: dict[TopicPartition, AlteredIsr | ErrorCode] = {}
+        for tp, proposed in call.partitions.items():
             if self.timeline.happens(0.05):
-                answer = ErrorCode.unknown_server_error
-            else:
-                answer = self.controller.alter(broker.broker_id, tp, pending.proposal)
-            self.tell(f"broker {broker.broker_id} proposes {tp} {pending.proposal}: {answer}")
-            if self.timeline.happens(self.lost_verdicts):
-                self.later((20, 60), broker.while_alive(arrive))
-                return
-            self.later(
-                self.delay_ms, broker.while_alive(lambda: broker.proposal_answered(tp, answer))
-            )
-
-        self.later(self.delay_ms, broker.while_alive(arrive))
+                answers[tp] = ErrorCode.unknown_server_error
+                continue
+            proposal = proposed.pending.proposal
+            answers[tp] = self.controller.alter(broker.broker_id, tp, proposal)
+            self.tell(f"broker {broker.broker_id} proposes {tp} {proposal}: {answers[tp]}")
+        if self.timeline.happens(self.lost_verdicts):
+            self.later((20, 60), broker.while_alive(again))
+            return
+        self.later(self.delay_ms, broker.while_alive(lambda: broker.proposals_answered(answers)))
 
     # ------------------------------------------------------------------ between brokers
 
