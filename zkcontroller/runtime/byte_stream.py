@@ -129,15 +129,15 @@ class TlsStream:
     def is_quiet(self) -> bool:
         # Session tickets come after the handshake, unasked: they must be taken in to be told apart.
         try:
-            while data := self._socket.recv(_RECORD_BYTES):
-                self._incoming.write(data)
+            data = self._socket.recv(_RECORD_BYTES)
         except BlockingIOError:
-            pass
+            data = None
         except OSError:
             return False
-        else:
+        if data == b"":
             return False
         try:
+            self._incoming.write(data or b"")
             self._tls.read(1)
         except ssl.SSLWantReadError:
             return True

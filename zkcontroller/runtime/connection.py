@@ -147,6 +147,9 @@ class Connection:
 
         try:
             lifetime_s = await log_in(credentials, self.peer, call)
+        except InvalidFrame as invalid:
+            self._release()
+            raise ConnectionError(f"no login at {self.peer}: {invalid}") from invalid
         except BaseException:
             self._release()
             raise

@@ -53,6 +53,9 @@ _LEADER_NOT_AVAILABLE: Final = ErrorCode.leader_not_available.value
 _REPLICA_NOT_AVAILABLE: Final = ErrorCode.replica_not_available.value
 _LISTENER_NOT_FOUND: Final = ErrorCode.listener_not_found.value
 
+TOPICS_AT_ONCE: Final = 1_000
+"""So many are looked up in the rules before the event loop may serve others."""
+
 PARTITIONS_AT_ONCE: Final = 2_000
 """So many are encoded before the event loop may serve others: some 5 ms."""
 
@@ -125,7 +128,8 @@ class _Topics:
         request = self._request
         is_all = request.topics is None or (self._version == 0 and not request.topics)
         if is_all:
-            return await self._known(self._described(self._snapshot.partitions, is_all=True))
+            described = await self._described(list(self._snapshot.partitions), is_all=True)
+            return await self._known(described)
         self._check_names(request.topics)
         ids = dict.fromkeys(
             topic_id
@@ -137,7 +141,7 @@ class _Topics:
         names = list(
             dict.fromkeys(topic.name for topic in request.topics if topic.name is not None)
         )
-        described = self._described(names)
+        described = await self._described(names)
         known = await self._known(name for name in described if name in self._snapshot.partitions)
         missing = [name for name in described if name not in self._snapshot.partitions]
         # Whether a topic exists is not told to who may not describe it.
@@ -148,16 +152,22 @@ class _Topics:
         ]
         return known + await self._missing(missing) + hidden
 
-    def _described(self, names: Iterable[str], *, is_all: bool = False) -> dict[str, None]:
+    async def _described(self, names: Sequence[str], *, is_all: bool = False) -> dict[str, None]:
         """Those topics that the client may describe."""
-        return allowed_names(
-            self._broker,
-            self._context,
-            AclOperation.DESCRIBE,
-            ResourceType.TOPIC,
-            names,
-            log_if_denied=not is_all,
-        )
+        if self._broker.authorizer is None:
+            return dict.fromkeys(names)
+        described: dict[str, None] = {}
+        for start in range(0, len(names), TOPICS_AT_ONCE):
+            described |= allowed_names(
+                self._broker,
+                self._context,
+                AclOperation.DESCRIBE,
+                ResourceType.TOPIC,
+                names[start : start + TOPICS_AT_ONCE],
+                log_if_denied=not is_all,
+            )
+            await asyncio.sleep(0)
+        return described
 
     def _unauthorized(self, name: str | None, topic_id: UUID | None, *, is_internal: bool) -> bytes:
         error = ErrorCode.topic_authorization_failed.value
@@ -187,7 +197,7 @@ class _Topics:
             if topic_id not in names
         ]
         found = {names[topic_id]: topic_id for topic_id in ids if topic_id in names}
-        described = self._described(found)
+        described = await self._described(list(found))
         known = await self._known(name for name in described if name in self._snapshot.partitions)
         # An id is no secret, but the name that it belongs to is.
         hidden = [
