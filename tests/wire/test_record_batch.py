@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zkcontroller.errors import CorruptRecord, InvalidRecord
+from zkcontroller.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
 from zkcontroller.protocol.compression import Codec, pack, unpack
-from zkcontroller.protocol.legacy_messages import iterate_any
+from zkcontroller.protocol.legacy_messages import down_converted, iterate_any
 from zkcontroller.protocol.record_batch import (
     HEADER_BYTES,
     BatchHeader,
@@ -157,6 +157,40 @@ def test_old_messages_are_read_with_their_own_offsets(magic: int, codec: str) ->
     if magic == 0:
         expected = [record._replace(timestamp=-1) for record in expected]
     assert records == expected
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_for_old_consumers_equal_kafkas(magic: int) -> None:
+    batch = encode_batch(moved(RECORDS[:3], 5))
+
+    assert down_converted(batch, magic, 5) == KAFKAS[f"magic-{magic}-none"]
+    assert (
+        down_converted(batch, magic, 6)
+        == KAFKAS[f"magic-{magic}-none"][
+            len(down_converted(encode_batch(moved(RECORDS[:1], 5)), magic, 5)) :
+        ]
+    )
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_compressed_batches_are_wrapped_again_for_old_consumers(magic: int, codec: Codec) -> None:
+    sent = moved(RECORDS[:3], 5)
+
+    data = down_converted(encode_batch(sent, codec=codec), magic, 0)
+
+    read = [r for at, header in iterate_batches(data) for r in iterate_any(data, at, header)]
+    assert read == (sent if magic else [record._replace(timestamp=-1) for record in sent])
+    assert all(is_intact(data, at, header) for at, header in iterate_batches(data))
+
+
+def test_old_consumers_get_no_markers_and_no_zstd() -> None:
+    assert (
+        down_converted(KAFKAS["abort-marker"] + KAFKAS["magic-0-none"], 0, 0)
+        == KAFKAS["magic-0-none"]
+    )
+    with pytest.raises(UnsupportedCompressionType):
+        down_converted(KAFKAS["plain-zstd"], 1, 0)
 
 
 def test_lz4_in_magic_0_is_refused_because_its_frames_have_a_wrong_checksum() -> None:

@@ -1,22 +1,25 @@
 """Messages of magic 0 and 1, as clients wrote them before Kafka 0.11.
 
 A message stands alone, or its value wraps compressed messages; then its offset is the last one's,
-and in magic 1 theirs count from zero.  Produce requests up to version 2 still bring such messages.
+and in magic 1 theirs count from zero.  Produce requests up to version 2 still bring such messages,
+and Fetch requests up to version 3 still want them.
 
-Source: Kafka ``LegacyRecord``, ``AbstractLegacyRecordBatch``.
+Source: Kafka ``LegacyRecord``, ``AbstractLegacyRecordBatch``, ``RecordsUtil``.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
-from zkcontroller.errors import CorruptRecord, InvalidRecord
-from zkcontroller.protocol.compression import Buffer, Codec, unpack
+from zkcontroller.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
+from zkcontroller.protocol.compression import Buffer, Codec, pack, unpack
 from zkcontroller.protocol.record_batch import (
+    LOG_APPEND_TIME,
     LOG_OVERHEAD,
+    MAGIC_0,
     MAGIC_1,
     MAGIC_2,
     BatchHeader,
@@ -101,3 +104,71 @@ def _field(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
     if size > end - position:
         raise CorruptRecord(f"A field of {size} bytes, {end - position} are left in the message")
     return bytes(data[position : position + size]), position + size
+
+
+def down_converted(data: Buffer, magic: int, first_offset: int) -> bytes:
+    """The batches as messages of an older magic, from ``first_offset`` on, for an old consumer.
+
+    Compressed ones begin with their first record all the same, as in Kafka.  Headers are lost, control batches left out.  Raises UnsupportedCompressionType for zstd, which
+    no such consumer knows, and CorruptRecord or InvalidRecord for what cannot be read.
+    """
+    pieces: list[bytes] = []
+    for position, header in iterate_batches(data):
+        if header.is_control:
+            continue
+        if header.codec is Codec.ZSTD:
+            raise UnsupportedCompressionType(
+                "Down-conversion of zstandard-compressed batches is not supported"
+            )
+        if header.magic <= magic:
+            pieces.append(bytes(data[position : position + header.size]))
+            continue
+        is_whole = header.codec is not Codec.NONE
+        records = [
+            record
+            for record in iterate_any(data, position, header)
+            if is_whole or record.offset >= first_offset
+        ]
+        if records:
+            is_append_time = header.magic != MAGIC_0 and header.is_log_append_time
+            pieces.append(
+                encode_messages(records, magic, header.codec, is_log_append_time=is_append_time)
+            )
+    return b"".join(pieces)
+
+
+def encode_messages(
+    records: Sequence[Record],
+    magic: int,
+    codec: Codec = Codec.NONE,
+    *,
+    is_log_append_time: bool = False,
+) -> bytes:
+    """Messages of magic 0 or 1, or one that wraps them; headers are lost.
+
+    lz4 in magic 0 is left uncompressed: such frames have a checksum of their own, a wrong one.
+    """
+    attributes = LOG_APPEND_TIME if is_log_append_time and magic == MAGIC_1 else 0
+    if codec is Codec.NONE or (codec is Codec.LZ4 and magic == MAGIC_0):
+        return b"".join(_encoded(record, record.offset, magic, attributes) for record in records)
+    first = records[0].offset if magic == MAGIC_1 else 0
+    inner = b"".join(
+        _encoded(record, record.offset - first, magic, attributes) for record in records
+    )
+    newest = max(record.timestamp for record in records)
+    wrapper = Record(records[-1].offset, newest, None, pack(codec, inner))
+    return _encoded(wrapper, wrapper.offset, magic, attributes | codec)
+
+
+def _encoded(record: Record, offset: int, magic: int, attributes: int) -> bytes:
+    body = bytes((magic, attributes))
+    if magic == MAGIC_1:
+        body += _INT64.pack(record.timestamp)
+    for field in (record.key, record.value):
+        body += _INT32.pack(-1) if field is None else _INT32.pack(len(field)) + field
+    return (
+        _INT64.pack(offset)
+        + _INT32.pack(len(body) + _CRC.size)
+        + _CRC.pack(zlib.crc32(body))
+        + body
+    )
