@@ -27,6 +27,9 @@ from zkcontroller.zookeeper.kafka_acl_znodes import (
 
 CLUSTER_NAME: Final = "kafka-cluster"
 _EVERYBODY: Final = f"{USER}:{WILDCARD}"
+MOST_DECISIONS: Final = 100_000
+"""So many are remembered, some 30 MB at the most; then all are forgotten."""
+
 _TRACE: Final = 5
 _log = logging.getLogger("kafka.authorizer.logger")
 
@@ -70,6 +73,9 @@ class Authorizer:
         self.cache = cache
         self._super_users = super_users
         self._allow_everyone = allow_everyone_if_no_acl_found
+        # Clients ask for the same over and over; a decision holds as long as the rules do.
+        self._decided_by = cache
+        self._decisions: dict[tuple[Principal, str, AclOperation, ResourceType, str], bool] = {}
 
     def authorize(
         self,
@@ -83,9 +89,7 @@ class Authorizer:
         reference_count: int = 1,
     ) -> bool:
         """Whether that is allowed; says so in the audit log."""
-        is_allowed = requester.principal in self._super_users or self._is_allowed(
-            requester, operation, self.cache.matching(resource_type, name)
-        )
+        is_allowed = self._decision(requester, operation, resource_type, name)
         is_asked = log_if_allowed if is_allowed else log_if_denied
         level = (logging.DEBUG if is_allowed else logging.INFO) if is_asked else _TRACE
         if _log.isEnabledFor(level):
@@ -94,6 +98,25 @@ class Authorizer:
                 f"{name}", reference_count,
             )  # fmt: skip
         return is_allowed
+
+    def _decision(
+        self,
+        requester: Requester,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+    ) -> bool:
+        cache = self.cache
+        if cache is not self._decided_by or len(self._decisions) >= MOST_DECISIONS:
+            self._decided_by, self._decisions = cache, {}
+        key = (requester.principal, requester.host, operation, resource_type, name)
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = requester.principal in self._super_users or self._is_allowed(
+                requester, operation, cache.matching(resource_type, name)
+            )
+            self._decisions[key] = decision
+        return decision
 
     def _is_allowed(
         self, requester: Requester, operation: AclOperation, entries: Sequence[AccessControlEntry]

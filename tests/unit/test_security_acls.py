@@ -206,6 +206,20 @@ def test_without_any_rule_everybody_may_if_it_says_so() -> None:
     assert not generous.authorize(ALICE, READ, ResourceType.TOPIC, "orders")
 
 
+def test_a_decision_holds_as_long_as_the_rules_and_is_not_kept_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("replica_manager.security.authorizer.MOST_DECISIONS", 3)
+    rules = authorizer({topic("orders"): [allow("User:alice", READ)]})
+
+    for number in range(10):
+        assert not rules.authorize(ALICE, READ, ResourceType.TOPIC, f"orders-{number}")
+    assert len(rules._decisions) <= 3
+    assert rules.authorize(ALICE, READ, ResourceType.TOPIC, "orders")
+    rules.cache = AclCache({})
+    assert not rules.authorize(ALICE, READ, ResourceType.TOPIC, "orders")
+
+
 def test_a_super_user_may_do_what_is_denied() -> None:
     users = parse_super_users(" User:alice; User:CN=bob,O=acme ;")
     strict = authorizer({topic("orders"): [deny("User:alice", ALL)]}, super_users=users)
