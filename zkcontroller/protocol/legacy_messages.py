@@ -109,8 +109,9 @@ def _field(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
 def down_converted(data: Buffer, magic: int, first_offset: int) -> bytes:
     """The batches as messages of an older magic, from ``first_offset`` on, for an old consumer.
 
-    Compressed ones begin with their first record all the same, as in Kafka.  Headers are lost, control batches left out.  Raises UnsupportedCompressionType for zstd, which
-    no such consumer knows, and CorruptRecord or InvalidRecord for what cannot be read.
+    Compressed ones begin with their first record all the same, as in Kafka.  Headers are lost,
+    control batches left out.  Raises UnsupportedCompressionType for zstd, which no such consumer
+    knows, and CorruptRecord or InvalidRecord for what cannot be read.
     """
     pieces: list[bytes] = []
     for position, header in iterate_batches(data):
