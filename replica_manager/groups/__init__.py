@@ -6,12 +6,13 @@ in (:mod:`.requests`, :mod:`.events`), outputs come out; whoever drives it perfo
 How to read it, top down:
 
 * :mod:`.coordinator` — which story an input belongs to, and the duties of its driver;
-* one file per story: :mod:`.membership` (joining, leaving, staying alive), :mod:`.static_members`
-  (coming back), :mod:`.rebalance` (from one generation to the next), :mod:`.offsets`,
-  :mod:`.expiry`, :mod:`.loading` (taking a partition over and giving it up),
+* one file per story: :mod:`.joining`, :mod:`.membership` (staying alive, leaving),
+  :mod:`.static_members` (coming back), :mod:`.rebalance` (from one generation to the next),
+  :mod:`.offsets`, :mod:`.expiry`, :mod:`.loading` (taking a partition over and giving it up),
   :mod:`.administration`;
-* what is remembered: :mod:`.group`, with the table of legal transitions, and :mod:`.offset_table`;
+* what is remembered: :mod:`.group`, with the table of legal transitions, :mod:`.member` and
+  :mod:`.offset_table`;
 * :mod:`.desk`, :mod:`.sessions`, :mod:`.timers`, :mod:`.config` — the tools all stories share;
-* bytes: :mod:`.records` (with :mod:`.record_reader`), :mod:`.consumer_protocol`,
-  :mod:`.java_hash`.
+* bytes: :mod:`.records` (with :mod:`.record_reader`), :mod:`.batches`,
+  :mod:`.consumer_protocol`, :mod:`.java_hash`.
 """

@@ -44,6 +44,7 @@ from replica_manager.groups.events import (
 )
 from replica_manager.groups.expiry import Expiry
 from replica_manager.groups.group import Group
+from replica_manager.groups.joining import Joining
 from replica_manager.groups.loading import Partitions
 from replica_manager.groups.membership import Membership
 from replica_manager.groups.offsets import Offsets
@@ -104,6 +105,7 @@ class GroupCoordinator:
         self._sessions = Sessions(self._desk)
         self._rebalance = Rebalance(self._desk, self._sessions)
         self._membership = Membership(self._desk, self._sessions, self._rebalance)
+        self._joining = Joining(self._desk, self._sessions, self._rebalance, self._membership)
         self._expiry = Expiry(self._desk)
         self._offsets = Offsets(self._desk, self._sessions, self._membership, self._expiry)
         self._partitions = Partitions(self._desk, self._sessions, self._rebalance)
@@ -191,7 +193,7 @@ class GroupCoordinator:
     def _join(self, request: JoinGroup) -> None:
         error = self._membership_error(request.group_id, request.group_instance_id)
         if error is None:
-            self._membership.join(request)
+            self._joining.join(request)
         else:
             self._desk.answer(request.request_id, JoinResult(error, request.member_id))
 

@@ -21,7 +21,8 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.groups.desk import OFFSETS_TOPIC, Desk
 from replica_manager.groups.events import Level
-from replica_manager.groups.group import Group, GroupState, Member
+from replica_manager.groups.group import Group, GroupState
+from replica_manager.groups.member import Member
 from replica_manager.groups.requests import JoinResult, SyncGroup, SyncResult
 from replica_manager.groups.sessions import Sessions
 from replica_manager.groups.timers import Timer, TimerKind

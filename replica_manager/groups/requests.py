@@ -21,6 +21,11 @@ NO_GENERATION: Final = -1
 INVALID_OFFSET: Final = -1
 
 
+def given_reason(reason: str | None) -> str:
+    """Why a member comes or goes, as it stands in log lines."""
+    return "not provided" if reason is None else reason
+
+
 class Protocol(NamedTuple):
     """A way of assigning that a member knows, and what it tells the leader about itself."""
 

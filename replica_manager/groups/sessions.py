@@ -14,7 +14,8 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from replica_manager.groups.desk import Desk
-from replica_manager.groups.group import Group, Member
+from replica_manager.groups.group import Group
+from replica_manager.groups.member import Member
 from replica_manager.groups.requests import JoinResult, SyncResult
 from replica_manager.groups.timers import Timer, TimerKind
 

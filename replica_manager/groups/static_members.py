@@ -15,7 +15,8 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.groups.desk import Desk
 from replica_manager.groups.events import Level
-from replica_manager.groups.group import Group, GroupState, Member
+from replica_manager.groups.group import Group, GroupState
+from replica_manager.groups.member import Member
 from replica_manager.groups.rebalance import Rebalance
 from replica_manager.groups.requests import (
     UNKNOWN_MEMBER_ID,
@@ -23,6 +24,7 @@ from replica_manager.groups.requests import (
     JoinResult,
     Protocol,
     SyncResult,
+    given_reason,
 )
 from replica_manager.groups.sessions import Sessions
 from replica_manager.groups.timers import Timer, TimerKind
@@ -48,7 +50,7 @@ class StaticMembers:
 
     def replace(self, group: Group, member: Member, new_member_id: str, request: JoinGroup) -> None:
         """Gives the member its new id; the old one, and what it has parked, is fenced."""
-        instance, reason = request.group_instance_id, request.reason or "not provided"
+        instance, reason = request.group_instance_id, given_reason(request.reason)
         assert group.leader_id is not None
         before = _Before(
             member.member_id,

@@ -40,7 +40,7 @@ from replica_manager.groups.records import (
     decode_offset_value,
 )
 from replica_manager.groups.requests import FetchOffsets
-from replica_manager.server import group_messages as messages
+from replica_manager.server import group_answers, group_requests
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read_request, read_response, write
 from zkcontroller.runtime.connection import Connection
@@ -139,11 +139,11 @@ class OurSide:
         request_id = next(self._request_ids)
         match api_key:
             case ApiKey.JOIN_GROUP:
-                value: Any = messages.read_join(
+                value: Any = group_requests.read_join(
                     received, request_id, version, client_id=CLIENT, client_host="127.0.0.1"
                 )
             case ApiKey.OFFSET_COMMIT:
-                value = messages.read_commit(received, request_id)
+                value = group_requests.read_commit(received, request_id)
             case _:
                 value = _READERS[api_key](received, request_id)
         future = self._answers[request_id] = asyncio.get_running_loop().create_future()
@@ -151,35 +151,35 @@ class OurSide:
         result = await future
         match api_key:
             case ApiKey.OFFSET_COMMIT:
-                payload = messages.write_commit(result.errors, version)
+                payload = group_answers.write_commit(result.errors, version)
             case ApiKey.OFFSET_FETCH:
                 assert isinstance(value, FetchOffsets)
-                payload = messages.write_fetch(result, value, version)
+                payload = group_answers.write_fetch(result, value, version)
             case _:
                 payload = _WRITERS[api_key](result, version)
         return read_response(api_key, version, write(payload))
 
 
 _READERS: dict[ApiKey, Any] = {
-    ApiKey.SYNC_GROUP: messages.read_sync,
-    ApiKey.HEARTBEAT: messages.read_heartbeat,
-    ApiKey.LEAVE_GROUP: messages.read_leave,
-    ApiKey.OFFSET_FETCH: messages.read_fetch,
-    ApiKey.OFFSET_DELETE: messages.read_delete_offsets,
-    ApiKey.DELETE_GROUPS: messages.read_delete_groups,
-    ApiKey.LIST_GROUPS: messages.read_list,
-    ApiKey.DESCRIBE_GROUPS: messages.read_describe,
+    ApiKey.SYNC_GROUP: group_requests.read_sync,
+    ApiKey.HEARTBEAT: group_requests.read_heartbeat,
+    ApiKey.LEAVE_GROUP: group_requests.read_leave,
+    ApiKey.OFFSET_FETCH: group_requests.read_fetch,
+    ApiKey.OFFSET_DELETE: group_requests.read_delete_offsets,
+    ApiKey.DELETE_GROUPS: group_requests.read_delete_groups,
+    ApiKey.LIST_GROUPS: group_requests.read_list,
+    ApiKey.DESCRIBE_GROUPS: group_requests.read_describe,
 }
 
 _WRITERS: dict[ApiKey, Any] = {
-    ApiKey.JOIN_GROUP: messages.write_join,
-    ApiKey.SYNC_GROUP: messages.write_sync,
-    ApiKey.HEARTBEAT: messages.write_heartbeat,
-    ApiKey.LEAVE_GROUP: messages.write_leave,
-    ApiKey.OFFSET_DELETE: messages.write_delete_offsets,
-    ApiKey.DELETE_GROUPS: messages.write_delete_groups,
-    ApiKey.LIST_GROUPS: messages.write_list,
-    ApiKey.DESCRIBE_GROUPS: messages.write_describe,
+    ApiKey.JOIN_GROUP: group_answers.write_join,
+    ApiKey.SYNC_GROUP: group_answers.write_sync,
+    ApiKey.HEARTBEAT: group_answers.write_heartbeat,
+    ApiKey.LEAVE_GROUP: group_answers.write_leave,
+    ApiKey.OFFSET_DELETE: group_answers.write_delete_offsets,
+    ApiKey.DELETE_GROUPS: group_answers.write_delete_groups,
+    ApiKey.LIST_GROUPS: group_answers.write_list,
+    ApiKey.DESCRIBE_GROUPS: group_answers.write_describe,
 }
 
 

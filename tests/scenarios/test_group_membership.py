@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups import membership
+from replica_manager.groups import joining
 from replica_manager.groups.config import GroupConfig
 from replica_manager.groups.requests import (
     DescribedGroup,
@@ -108,7 +108,7 @@ def test_a_rebalance_goes_on_when_the_one_with_an_id_stays_away(world: GroupWorl
 def test_ids_that_are_given_out_are_bounded_and_the_oldest_is_forgotten(
     world: GroupWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(membership, "MAX_PENDING_MEMBERS", 2)
+    monkeypatch.setattr(joining, "MAX_PENDING_MEMBERS", 2)
     a, b, c = world.consumers("a", "b", "c")
     for each in (a, b, c):
         each.ask_to_join()

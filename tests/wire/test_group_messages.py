@@ -24,7 +24,8 @@ from replica_manager.groups.events import (
     Tick,
 )
 from replica_manager.groups.requests import Request, Result
-from replica_manager.server import group_messages as messages
+from replica_manager.server import group_answers as answers
+from replica_manager.server import group_requests as requests
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
@@ -46,6 +47,7 @@ class Wire:
         self.step(Startup(1))
         self.step(Elected(0, 0))
         self.step(LoadFinished(1))
+        self.step(Tick())  # The first look for expired offsets.
 
     def step(self, given: Any) -> None:
         for output in self.coordinator.step(given, 1_000):
@@ -89,8 +91,8 @@ def joined(wire: Wire, version: int, member_id: str = "", instance: str | None =
         rebalance_timeout=30_000 * MS, member_id=member_id, group_instance_id=instance,
         protocol_type="consumer", protocols=(protocol,), reason="because",
     )  # fmt: skip
-    value = messages.read_join(asked, 1, version, client_id="c", client_host="127.0.0.1")
-    answer = response(ApiKey.JOIN_GROUP, version, messages.write_join(wire.ask(value), version))
+    value = requests.read_join(asked, 1, version, client_id="c", client_host="127.0.0.1")
+    answer = response(ApiKey.JOIN_GROUP, version, answers.write_join(wire.ask(value), version))
     if answer.error_code is ErrorCode.member_id_required:
         assert version >= 4
         return joined(wire, version, answer.member_id, instance)
@@ -138,15 +140,15 @@ def test_a_consumers_life_in_every_version(nth: int) -> None:
         ApiKey.SYNC_GROUP, version, **identity, protocol_type="consumer", protocol_name="range",
         assignments=(assigned,),
     )  # fmt: skip
-    assert not messages.lacks_protocol(asked, version)
-    result = messages.write_sync(wire.ask(messages.read_sync(asked, 2)), version)
+    assert not requests.lacks_protocol(asked, version)
+    result = answers.write_sync(wire.ask(requests.read_sync(asked, 2)), version)
     answer = response(ApiKey.SYNC_GROUP, version, result)
     assert (answer.error_code, answer.assignment) == (ErrorCode.none, b"all")
     assert getattr(answer, "protocol_name", "range") == "range"
 
     version = min(nth, 4)
     asked = request(ApiKey.HEARTBEAT, version, **identity)
-    result = messages.write_heartbeat(wire.ask(messages.read_heartbeat(asked, 3)), version)
+    result = answers.write_heartbeat(wire.ask(requests.read_heartbeat(asked, 3)), version)
     assert response(ApiKey.HEARTBEAT, version, result).error_code is ErrorCode.none
 
     version = max(nth, 1)
@@ -154,11 +156,11 @@ def test_a_consumers_life_in_every_version(nth: int) -> None:
         ApiKey.OFFSET_COMMIT, version, **identity, topics=commit_topics(version, 0, 1),
         retention_time=-1 * MS,
     )  # fmt: skip
-    value = messages.read_commit(asked, 4, {TopicPartition("orders", 0)})
+    value = requests.read_commit(asked, 4, {TopicPartition("orders", 0)})
     errors = wire.ask(value).errors | {
         TopicPartition("orders", 1): ErrorCode.unknown_topic_or_partition
     }
-    answer = response(ApiKey.OFFSET_COMMIT, version, messages.write_commit(errors, version))
+    answer = response(ApiKey.OFFSET_COMMIT, version, answers.write_commit(errors, version))
     assert [each.error_code.name for each in answer.topics[0].partitions] == [
         "none", "unknown_topic_or_partition",
     ]  # fmt: skip
@@ -182,9 +184,9 @@ def test_a_consumers_life_in_every_version(nth: int) -> None:
         ApiKey.OFFSET_FETCH, version, group_id=GROUP, topics=topics, groups=groups,
         require_stable=True,
     )  # fmt: skip
-    fetch = messages.read_fetch(asked, 5)
+    fetch = requests.read_fetch(asked, 5)
     answer = response(
-        ApiKey.OFFSET_FETCH, version, messages.write_fetch(wire.ask(fetch), fetch, version)
+        ApiKey.OFFSET_FETCH, version, answers.write_fetch(wire.ask(fetch), fetch, version)
     )
     [topic] = answer.groups[0].topics if version >= 8 else answer.topics
     assert [each.committed_offset for each in topic.partitions] == [40, -1]
@@ -194,14 +196,14 @@ def test_a_consumers_life_in_every_version(nth: int) -> None:
     version = min(nth, 5)
     asked = request(ApiKey.DESCRIBE_GROUPS, version, groups=(GROUP, "nobody"),
                     include_authorized_operations=True)  # fmt: skip
-    result = messages.write_describe(wire.ask(messages.read_describe(asked, 6)), version, 264)
+    result = answers.write_describe(wire.ask(requests.read_describe(asked, 6)), version, 264)
     found, missing = response(ApiKey.DESCRIBE_GROUPS, version, result).groups
     assert (found.group_state, missing.group_state) == ("Stable", "Dead")
     assert found.members[0].client_host == "/127.0.0.1"
     assert getattr(found, "authorized_operations", 264) == 264
 
     asked = request(ApiKey.LIST_GROUPS, version, states_filter=("stable",), types_filter=())
-    result = messages.write_list(wire.ask(messages.read_list(asked, 7)), version)
+    result = answers.write_list(wire.ask(requests.read_list(asked, 7)), version)
     [listed] = response(ApiKey.LIST_GROUPS, version, result).groups
     assert (listed.group_id, getattr(listed, "group_type", "classic")) == (GROUP, "classic")
 
@@ -212,10 +214,10 @@ def test_a_consumers_life_in_every_version(nth: int) -> None:
         else ()
     )  # fmt: skip
     asked = request(ApiKey.LEAVE_GROUP, version, **identity, members=leaving)
-    leave = messages.read_leave(asked, 8)
-    answer = response(ApiKey.LEAVE_GROUP, version, messages.write_leave(wire.ask(leave), version))
+    leave = requests.read_leave(asked, 8)
+    answer = response(ApiKey.LEAVE_GROUP, version, answers.write_leave(wire.ask(leave), version))
     assert answer.error_code is ErrorCode.none
-    again = response(ApiKey.LEAVE_GROUP, version, messages.write_leave(wire.ask(leave), version))
+    again = response(ApiKey.LEAVE_GROUP, version, answers.write_leave(wire.ask(leave), version))
     told = again.members[0].error_code if version >= 3 else again.error_code
     assert told is ErrorCode.unknown_member_id
 
@@ -226,13 +228,13 @@ def test_a_consumers_life_in_every_version(nth: int) -> None:
             )),
         ),
     )  # fmt: skip
-    result = messages.write_delete_offsets(wire.ask(messages.read_delete_offsets(asked, 9)), 0)
+    result = answers.write_delete_offsets(wire.ask(requests.read_delete_offsets(asked, 9)), 0)
     answer = response(ApiKey.OFFSET_DELETE, 0, result)
     assert answer.topics[0].partitions[0].error_code is ErrorCode.none
 
     version = min(nth, 2)
     asked = request(ApiKey.DELETE_GROUPS, version, groups_names=(GROUP,))
-    result = messages.write_delete_groups(wire.ask(messages.read_delete_groups(asked, 10)), version)
+    result = answers.write_delete_groups(wire.ask(requests.read_delete_groups(asked, 10)), version)
     [deleted] = response(ApiKey.DELETE_GROUPS, version, result).results
     assert (deleted.group_id, deleted.error_code) == (GROUP, ErrorCode.none)
 
@@ -255,7 +257,7 @@ def test_old_commits_can_ask_for_a_retention(version: int) -> None:
         commit = request(
             ApiKey.OFFSET_COMMIT, version, **fields, topics=topics, retention_time=asked
         )
-        return messages.read_commit(commit, 1).retention_ms
+        return requests.read_commit(commit, 1).retention_ms
 
     assert retention(-1 * MS) is None
     assert retention(86_400_000 * MS) == 86_400_000
@@ -265,7 +267,7 @@ def test_the_first_version_says_when_an_offset_was_committed() -> None:
     fields = {"group_id": GROUP, "member_id": "", "generation_id_or_member_epoch": -1}
     asked = request(ApiKey.OFFSET_COMMIT, 1, **fields, topics=commit_topics(1, 0))
 
-    [offset] = messages.read_commit(asked, 1).offsets.values()
+    [offset] = requests.read_commit(asked, 1).offsets.values()
 
     assert offset.commit_timestamp_ms == 5_000
 
@@ -281,8 +283,8 @@ def test_the_error_of_a_group_goes_where_the_version_looks_for_it() -> None:
         asked = request(
             ApiKey.OFFSET_FETCH, version, group_id=GROUP, topics=topics, require_stable=False
         )
-        fetch = messages.read_fetch(asked, version)
-        payload = messages.write_fetch(wire.ask(fetch), fetch, version)
+        fetch = requests.read_fetch(asked, version)
+        payload = answers.write_fetch(wire.ask(fetch), fetch, version)
         answer = response(ApiKey.OFFSET_FETCH, version, payload)
 
         if version == 1:
@@ -297,7 +299,7 @@ def test_every_partition_is_asked_for_with_null() -> None:
         asked = request(
             ApiKey.OFFSET_FETCH, version, group_id=GROUP, topics=None, require_stable=False
         )
-        assert messages.read_fetch(asked, 1).groups[0].partitions is None
+        assert requests.read_fetch(asked, 1).groups[0].partitions is None
 
 
 def test_a_sync_of_version_5_must_say_what_it_synchronises() -> None:
@@ -306,7 +308,7 @@ def test_a_sync_of_version_5_must_say_what_it_synchronises() -> None:
         protocol_name="range", assignments=(),
     )  # fmt: skip
 
-    assert messages.lacks_protocol(asked, 5)
+    assert requests.lacks_protocol(asked, 5)
 
 
 @pytest.mark.parametrize(
@@ -320,7 +322,7 @@ def test_a_sync_of_version_5_must_say_what_it_synchronises() -> None:
     ],
 )
 def test_an_address_looks_as_java_prints_it(host: str, printed: str) -> None:
-    assert messages.java_address(host) == printed
+    assert requests.java_address(host) == printed
 
 
 def test_strings_that_no_record_can_hold_are_refused() -> None:
@@ -332,5 +334,5 @@ def test_strings_that_no_record_can_hold_are_refused() -> None:
         ApiKey.JOIN_GROUP, 9, group_id=GROUP, session_timeout=10_000 * MS, member_id="",
         rebalance_timeout=1 * MS, protocol_type="consumer", protocols=(protocol,),
     )  # fmt: skip
-    join = messages.read_join(asked, 1, 9, client_id="c" * 32_767, client_host="127.0.0.1")
+    join = requests.read_join(asked, 1, 9, client_id="c" * 32_767, client_host="127.0.0.1")
     assert Wire().ask(join).error is ErrorCode.unknown_server_error

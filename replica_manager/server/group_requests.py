@@ -1,0 +1,212 @@
+"""Requests about groups in any version of the wire: messages to values.
+
+What a version cannot say has the default that Kafka gives it.
+
+Source: Kafka ``GroupCoordinatorAdapter``, ``JoinGroupRequest``, ``LeaveGroupRequest``,
+``OffsetFetchRequest``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import timedelta
+from ipaddress import IPv6Address, ip_address
+from typing import Any, Final
+
+from replica_manager.groups.records import LONGEST_STRING_BYTES
+from replica_manager.groups.requests import (
+    NO_GENERATION,
+    UNKNOWN_MEMBER_ID,
+    CommitOffsets,
+    CommittedOffset,
+    DeleteGroups,
+    DeleteOffsets,
+    DescribeGroups,
+    FetchOffsets,
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    ListGroups,
+    Protocol,
+    SyncGroup,
+    WantedOffsets,
+)
+from zkcontroller.errors import InvalidFrame
+from zkcontroller.model import NO_EPOCH, TopicPartition
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_DEFAULT: Final = -1
+"""Of times that a client may leave to the broker."""
+
+
+def java_address(host: str) -> str:
+    """A client's address as Java prints it and records keep it: ``/127.0.0.1``, ``/0:0:…:1``."""
+    literal, percent, scope = host.partition("%")
+    try:
+        address = ip_address(literal)
+    except ValueError:
+        return f"/{host}"
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return f"/{address.ipv4_mapped}"
+        literal = ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))
+    return f"/{literal}{percent}{scope}"
+
+
+def read_join(
+    request: Any, request_id: int, version: int, *, client_id: str, client_host: str
+) -> JoinGroup:
+    """InvalidFrame if a string is longer than a record can hold; so in all that follows."""
+    instance = getattr(request, "group_instance_id", None)
+    session_timeout = request.session_timeout
+    protocols = tuple(Protocol(_text(each.name), each.metadata) for each in request.protocols)
+    return JoinGroup(
+        request_id,
+        _text(request.group_id),
+        _text(request.member_id),
+        _text(request.protocol_type),
+        protocols,
+        _ms(session_timeout),
+        # The first version knew one timeout only.
+        _ms(getattr(request, "rebalance_timeout", session_timeout)),
+        None if instance is None else _text(instance),
+        client_id,
+        java_address(client_host),
+        requires_known_member_id=version >= 4 and instance is None,
+        supports_skipping_assignment=version >= 9,
+        reason=getattr(request, "reason", None),
+    )
+
+
+def read_sync(request: Any, request_id: int) -> SyncGroup:
+    return SyncGroup(
+        request_id,
+        request.group_id,
+        request.generation_id,
+        request.member_id,
+        getattr(request, "group_instance_id", None),
+        getattr(request, "protocol_type", None),
+        getattr(request, "protocol_name", None),
+        {each.member_id: each.assignment for each in request.assignments},
+    )
+
+
+def lacks_protocol(request: Any, version: int) -> bool:
+    """Whether a SyncGroup does not name its protocol, which it must from version 5 on."""
+    return version >= 5 and (request.protocol_type is None or request.protocol_name is None)
+
+
+def read_heartbeat(request: Any, request_id: int) -> Heartbeat:
+    return Heartbeat(
+        request_id,
+        request.group_id,
+        request.generation_id,
+        request.member_id,
+        getattr(request, "group_instance_id", None),
+    )
+
+
+def read_leave(request: Any, request_id: int) -> LeaveGroup:
+    """Before version 3 one member at a time."""
+    if hasattr(request, "members"):
+        members = tuple(
+            LeavingMember(each.member_id, each.group_instance_id, getattr(each, "reason", None))
+            for each in request.members
+        )
+    else:
+        members = (LeavingMember(request.member_id),)
+    return LeaveGroup(request_id, request.group_id, members)
+
+
+def read_commit(
+    request: Any, request_id: int, known: Collection[TopicPartition] | None = None
+) -> CommitOffsets:
+    """An OffsetCommit from version 1 on, of the partitions that exist (None: all do)."""
+    offsets = {
+        partition: CommittedOffset(
+            each.committed_offset,
+            getattr(each, "committed_leader_epoch", NO_EPOCH),
+            _text(each.committed_metadata or ""),
+            _unless_default(getattr(each, "commit_timestamp", _DEFAULT)),
+        )
+        for partition, each in _partitions_of(request.topics)
+        if known is None or partition in known
+    }
+    retention = getattr(request, "retention_time", None)
+    return CommitOffsets(
+        request_id,
+        _text(request.group_id),
+        offsets,
+        getattr(request, "member_id", UNKNOWN_MEMBER_ID),
+        getattr(request, "generation_id_or_member_epoch", NO_GENERATION),
+        getattr(request, "group_instance_id", None),
+        None if retention is None else _unless_default(_ms(retention)),
+    )
+
+
+def read_fetch(request: Any, request_id: int) -> FetchOffsets:
+    """An OffsetFetch from version 1 on; before version 8 of one group."""
+    groups = request.groups if hasattr(request, "groups") else (request,)
+    wanted = tuple(
+        WantedOffsets(
+            group.group_id,
+            None
+            if group.topics is None
+            else tuple(
+                TopicPartition(topic.name, index)
+                for topic in group.topics
+                for index in topic.partition_indexes
+            ),
+        )
+        for group in groups
+    )
+    return FetchOffsets(request_id, wanted, getattr(request, "require_stable", False))
+
+
+def read_delete_offsets(
+    request: Any, request_id: int, known: Collection[TopicPartition] | None = None
+) -> DeleteOffsets:
+    """An OffsetDelete of the partitions that exist (None: all do)."""
+    partitions = (partition for partition, _ in _partitions_of(request.topics))
+    return DeleteOffsets(
+        request_id,
+        request.group_id,
+        tuple(each for each in partitions if known is None or each in known),
+    )
+
+
+def read_delete_groups(request: Any, request_id: int) -> DeleteGroups:
+    return DeleteGroups(request_id, tuple(request.groups_names))
+
+
+def read_list(request: Any, request_id: int) -> ListGroups:
+    return ListGroups(
+        request_id, getattr(request, "states_filter", ()), getattr(request, "types_filter", ())
+    )
+
+
+def read_describe(request: Any, request_id: int) -> DescribeGroups:
+    return DescribeGroups(request_id, tuple(request.groups))
+
+
+def _partitions_of(topics: Iterable[Any]) -> Iterable[tuple[TopicPartition, Any]]:
+    for topic in topics:
+        name = _text(topic.name)
+        for each in topic.partitions:
+            yield TopicPartition(name, each.partition_index), each
+
+
+def _ms(duration: timedelta) -> int:
+    return duration // _MILLISECOND
+
+
+def _unless_default(value: int) -> int | None:
+    return None if value == _DEFAULT else value
+
+
+def _text(text: str) -> str:
+    # A character takes up to four bytes, so the short ones need not be encoded to know.
+    if len(text) * 4 > LONGEST_STRING_BYTES and len(text.encode()) > LONGEST_STRING_BYTES:
+        raise InvalidFrame(f"a string of more than {LONGEST_STRING_BYTES} bytes")
+    return text
