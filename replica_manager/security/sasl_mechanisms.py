@@ -120,7 +120,8 @@ class ScramServer:
         server_first: scram.ServerFirst,
         client_final: scram.ClientFinal,
     ) -> bytes:
-        if client_final.nonce != server_first.nonce:
+        # librdkafka before 2.7 sends its own part twice, and Kafka has let that pass.
+        if not client_final.nonce.endswith(server_first.nonce):
             raise LoginFailed("Invalid client nonce in the final client message.")
         auth_message = f"{client_first.bare},{server_first.encode()},{client_final.without_proof}"
         if not scram.is_proof(self._mechanism, credential, auth_message, client_final.proof):

@@ -114,6 +114,20 @@ def test_who_begins_wrong_does_not_get_on(first: bytes, told: str | None) -> Non
     assert said is None if told is None else told in str(said)
 
 
+def test_a_client_that_sends_its_part_of_the_nonce_twice_comes_in_as_it_does_in_kafka() -> None:
+    server = ScramServer(SHA_256, {"alice": credential()}.get, "other")
+    challenge = server.step(b"n,,n=alice,r=nonce").decode()
+    salted = salt_password(SHA_256, "pencil", b"salt", 4096)
+
+    # librdkafka before 2.7
+    without_proof = "c=biws,r=noncenonceother"
+    auth_message = f"n=alice,r=nonce,{challenge},{without_proof}"
+    proof = scram.client_proof(SHA_256, salted, auth_message)
+    server.step(scram.client_final(without_proof, proof))
+
+    assert server.username == "alice"
+
+
 def test_another_nonce_than_the_servers_is_refused() -> None:
     server = ScramServer(SHA_256, {"alice": credential()}.get, "other")
     server.step(b"n,,n=alice,r=nonce")
