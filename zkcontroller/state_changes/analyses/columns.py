@@ -1,0 +1,50 @@
+"""Expressions that several analyses share: rows of a kind, values of a line, what a text says."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 Spark's own documentation calls it so
+from pyspark.sql.window import Window, WindowSpec
+
+TOPIC_PARTITION = ("topic", "partition")
+
+
+def of_kind(*kinds: str) -> Column:
+    """Rows of one of these families of shapes."""
+    return F.col("kind").isin(*kinds)
+
+
+def value(name: str) -> Column:
+    """What else the shape names; null where it does not."""
+    return F.col("values").getItem(name)
+
+
+def says(*texts: str) -> Column:
+    """Rows whose message contains one of these texts."""
+    found = F.lit(False)
+    for text in texts:
+        found = found | F.col("text").contains(text)
+    return found
+
+
+def ids(text: Column) -> Column:
+    """``1,2`` or ``Set(1, 2)`` as an array of broker ids; null and empty text become no element."""
+    found = F.regexp_extract_all(F.coalesce(text, F.lit("")), F.lit(r"(\d+)"), 1)
+    return found.cast("array<int>")
+
+
+def names(text: Column) -> Column:
+    """``a,b`` as an array of names; null and empty text become no element."""
+    parts = F.split(F.coalesce(text, F.lit("")), r"\s*,\s*")
+    return F.filter(parts, lambda part: part != "")
+
+
+def per_partition(*order: Column | str) -> WindowSpec:
+    """The rows of one partition, in an order."""
+    return Window.partitionBy(*TOPIC_PARTITION).orderBy(*order)
+
+
+def first_of_each(rows: DataFrame, keys: list[str], *order: Column | str) -> DataFrame:
+    """One row for each key: the first in the order given."""
+    window = Window.partitionBy(*keys).orderBy(*order)
+    return rows.withColumn("_n", F.row_number().over(window)).where("_n = 1").drop("_n")

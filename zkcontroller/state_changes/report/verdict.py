@@ -1,0 +1,150 @@
+"""What happened, in words: since when, who was hit, and what probably caused it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .moments import clock, counted, duration, moment
+
+Finding = Mapping[str, Any]
+
+CAUSES_MAX: Final = 12
+NAMES_MAX: Final = 8
+_HOW: Final = {
+    "killed": "died without an ordered stop",
+    "lost": "went away",
+    "clean_shutdown": "was stopped in order",
+    "session_expired": "lost its ZooKeeper session while it was running",
+}
+
+
+def verdict(found: Finding) -> dict[str, Any]:
+    """Says what happened.
+
+    ``headline`` (one sentence), ``sentences`` (what else must be said), ``since_ms``,
+    ``until_ms``, ``hit`` (``brokers``, ``topics``, ``partitions``), ``causes`` (``at_ms``,
+    ``says``, ``file``, ``line``; the gravest first).
+    """
+    sentences = _sentences(found)
+    causes = _causes(found)
+    troubles = [row["from_ms"] for row in found["leaderless"]]
+    troubles += [row["at_ms"] for row in found["unclean_elections"]]
+    troubles += [row["from_ms"] for row in found["zombies"]]
+    troubles += [row["at_ms"] for row in causes if row["is_trouble"]]
+    ends = [row["to_ms"] or found["to_ms"] for row in found["leaderless"]]
+    topics = sorted({row["topic"] for row in found["leaderless"]})
+    brokers = sorted({row["broker"] for row in found["blast_radius"]})
+    return {
+        "headline": sentences[0] if sentences else "Nothing went wrong in these logs.",
+        "sentences": sentences[1:],
+        "since_ms": min(troubles, default=None),
+        "until_ms": max(ends + troubles, default=None),
+        "hit": {
+            "brokers": brokers,
+            "topics": topics[:NAMES_MAX],
+            "topic_count": len(topics),
+            "partitions": found["leaderless_summary"]["partitions"],
+        },
+        "causes": causes[:CAUSES_MAX],
+    }
+
+
+def _sentences(found: Finding) -> list[str]:
+    said = []
+    if rows := found["unclean_elections"]:
+        lost = sum(row["lost_records"] or 0 for row in rows)
+        names = _names([f"{row['topic']}-{row['partition']}" for row in rows])
+        tail = f"; at least {counted(lost, 'record')} were lost" if lost else ""
+        said.append(
+            f"Unclean leader elections in {names}, the first at {moment(rows[0]['at_ms'])}{tail}."
+        )
+    if rows := found["zombies"]:
+        row = rows[0]
+        said.append(
+            f"Broker {row['broker']} was a zombie controller for {duration(row['overlap_ms'])}: "
+            f"broker {row['successor']} had been elected at {clock(row['from_ms'])}."
+        )
+    sums = found["leaderless_summary"]
+    if sums["windows"]:
+        open_ = f"; {counted(sums['open'], 'window')} still open at the end" if sums["open"] else ""
+        said.append(
+            f"{counted(sums['partitions'], 'partition')} had no leader, "
+            f"{sums['partition_seconds']:,.1f} partition-seconds in all, "
+            f"{duration(sums['max_ms'])} at the longest{open_}."
+        )
+    deaths = [life for life in found["broker_lives"] if life["ended_by"] in {"killed", "lost"}]
+    if deaths:
+        said.append(
+            f"{counted(len(deaths), 'broker process', 'broker processes')} died: "
+            + _names([f"broker {life['broker']} at {clock(life['to_ms'])}" for life in deaths])
+            + "."
+        )
+    if rows := found["session_expiries"]:
+        said.append(
+            "ZooKeeper sessions were lost by "
+            + _names([f"broker {row['broker']} at {clock(row['at_ms'])}" for row in rows])
+            + "."
+        )
+    changes = len(found["tenures"]) - 1
+    if changes > 0:
+        said.append(f"The controller changed {counted(changes, 'time')}.")
+    if rows := found["isr_changes"]["storms"]:
+        common = sorted({row["common_follower"] for row in rows} - {None})
+        tail = f"; broker {_names(list(map(str, common)))} is in most of it" if common else ""
+        said.append(f"In-sync replicas shrank in {counted(len(rows), 'storm')}{tail}.")
+    return said
+
+
+def _causes(found: Finding) -> list[dict[str, Any]]:
+    causes = []
+    for row in found["blast_radius"]:
+        effects = [
+            text
+            for number, text in (
+                (row["leader_moves"], counted(row["leader_moves"], "leader") + " moved"),
+                (row["leaderless"], counted(row["leaderless"], "partition") + " without a leader"),
+                (row["isr_shrinks"], counted(row["isr_shrinks"], "ISR") + " shrank"),
+                (row["controller_epoch"], "the controller with it"),
+            )
+            if number
+        ]
+        then = f": {', '.join(effects)}" if effects else ""
+        causes.append(
+            {
+                "at_ms": row["at_ms"],
+                "broker": row["broker"],
+                "how": row["how"],
+                "is_trouble": row["how"] != "clean_shutdown" or bool(row["leaderless"]),
+                "weight": row["leaderless_ms"] + 100 * row["partitions"],
+                "says": f"Broker {row['broker']} {_HOW.get(row['how'], row['how'])}{then}.",
+                "file": row["file"],
+                "line": row["line"],
+            }
+        )
+    causes += [
+        {
+            "at_ms": tenure["to_ms"],
+            "broker": tenure["broker"],
+            "how": "controller_moved",
+            "is_trouble": False,
+            "weight": 0,
+            "says": f"/controller was deleted or taken over: broker {tenure['broker']} "
+            "ceased to be controller while it was healthy.",
+            "file": tenure["end_file"],
+            "line": tenure["end_line"],
+        }
+        for tenure in found["tenures"]
+        if tenure["ended_by"] == "controller_moved"
+    ]
+    return sorted(
+        causes, key=lambda cause: (-cause["is_trouble"], -cause["weight"], cause["at_ms"])
+    )
+
+
+def _names(names: list[str]) -> str:
+    """``a, b and c``, cut at a limit."""
+    shown = list(dict.fromkeys(names))
+    if len(shown) > NAMES_MAX:
+        return f"{', '.join(shown[:NAMES_MAX])} and {len(shown) - NAMES_MAX} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
