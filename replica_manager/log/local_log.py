@@ -77,6 +77,8 @@ class FlushPlan(NamedTuple):
     """What must reach the disk before everything up to ``offset`` is safe."""
 
     offset: int
+    generation: int
+    """Of the log: after a truncation other records may have taken these offsets."""
     files: tuple[LogFile, ...]
     paths: tuple[Path, ...]
     directory: Path | None
@@ -148,6 +150,8 @@ class LocalLog:
         self.end = end
         """Where the next record goes."""
         self.last_flushed_ms = environment.now_ms()
+        self._generation = 0
+        """How often the log was truncated."""
         self._environment = environment
 
     @property
@@ -238,6 +242,8 @@ class LocalLog:
             if place is not None:
                 return LogOffsetMetadata(offset, segment.base_offset, place.position)
             segment = self.segments.higher(segment.base_offset)
+        if self.segments.first.base_offset <= offset < self.end.message_offset:
+            return self.end  # compaction has taken every record from there on
         raise OffsetOutOfRange(f"Offset {offset} is not in {self.name}")
 
     def _aborted(
@@ -304,6 +310,7 @@ class LocalLog:
 
     def truncate_to(self, offset: int) -> list[LogSegment]:
         """Drops everything from ``offset`` on; gives the segments that went as a whole."""
+        self._generation += 1
         deleted = [s for s in self.segments if s.base_offset > offset]
         for segment in deleted:
             self.segments.remove(segment)
@@ -316,6 +323,7 @@ class LocalLog:
 
     def truncate_fully_and_start_at(self, offset: int) -> list[LogSegment]:
         """Drops everything; gives the segments that went."""
+        self._generation += 1
         deleted = list(self.segments)
         for segment in deleted:
             self.segments.remove(segment)
@@ -388,16 +396,18 @@ class LocalLog:
             segment.write_indexes()
         return FlushPlan(
             offset,
+            self._generation,
             tuple(segment.file for segment in segments),
             tuple(path for segment in segments for path in segment.paths()[1:]),
             self.directory if segments[-1].base_offset >= self.recovery_point else None,
             before,
         )
 
-    def mark_flushed(self, offset: int) -> None:
-        """Everything before ``offset`` is on disk."""
+    def mark_flushed(self, plan: FlushPlan) -> None:
+        """The plan has run: what is before its offset is on disk, unless it was cut off since."""
         self.last_flushed_ms = self._environment.now_ms()
-        self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
+        if plan.generation == self._generation:
+            self.recovery_point = max(self.recovery_point, plan.offset)
 
     def close(self) -> None:
         """Writes what the indexes hold in memory."""

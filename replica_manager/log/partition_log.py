@@ -20,7 +20,7 @@ from typing import assert_never
 from replica_manager.log.environment import LogEnvironment
 from replica_manager.log.index import TimestampOffset
 from replica_manager.log.leader_epochs import LeaderEpochs
-from replica_manager.log.local_log import FlushPlan, LogRead
+from replica_manager.log.local_log import FlushPlan, LogOffsetMetadata, LogRead
 from replica_manager.log.log_appends import (
     Written,
     check_size,
@@ -290,8 +290,7 @@ class PartitionLog(LogState):
             self._set_high_watermark(self._local.end)
         plan = self._local.plan_flush(segment.base_offset, self._write_small_files)
         if plan is not None:
-            offset = plan.offset
-            self._local.later("flush-log", plan.run, after=lambda: self._local.mark_flushed(offset))
+            self._local.later("flush-log", plan.run, after=lambda: self._local.mark_flushed(plan))
         _log.info("[UnifiedLog partition=%s] Rolled new log segment at offset %d", self.name,
                   segment.base_offset)  # fmt: skip
         return segment
@@ -487,6 +486,8 @@ class PartitionLog(LogState):
                     old for old in replacement.old if old.base_offset != replacement.new.base_offset
                 ]
                 self._delete_snapshots(merged)
+        # Its place in the file may have moved.
+        self._high_watermark = LogOffsetMetadata(self._high_watermark.message_offset)
         return True
 
     # To disk.
@@ -502,7 +503,7 @@ class PartitionLog(LogState):
 
     def finish_flush(self, plan: FlushPlan) -> None:
         """The plan has run: the recovery point moves."""
-        self._local.mark_flushed(plan.offset)
+        self._local.mark_flushed(plan)
 
     def flush(self) -> None:
         """Plan, run and finish in one.  Blocks; KafkaStorage if the disk fails."""

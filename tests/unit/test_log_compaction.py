@@ -24,9 +24,19 @@ from replica_manager.log.compaction import (
 from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogManager
+from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.segment import LogSegment
-from tests.unit.log_world import START_MS, LogWorld, base_offsets, batch, end_transaction, files
+from tests.unit.log_world import (
+    START_MS,
+    LogWorld,
+    base_offsets,
+    batch,
+    end_transaction,
+    files,
+    offsets,
+    read,
+)
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.record_batch import (
@@ -126,6 +136,20 @@ def test_the_active_segment_and_what_is_not_committed_stay(world: LogWorld) -> N
     assert job.first_uncleanable_offset == 9
     assert [s.base_offset for s in job.segments] == [b for b in segments if b < 9]
     assert log.active_segment not in job.segments
+
+
+def test_a_consumer_sees_no_more_after_a_compaction_than_before(world: LogWorld) -> None:
+    log = world.open()
+    for i in range(30):
+        put(log, ("a", f"{i}"))
+    log.update_high_watermark(9)
+    assert log.high_watermark_metadata.segment_base_offset < 9
+
+    compact(log, world)
+
+    found = read(log, 0, isolation=FetchIsolation.HIGH_WATERMARK)
+    assert offsets(found) == [8]
+    assert read(log, 9, isolation=FetchIsolation.HIGH_WATERMARK).slice is None
 
 
 def test_small_segments_are_merged(world: LogWorld) -> None:
@@ -317,12 +341,12 @@ def test_a_compacted_batch_equals_kafkas() -> None:
     data = encode_batch(records)
     moved = read_header(data)
     assert moved is not None
-    offsets = OffsetMap(MEMORY)
-    offsets.latest_offset = 23
+    newest = OffsetMap(MEMORY)
+    newest.latest_offset = 23
     for record in records:
         if record.key is not None:
-            offsets.put(record.key, record.offset if record.value is None else 99)
-    around = CleaningRound(offsets, 24, 1700000100000, 5000, {})
+            newest.put(record.key, record.offset if record.value is None else 99)
+    around = CleaningRound(newest, 24, 1700000100000, 5000, {})
 
     ours = cleaned_batch(data, 0, moved, around, TransactionTracker([]))
 
@@ -398,8 +422,8 @@ def test_compaction_never_changes_what_a_reader_ends_up_with(
     again = world.open(clean=False)
 
     assert (state(again), again.log_end_offset) == (before, end)
-    offsets = [record.offset for record in records_in(again)]
-    assert offsets == sorted(set(offsets))
+    kept = [record.offset for record in records_in(again)]
+    assert kept == sorted(set(kept))
 
 
 def test_the_manager_cleans_the_dirtiest_and_remembers_how_far(tmp_path: Path) -> None:

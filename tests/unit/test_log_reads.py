@@ -383,6 +383,20 @@ def test_an_append_says_when_enough_records_wait_for_a_flush(world: LogWorld) ->
     assert due == [False, True, False]
 
 
+def test_a_flush_of_what_was_truncated_since_moves_no_recovery_point(world: LogWorld) -> None:
+    log = filled(world)
+    plan = log.plan_flush()
+    assert plan is not None
+
+    log.truncate_to(4)
+    for _ in range(9):
+        log.append_as_leader(batch(2), 5)
+    plan.run()
+    log.finish_flush(plan)
+
+    assert log.recovery_point == 0
+
+
 def test_rolling_leaves_a_flush_and_the_recovery_point_follows(world: LogWorld) -> None:
     log = filled(world, 4)
     assert log.recovery_point == 0
