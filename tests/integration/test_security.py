@@ -257,3 +257,35 @@ def sees(cluster: Cluster, broker_id: int, expected: set[str], who: Mapping[str,
         return topics(by_sasl(cluster, bootstrap_servers=servers, **who)) == expected
     except KafkaException:
         return False  # the credential has not come to that broker yet
+
+
+@pytest.mark.parametrize(
+    ("listener", "mechanism"),
+    [("PLAIN", "PLAIN"), ("PLAIN", "SCRAM-SHA-256"), ("CLOSED", "SCRAM-SHA-512")],
+)
+def test_kafka_python_comes_in_with_the_right_password_only(
+    cluster: Cluster, certificates: Certificates, listener: str, mechanism: str
+) -> None:
+    kafka: Any = pytest.importorskip("kafka")
+    errors: Any = pytest.importorskip("kafka.errors")
+    config = {
+        "bootstrap_servers": address(cluster, 1, listener),
+        "security_protocol": "SASL_SSL" if listener == "CLOSED" else "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": "alice",
+        "ssl_cafile": certificates.path("trusted.pem"),
+    }
+
+    topic = f"alice-{listener}-{mechanism}"
+    admin = by_sasl(cluster, "PLAIN", "PLAIN", "admin", USERS["admin"])
+    assert create(admin, topic) is None
+    assert create(admin, f"not-{topic}") is None
+
+    alice = kafka.KafkaAdminClient(sasl_plain_password=USERS["alice"], **config)
+    try:
+        wait_for(lambda: topic in alice.list_topics(), "the topic")
+        assert all(each.startswith("alice-") for each in alice.list_topics())
+    finally:
+        alice.close()
+    with pytest.raises(errors.KafkaError):
+        kafka.KafkaAdminClient(sasl_plain_password=WRONG, bootstrap_timeout_ms=2_000, **config)
