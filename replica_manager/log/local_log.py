@@ -8,6 +8,7 @@ Source: Kafka ``LocalLog``.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -28,6 +29,8 @@ from replica_manager.log.segment import LogSegment, RollLimits
 from replica_manager.log.segments import Segments
 from replica_manager.log.transaction_index import AbortedTransaction
 from zkcontroller.errors import KafkaStorage, OffsetOutOfRange
+
+_log = logging.getLogger("kafka.log.LocalLog")
 
 UNKNOWN_POSITION: Final = -1
 
@@ -288,6 +291,7 @@ class LocalLog:
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
         """Begins a segment at the log's end, or further on if an append does."""
+        started_ms = self._environment.now_ms()
         base_offset = max(expected_next_offset, self.log_end_offset)
         active = self.segments.active
         if active.base_offset == base_offset and active.size == 0:
@@ -301,6 +305,13 @@ class LocalLog:
         segment = self.new_segment(base_offset)
         self.segments.add(segment)
         self._end_at(self.log_end_offset)
+        _log.info(
+            "[LocalLog partition=%s, dir=%s] Rolled new log segment at offset %d in %d ms.",
+            self.name,
+            self.log_dir,
+            base_offset,
+            self._environment.now_ms() - started_ms,
+        )
         return segment
 
     def _remove_leftovers(self, base_offset: int) -> None:

@@ -146,6 +146,8 @@ class LogManager:
         which end the broker: nothing may be guessed about data.  ``on_progress`` is called from
         several threads.
         """
+        _log.info("Loading logs from log dirs %s", ", ".join(map(str, self._log_dirs)))
+        started_ms = self.environment.now_ms()
         for log_dir in self._log_dirs:
             try:
                 log_dir.mkdir(parents=True, exist_ok=True)
@@ -153,6 +155,9 @@ class LogManager:
                 self._loaded.add(log_dir)
             except (OSError, KafkaStorage) as error:
                 self.fail(log_dir, f"Failed to load logs in {log_dir}: {error}")
+        _log.info(
+            "Loaded %d logs in %dms", len(self._all_logs()), self.environment.now_ms() - started_ms
+        )
 
     def _load_directory(
         self,
@@ -164,10 +169,21 @@ class LogManager:
         recovery_points = self._read(log_dir, checkpoints.RECOVERY_POINT_FILE)
         start_offsets = self._read(log_dir, checkpoints.LOG_START_OFFSET_FILE)
         folders = list(folders_in(log_dir))
-        _log.info(
-            "%s %d logs in %s", "Loading" if had_clean_shutdown else "Recovering", len(folders),
-            log_dir,
-        )  # fmt: skip
+        wanted = [f for f in folders if f.kind in (FolderKind.CURRENT, FolderKind.FUTURE)]
+        if not wanted:
+            _log.info("No logs found to be loaded in %s", log_dir)
+        elif had_clean_shutdown:
+            _log.info(
+                "Skipping recovery of %d logs from %s since clean shutdown file was found",
+                len(wanted),
+                log_dir,
+            )
+        else:
+            _log.info(
+                "Recovering %d logs from %s since no clean shutdown file was found",
+                len(wanted),
+                log_dir,
+            )
 
         def load(folder: LogFolder) -> PartitionLog:
             return PartitionLog.open(
@@ -180,10 +196,19 @@ class LogManager:
                 on_progress=on_progress,
             )
 
-        wanted = [f for f in folders if f.kind in (FolderKind.CURRENT, FolderKind.FUTURE)]
         with ThreadPoolExecutor(self._recovery_threads, "log-recovery") as threads:
             for folder, log in zip(wanted, threads.map(load, wanted), strict=True):
                 self._add(folder, log)
+                _log.info(
+                    "Completed load of Log(dir=%s, topic=%s, partition=%d) with %d segments, "
+                    "local-log-start-offset %d and log-end-offset %d",
+                    log.directory,
+                    folder.topic_partition.topic,
+                    folder.topic_partition.partition,
+                    len(tuple(log.segments)),
+                    log.log_start_offset,
+                    log.log_end_offset,
+                )
         for folder in folders:
             if folder.kind is FolderKind.DELETED:
                 self._remove_folder_later(folder.path, self.default_config.file_delete_delay_ms)
@@ -255,7 +280,11 @@ class LogManager:
             except OSError as error:
                 self.fail(log_dir, f"Error while creating log for {topic_partition}: {error}")
                 continue
-            _log.info("Created log for partition %s in %s", topic_partition, log.directory)
+            _log.info(
+                "Created log for partition %s in %s with properties {}",
+                topic_partition,
+                log.directory,
+            )
             return log
         raise KafkaStorage(f"No log directory is left for {topic_partition}")
 
@@ -349,8 +378,6 @@ class LogManager:
                 )
                 if breach is None:
                     return deleted
-                _log.info("Deleting %d segments of %s due to %s", breach.segments, log.name,
-                          breach.reason)  # fmt: skip
                 log.delete_segments(segments[: breach.segments], breach.reason)
                 deleted += breach.segments
         except KafkaStorage:
@@ -410,17 +437,25 @@ class LogManager:
         if log_dir not in self._live:
             return
         self._live.remove(log_dir)
-        _log.error("Stopping serving logs in dir %s: %s", log_dir, reason)
+        _log.error("%s", reason)
+        _log.warning("Stopping serving logs in dir %s", log_dir)
         gone: list[tuple[TopicPartition, ...]] = []
         for logs in (self._current, self._future):
             found = tuple(tp for tp, log in logs.items() if log.log_dir == log_dir)
             for topic_partition in found:
                 del logs[topic_partition]
             gone.append(found)
+        _log.warning(
+            "Logs for partitions %s are offline and logs for future partitions %s are offline due "
+            "to failure on log directory %s",
+            *(",".join(map(str, found)) for found in gone),
+            log_dir,
+        )
         self._on_failure(LogDirFailure(log_dir, *gone))
 
     def close(self) -> None:
         """Flushes and closes every log, and marks the directories as cleanly stopped.  Blocks."""
+        _log.info("Shutting down.")
         for log_dir in self.live_log_dirs:
             logs = [log for _, log in self._all_logs() if log.log_dir == log_dir]
             try:
@@ -443,6 +478,7 @@ class LogManager:
                 self.fail(log_dir, f"Error while closing logs in {log_dir}: {error}")
         self._current.clear()
         self._future.clear()
+        _log.info("Shutdown complete.")
 
     def _flush(self, logs: Sequence[PartitionLog]) -> None:
         """Flushes logs, several at a time: a file system brings many waiting files down at once."""

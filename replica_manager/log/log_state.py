@@ -42,6 +42,10 @@ class LogState:
         if self._epochs.is_dirty:
             self._write_epochs_later()
 
+    @property
+    def _prefix(self) -> str:
+        return f"[UnifiedLog partition={self.name}, dir={self.log_dir}]"
+
     # What there is.
 
     @property

@@ -291,8 +291,6 @@ class PartitionLog(LogState):
         plan = self._local.plan_flush(segment.base_offset, self._write_small_files)
         if plan is not None:
             self._local.later("flush-log", plan.run, after=lambda: self._local.mark_flushed(plan))
-        _log.info("[UnifiedLog partition=%s] Rolled new log segment at offset %d", self.name,
-                  segment.base_offset)  # fmt: skip
         return segment
 
     # Reading.
@@ -358,9 +356,16 @@ class PartitionLog(LogState):
         assert offset >= 0, f"{self.name}: {offset}"
         with self._local.guarded("Error while truncating log to an offset for"):
             if offset >= self.log_end_offset:
+                _log.info(
+                    "%s Truncating to %d has no effect as the largest offset in the log is %d",
+                    self._prefix,
+                    offset,
+                    self.log_end_offset - 1,
+                )
                 # Epochs that this broker began as a leader without a record go all the same.
                 self._truncate_epochs(offset)
                 return False
+            _log.info("%s Truncating to offset %d", self._prefix, offset)
             if self._local.segments.first.base_offset > offset:
                 self._truncate_fully(offset, offset)
                 return True
@@ -431,12 +436,7 @@ class PartitionLog(LogState):
             return False
         self._log_start_offset = offset
         self._local.recovery_point = max(self._local.recovery_point, offset)
-        _log.info(
-            "[UnifiedLog partition=%s] Incremented log start offset to %d due to %s",
-            self.name,
-            offset,
-            reason,
-        )
+        _log.info("%s Incremented log start offset to %d due to %s", self._prefix, offset, reason)
         self._epochs.truncate_from_start(offset)
         if self._epochs.is_dirty:
             self._write_epochs_later()
@@ -447,6 +447,8 @@ class PartitionLog(LogState):
     def delete_segments(self, segments: Sequence[LogSegment], reason: str) -> None:
         """Deletes the log's oldest segments, raising the log start; one segment always remains."""
         doomed = list(segments)
+        for segment in doomed:
+            _log.info("%s Deleting segment %s due to %s", self._prefix, segment, reason)
         with self._local.guarded("Error while deleting segments for"):
             if doomed and len(doomed) == len(self._local.segments):
                 fresh = self._roll(self.log_end_offset)

@@ -106,6 +106,47 @@ def test_a_clean_stop_is_marked_and_the_mark_serves_once(disks: Disks) -> None:
     assert again.high_watermarks(log_dir) == {ORDERS: 4}
 
 
+def test_what_is_logged_is_what_kafka_logs(disks: Disks, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    manager = disks.manager()
+    log = manager.get_or_create(ORDERS, SEGMENT)
+    for _ in range(3):
+        log.append_as_leader(batch(), 0)
+    log.update_high_watermark(3)
+    log.delete_records(1)
+    log.truncate_to(2)
+    log.truncate_to(9)
+    manager.close()
+    disks.manager()
+    (log.log_dir / "orders-0").rename(log.log_dir / "orders-1")
+    disks.manager().fail(log.log_dir, "Disk pulled")
+
+    lines = [f"{record.name} {record.getMessage()}" for record in caplog.records]
+    where = f"partition=orders-0, dir={log.log_dir}"
+    for line in (
+        f"kafka.log.LogManager Loading logs from log dirs {disks.log_dirs[0]}, {disks.log_dirs[1]}",
+        f"kafka.log.LogManager No logs found to be loaded in {log.log_dir}",
+        "kafka.log.LogManager Loaded 0 logs in 0ms",
+        f"kafka.log.LogManager Created log for partition orders-0 in {log.directory} with "
+        "properties {}",
+        f"kafka.log.LocalLog [LocalLog {where}] Rolled new log segment at offset 2 in 0 ms.",
+        f"kafka.log.UnifiedLog [UnifiedLog {where}] Incremented log start offset to 1 due to "
+        "client delete records request",
+        f"kafka.log.UnifiedLog [UnifiedLog {where}] Truncating to offset 2",
+        f"kafka.log.UnifiedLog [UnifiedLog {where}] Truncating to 9 has no effect as the largest "
+        "offset in the log is 1",
+        "kafka.log.LogManager Shutdown complete.",
+        f"kafka.log.LogManager Skipping recovery of 1 logs from {log.log_dir} since clean shutdown "
+        "file was found",
+        f"kafka.log.LogManager Recovering 1 logs from {log.log_dir} since no clean shutdown file "
+        "was found",
+        f"kafka.log.LogManager Stopping serving logs in dir {log.log_dir}",
+        "kafka.log.LogManager Logs for partitions orders-1 are offline and logs for future "
+        f"partitions  are offline due to failure on log directory {log.log_dir}",
+    ):
+        assert line in lines
+
+
 def test_without_the_mark_logs_are_recovered_from_the_recovery_point(disks: Disks) -> None:
     manager = disks.manager()
     log = manager.get_or_create(ORDERS, SEGMENT)
