@@ -37,6 +37,7 @@ class ReplicationInvariants:
                 self._leader_in_isr,
                 self._valid_high_watermark,
                 self._weak_and_strong_isr,
+                self._leader_knows,
                 self._log_matching,
                 self._committed_for_ever,
                 self._no_acknowledged_record_lost,
@@ -50,7 +51,13 @@ class ReplicationInvariants:
         """Everything that the rules look at; as long as it stays the same they need not look."""
         decided = self._world.controller.partitions[tp]
         believed = [
-            (broker.incarnation, partition.leader, partition.leader_epoch, partition.isr_state)
+            (
+                broker.incarnation,
+                partition.leader,
+                partition.leader_epoch,
+                partition.isr_state,
+                [state.log_end_offset for state in partition.remote_replicas.values()],
+            )
             for broker in self._world.brokers.values()
             if (partition := broker.partitions.get(tp)) is not None
         ]
@@ -93,14 +100,37 @@ class ReplicationInvariants:
             committed = broker.logs[tp].records[: partition.high_watermark]
             for name, isr in (("weak", partition.in_sync_replicas), ("strong", decided.isr)):
                 for member in isr:
-                    log = self._world.brokers[member].logs.get(tp)
-                    has = [] if log is None else log.records[: len(committed)]
-                    if has != committed:
+                    if self._records(tp, member)[: len(committed)] != committed:
                         return (
                             f"{name}: leader {broker.broker_id} (epoch {partition.leader_epoch}) "
                             f"has {len(committed)} committed records that {member} of {isr} lacks"
                         )
         return None
+
+    def _leader_knows(self, tp: TopicPartition) -> str | None:
+        """A leader has its epoch in its cache, and no follower has less than it believes.
+
+        The second of the leader that the controller wants; a deposed one may be deceived.
+        """
+        decided = self._world.controller.partitions[tp]
+        for broker in self._world.brokers.values():
+            partition = broker.partitions.get(tp)
+            if partition is None or not partition.is_leader:
+                continue
+            log = broker.logs[tp]
+            if log.latest_epoch != partition.leader_epoch:
+                return f"leader {broker.broker_id} has epoch {log.latest_epoch} in its cache"
+            if partition.leader_epoch != decided.leader_epoch:
+                continue
+            for follower, state in partition.remote_replicas.items():
+                end = max(0, state.log_end_offset)
+                if self._records(tp, follower)[:end] != log.records[:end]:
+                    return f"leader {broker.broker_id} believes that {follower} has {end} records"
+        return None
+
+    def _records(self, tp: TopicPartition, broker_id: int) -> list[Record]:
+        log = self._world.brokers[broker_id].logs.get(tp)
+        return [] if log is None else log.records
 
     def _log_matching(self, tp: TopicPartition) -> str | None:
         """Two logs agree below both their high watermarks, if these were learnt from a leader."""
