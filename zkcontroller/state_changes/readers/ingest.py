@@ -10,7 +10,9 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
+from zkcontroller.state_changes.readers.export_rows import export_rows
 from zkcontroller.state_changes.readers.log_rows import log_rows
+from zkcontroller.state_changes.readers.problems import HistoryInvalid
 from zkcontroller.state_changes.readers.records import default_records, prefixed_records
 from zkcontroller.state_changes.readers.sources import Source, look_at
 from zkcontroller.state_changes.readers.store import (
@@ -34,8 +36,6 @@ class IngestOptions(NamedTuple):
     """Name of the cluster all files belong to, where the files do not tell or tell wrong."""
     broker_id: int | None = None
     """Broker of all lines that do not name one."""
-    redact: str | None = None
-    """A secret: topics, hosts and texts are replaced by hashes made with it."""
 
 
 def ingest(spark: SparkSession, paths: Sequence[str], options: IngestOptions) -> DataFrame:
@@ -44,14 +44,17 @@ def ingest(spark: SparkSession, paths: Sequence[str], options: IngestOptions) ->
     Files that were read before, with the same size and time, are left out.
 
     Raises:
-        ConfigInvalid: a path, option or the directory is not usable.
+        HistoryInvalid: a path, option or the directory is not usable.
     """
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     manifest = read_manifest(out)
     looked_at = look_at(paths, cluster=options.cluster, broker_id=options.broker_id)
     sources = [s for s in looked_at if manifest.files.get(s.file) != (s.size_bytes, s.modified_ms)]
-    if sources:
+    if not manifest.ingests and not any(s.format for s in sources):
+        problems = "; ".join(f"{s.file}: {s.problem}" for s in sources[:3])
+        raise HistoryInvalid(f"no file can be read: {problems}")
+    if any(s.format for s in sources):
         number = f"{len(manifest.ingests) + 1:06d}"
         write_ingest(rows_of(spark, sources, options), sources, out, number)
         files = {s.file: (s.size_bytes, s.modified_ms) for s in sources}
@@ -62,11 +65,14 @@ def ingest(spark: SparkSession, paths: Sequence[str], options: IngestOptions) ->
 def rows_of(spark: SparkSession, sources: Sequence[Source], options: IngestOptions) -> DataFrame:
     """The rows of the files, with ``uri``, ``block`` and ``line_id`` for ``file`` and ``line``."""
     read = {"log4j": default_records, "prefixed": prefixed_records}
+    files = {kind: [s.file for s in sources if s.format == kind] for kind in (*read, "jsonl")}
     tables = [
-        log_rows(reader(spark, [s.file for s in sources if s.format == kind]), options.time_zone)
+        log_rows(reader(spark, files[kind]), options.time_zone)
         for kind, reader in read.items()
-        if any(s.format == kind for s in sources)
+        if files[kind]
     ]
+    if files["jsonl"]:
+        tables.append(export_rows(spark, files["jsonl"]))
     known = spark.createDataFrame(
         [(uri_of(s.file), s.cluster, s.broker_id) for s in sources],
         "uri string, cluster string, source_broker_id int",

@@ -69,57 +69,36 @@ def _with_message(records: DataFrame, time_zone: str) -> DataFrame:
 
 
 def _with_shape(messages: DataFrame) -> DataFrame:
-    spark = messages.sparkSession
     table = typed_rows.candidates()
-    rows = [
-        (
-            entry.loggers,
-            entry.words,
-            [shape.expression.pattern for shape in entry.shapes],
-            [typed_rows.replacement(shape) for shape in entry.shapes],
-        )
-        for entry in table
-    ]
-    known = spark.createDataFrame(
-        rows,
-        "kind_of_logger string, words string, patterns array<string>, replacements array<string>",
+    known = messages.sparkSession.createDataFrame(
+        [(entry.loggers, entry.words, [shape.rank for shape in entry.shapes]) for entry in table],
+        "loggers string, words string, ranks array<int>",
     )
-    keyed = (
+    kept = messages.columns
+    found = (
         messages.select("*", F.expr(typed_rows.BODY).alias("body"))
         .select(
-            "*",
-            F.expr(typed_rows.WORDS).alias("words"),
+            *kept,
+            F.expr(typed_rows.WORDS).alias("words_0"),
             F.expr(typed_rows.logger_kind()).alias("kind_of_logger"),
         )
-        .select("*", F.expr("substring_index(words, ' ', 1)").alias("word"))
-    )  # fmt: skip
-    found = keyed
-    for level, key in enumerate(("words", "word", "''")):
-        part = known.select(
-            F.col("kind_of_logger").alias(f"kind_{level}"),
-            F.col("words").alias(f"words_{level}"),
-            F.struct("patterns", "replacements").alias(f"found_{level}"),
-        )
-        if key == "''":
-            part = part.filter("words_2 = ''")
-        found = found.join(
-            F.broadcast(part),
-            F.expr(f"kind_of_logger = kind_{level} AND {key} = words_{level}"),
-            "left",
-        )
+        .select("*", F.expr("substring_index(words_0, ' ', 1)").alias("words_1"))
+        .select("*", F.lit("").alias("words_2"))
+    )
+    # By two words, else by one, else by the logger alone.
+    for level in range(3):
+        entries = known.filter("words = ''") if level == 2 else known
+        renamed = entries.toDF(f"loggers_{level}", f"key_{level}", f"ranks_{level}")
+        condition = f"kind_of_logger = loggers_{level} AND words_{level} = key_{level}"
+        found = found.join(F.broadcast(renamed), F.expr(condition), "left")
     tried = found.select(
-        *messages.columns,
-        F.expr("coalesce(found_0, found_1, found_2)").alias("found"),
-    ).select(
-        *messages.columns,
-        F.col("found.patterns"),
-        F.col("found.replacements"),
+        *kept,
+        F.expr("coalesce(ranks_0, ranks_1, ranks_2)").alias("ranks"),
         F.col("message").alias("recognised"),
     )
-    kept = [name for name in tried.columns if name != "recognised"]
     for place in range(max(len(entry.shapes) for entry in table)):
-        tried = tried.select(*kept, F.expr(typed_rows.attempt(place)).alias("recognised"))
-    return tried.select(*messages.columns, "recognised", F.expr(typed_rows.parts()).alias("parts"))
+        tried = tried.select(*kept, "ranks", F.expr(typed_rows.attempt(place)).alias("recognised"))
+    return tried.select(*kept, "recognised", F.expr(typed_rows.parts()).alias("parts"))
 
 
 def _with_columns(recognised: DataFrame) -> DataFrame:

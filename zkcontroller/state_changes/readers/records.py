@@ -18,7 +18,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
-_URI: Final = "replace(_metadata.file_path, 'file:///', 'file:/')"
+URI: Final = "replace(_metadata.file_path, 'file:///', 'file:/')"
 _SPLIT: Final = "\n[20"
 _TORN: Final = (
     r"(?=\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) )"
@@ -39,7 +39,7 @@ def default_records(spark: SparkSession, files: list[str]) -> DataFrame:
     """
     text = spark.read.option("lineSep", _SPLIT).text(files)
     whole = text.select(
-        F.expr(_URI).alias("uri"),
+        F.expr(URI).alias("uri"),
         F.col("_metadata.file_block_start").alias("block"),
         (F.octet_length("value") + 4).alias("octets"),
         F.expr("CASE WHEN startswith(value, '[20') THEN substr(value, 4) ELSE value END").alias(
@@ -78,7 +78,7 @@ def prefixed_records(spark: SparkSession, files: list[str]) -> DataFrame:
     lines = (
         spark.read.text(files)
         .select(
-            F.expr(_URI).alias("uri"),
+            F.expr(URI).alias("uri"),
             F.col("_metadata.file_block_start").alias("block"),
             F.monotonically_increasing_id().alias("line_id"),
             (F.octet_length("value") + 1).alias("octets"),

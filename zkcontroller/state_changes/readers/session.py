@@ -17,7 +17,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from zkcontroller.errors import ConfigInvalid, ZkControllerError
+from zkcontroller.errors import ZkControllerError
+from zkcontroller.state_changes.readers.problems import HistoryInvalid
 from zkcontroller.zookeeper.embedded import find_java
 
 DEFAULT_MASTER: Final = "local[*]"
@@ -73,11 +74,11 @@ def start_spark(
     Under ``spark-submit`` it is the session of the submitted application.
 
     Raises:
-        ConfigInvalid: no Java of version 17 or newer, or ``memory`` is no size.
+        HistoryInvalid: no Java of version 17 or newer, or ``memory`` is no size.
         SparkFailed: the JVM or the master did not come up.
     """
     if not re.fullmatch(r"\d+[kmgKMG]", memory):
-        raise ConfigInvalid(f"memory {memory!r} is no size such as 2g or 900m")
+        raise HistoryInvalid(f"memory {memory!r} is no size such as 2g or 900m")
     builder = SparkSession.builder
     for key, value in {**_SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
@@ -110,7 +111,9 @@ def _launch(memory: str) -> None:
     noise = folder / "stderr"
     try:
         with noise.open("wb") as stderr:
-            gateway = launch_gateway(popen_kwargs={"stderr": stderr})
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark types none of it
+                popen_kwargs={"stderr": stderr}
+            )
     except PySparkRuntimeError as error:
         said = [line for line in noise.read_text(errors="replace").splitlines() if line.strip()]
         reason = said[-1] if said else first_line(error)

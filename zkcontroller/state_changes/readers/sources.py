@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from zkcontroller.errors import ConfigInvalid
+from zkcontroller.state_changes.readers.problems import HistoryInvalid
 
 SNIFFED_BYTES: Final = 256 * 1024
 """How much of a file is looked at."""
@@ -65,11 +65,11 @@ def look_at(
     given, so files without a default head are logs too.
 
     Raises:
-        ConfigInvalid: a path does not exist or cannot be read, or there is no file below them.
+        HistoryInvalid: a path does not exist or cannot be read, or there is no file below them.
     """
     found = [_look(path, has_layout) for path in _files(paths)]
     if not found:
-        raise ConfigInvalid(f"no log file below {', '.join(paths)}")
+        raise HistoryInvalid(f"no log file below {', '.join(paths)}")
     return _without_duplicates(_with_clusters(found, cluster, broker_id))
 
 
@@ -89,7 +89,7 @@ def _files(paths: Iterable[str]) -> list[Path]:
         elif path.is_file():
             files[path] = None
         else:
-            raise ConfigInvalid(f"no such file or folder: {name}")
+            raise HistoryInvalid(f"no such file or folder: {name}")
     return list(files)
 
 
@@ -104,7 +104,7 @@ def _look(path: Path, has_layout: bool) -> _Look:
         stat = path.stat()
         beginning, damage = _beginning(path)
     except OSError as error:
-        raise ConfigInvalid(f"cannot read {path}: {error.strerror}") from None
+        raise HistoryInvalid(f"cannot read {path}: {error.strerror}") from None
     kind, problem = _kind(beginning, has_layout)
     speakers = Counter(
         (_OWN_BROKER if kind == "jsonl" else _SPEAKER).findall(beginning)

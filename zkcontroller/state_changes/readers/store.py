@@ -15,13 +15,13 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
-from zkcontroller.errors import ConfigInvalid
 from zkcontroller.state_changes.event_schema import (
     EVENT_COLUMNS,
     SCHEMA_VERSION,
     SOURCE_COLUMNS,
     ddl,
 )
+from zkcontroller.state_changes.readers.problems import HistoryInvalid
 from zkcontroller.state_changes.readers.sources import Source
 
 MANIFEST: Final = "history.json"
@@ -45,7 +45,7 @@ def read_manifest(directory: Path) -> Manifest:
     """The manifest of a directory; empty if it has none yet.
 
     Raises:
-        ConfigInvalid: the directory holds another version's tables, or the file is damaged.
+        HistoryInvalid: the directory holds another version's tables, or the file is damaged.
     """
     path = directory / MANIFEST
     if not path.exists():
@@ -58,9 +58,9 @@ def read_manifest(directory: Path) -> Manifest:
             {name: (size, modified) for name, (size, modified) in content["files"].items()},
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigInvalid(f"{path} is damaged: {error}") from None
+        raise HistoryInvalid(f"{path} is damaged: {error}") from None
     if version != SCHEMA_VERSION:
-        raise ConfigInvalid(
+        raise HistoryInvalid(
             f"{directory} holds schema version {version}, this is {SCHEMA_VERSION}: ingest again"
         )
     return manifest
@@ -119,7 +119,7 @@ def read_events(spark: SparkSession, directory: str | Path) -> DataFrame:
     """All rows of a history, in the columns of the schema; only the columns asked for are read.
 
     Raises:
-        ConfigInvalid: there is no complete ingest in the directory.
+        HistoryInvalid: there is no complete ingest in the directory.
     """
     folder = Path(directory)
     ingests = _complete(folder)
@@ -157,7 +157,7 @@ def read_sources(spark: SparkSession, directory: str | Path) -> DataFrame:
 def _complete(folder: Path) -> tuple[str, ...]:
     ingests = read_manifest(folder).ingests
     if not ingests:
-        raise ConfigInvalid(f"{folder} holds no history: zkctl history ingest LOG… --out {folder}")
+        raise HistoryInvalid(f"{folder} holds no history: zkctl history ingest LOG… --out {folder}")
     return ingests
 
 

@@ -5,8 +5,7 @@ meets one or two of the 362: the logger and the first words of the message selec
 (:func:`candidates`, joined to the rows).  One ``regexp_replace`` both recognises the line and takes
 it apart: its replacement lists every column's groups between separators, at fixed positions, and a
 group that took no part adds nothing, which is how the old and the new wording of a field end up in
-the same column.  The expression comes out of the joined table, not out of the plan: a plan that
-holds 362 of them takes Spark longer to prepare, for every task anew, than most logs take to read.
+the same column.
 """
 
 from __future__ import annotations
@@ -129,10 +128,19 @@ def logger_kind() -> str:
 
 
 def attempt(place: int) -> str:
-    """``recognised`` after the candidate at that place was tried, if none before it did fit."""
+    """``recognised`` after the candidate at that place was tried, if none before it did fit.
+
+    ``ranks`` are the candidates.  The expressions come out of one constant, not out of rows, which
+    would carry kilobytes of them around, and not out of branches of the plan: one that held 362
+    regular expressions would take longer to prepare, for every task anew, than most logs to read.
+    """
+    patterns = "\u0005".join(shape.expression.pattern for shape in shapes())
+    replacements = "\u0005".join(replacement(shape) for shape in shapes())
+    rank = f"get(ranks, {place})"
     return (
-        f"CASE WHEN size(patterns) <= {place} OR startswith(recognised, '{_MARK}') THEN recognised "
-        f"ELSE regexp_replace(recognised, get(patterns, {place}), get(replacements, {place})) END"
+        f"CASE WHEN {rank} IS NULL OR startswith(recognised, '{_MARK}') THEN recognised "
+        f"ELSE regexp_replace(recognised, get(split({_literal(patterns)}, '\u0005'), {rank}), "
+        f"get(split({_literal(replacements)}, '\u0005'), {rank})) END"
     )
 
 
