@@ -269,7 +269,3 @@ def audit(snapshot: Path | None, **shared: Any) -> int:
     found = differences(partitions_at(history.states, None), rows)
     shown = _of_partition("verdict", "says", "file", "line")
     return ExitCode.FINDING if _show(found, shown, "topic", "partition") else ExitCode.OK
-
-
-VERBS: Final = (report, tenures, partition, outages, isr, rules, state, diff, audit)
-"""The verbs that the group of ``zkctl history`` takes in."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
+from shutil import rmtree
 from typing import Final
+from uuid import uuid4
 
 from pyspark.sql import DataFrame
 
@@ -134,7 +136,13 @@ class History:
         if self._store is None:
             return answer().localCheckpoint()
         folder = self._store / name
-        # Spark writes _SUCCESS last: what was interrupted is made again.
-        if not (folder / "_SUCCESS").exists():
-            answer().write.mode("overwrite").parquet(str(folder))
+        if not folder.exists():
+            # Under a name of its own until it is whole: two questions may be asked at once, and the
+            # one that was interrupted must not be taken for an answer.
+            mine = folder.with_name(f".{name}-{uuid4().hex}")
+            answer().write.parquet(str(mine))
+            try:
+                mine.rename(folder)
+            except OSError:  # somebody else was quicker, with the same answer
+                rmtree(mine, ignore_errors=True)
         return self.events.sparkSession.read.parquet(str(folder))

@@ -1,0 +1,63 @@
+"""One Spark for all tests of the history, and the real incidents, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from zkcontroller.state_changes.analyses.history import History
+from zkcontroller.state_changes.readers.ingest import IngestOptions, ingest
+from zkcontroller.state_changes.readers.session import start_spark
+from zkcontroller.state_changes.report.assemble import assemble
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A small Spark: two cores, few and interpreted tasks, since the tables are tiny."""
+    session = start_spark(
+        "local[2]",
+        memory="1g",
+        settings={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.adaptive.enabled": "false",
+            # Compiling a query takes longer than running it on a few thousand rows.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        },
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def incident_a_rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    """Every row of ``data/incidents-a``."""
+    return _rows(spark, "incidents-a", tmp_path_factory.mktemp("incidents-a"))
+
+
+@pytest.fixture(scope="session")
+def incident_c_rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    """Every row of ``data/incidents-c``."""
+    return _rows(spark, "incidents-c", tmp_path_factory.mktemp("incidents-c"))
+
+
+@pytest.fixture(scope="session")
+def incident_a(incident_a_rows: DataFrame) -> dict[str, Any]:
+    """The findings of ``data/incidents-a``."""
+    return assemble(History(incident_a_rows))
+
+
+@pytest.fixture(scope="session")
+def incident_c(incident_c_rows: DataFrame) -> dict[str, Any]:
+    """The findings of ``data/incidents-c``."""
+    return assemble(History(incident_c_rows))
+
+
+def _rows(spark: SparkSession, name: str, out: Path) -> DataFrame:
+    return ingest(spark, [str(DATA / name)], IngestOptions(out=str(out))).persist()

@@ -1,0 +1,95 @@
+"""Rows made by hand: what a reader would make of a line, without the line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from zkcontroller.state_changes.event_schema import EVENT_COLUMNS, ddl
+
+Row = dict[str, Any]
+START_MS: Final = 1_700_000_000_000
+
+_STATE_CHANGE: Final = ("partition-", "replica-", "lisr-", "um-", "stop-", "leader-", "follower-",
+                        "recv-", "send-", "reassign-sent")  # fmt: skip
+_CONTROLLER: Final = ("partition-", "replica-", "recv-", "send-", "ctl-", "delete-", "reassign-",
+                      "shutdown-request", "elect-")  # fmt: skip
+_lines = count(1)
+
+
+def row(kind: str, at_ms: int, broker: int, text: str = "", **columns: Any) -> Row:
+    """One row: ``at_ms`` counts from :data:`START_MS`; ``columns`` are those of the schema."""
+    logger = "state.change.logger" if kind.startswith(_STATE_CHANGE) else "kafka.server.KafkaServer"
+    if kind.startswith("ctl-"):
+        logger = "kafka.controller.KafkaController"
+    return {
+        "cluster": "test",
+        "file": f"broker-{broker}/some.log",
+        "line": next(_lines),
+        "broker_id": broker,
+        "time_ms": START_MS + at_ms,
+        "level": "INFO",
+        "logger": logger,
+        "shape": kind,
+        "kind": kind,
+        "component": "controller" if kind.startswith(_CONTROLLER) else "broker",
+        "text": text,
+        **columns,
+    }
+
+
+def elected(at_ms: int, broker: int, epoch: int) -> Row:
+    """A broker has become controller."""
+    return row("ctl-elected", at_ms, broker, controller_id=broker, controller_epoch=epoch)
+
+
+def online(at_ms: int, broker: int, epoch: int, tp: tuple[str, int], leader: int,
+           leader_epoch: int, isr: Sequence[int], version: int, *, recovering: bool = False,
+           from_state: str = "OfflinePartition") -> Row:  # fmt: skip
+    """A controller has written a leader."""
+    return row(
+        "partition-online", at_ms, broker, controller_epoch=epoch, topic=tp[0], partition=tp[1],
+        leader=leader, leader_epoch=leader_epoch, isr=list(isr), zk_version=version,
+        leader_recovery_state=int(recovering), from_state=from_state, to_state="OnlinePartition",
+    )  # fmt: skip
+
+
+def created(
+    at_ms: int, broker: int, epoch: int, tp: tuple[str, int], isr: Sequence[int]
+) -> list[Row]:
+    """A controller has created a partition; its first replica leads."""
+    new = row(
+        "partition-new", at_ms, broker, controller_epoch=epoch, topic=tp[0], partition=tp[1],
+        replicas=list(isr), from_state="NonExistentPartition", to_state="NewPartition",
+    )  # fmt: skip
+    return [new, online(at_ms + 5, broker, epoch, tp, isr[0], 0, isr, 0, from_state="NewPartition")]
+
+
+def shrunk(at_ms: int, broker: int, epoch: int, tp: tuple[str, int], leader: int,
+           leader_epoch: int, isr: Sequence[int], version: int, removed: int) -> Row:  # fmt: skip
+    """A controller has taken a replica out of an ISR."""
+    return row(
+        "partition-shrunk-offline", at_ms, broker, controller_epoch=epoch, topic=tp[0],
+        partition=tp[1], leader=leader, leader_epoch=leader_epoch, isr=list(isr),
+        zk_version=version, replica=removed, state_controller_epoch=epoch, leader_recovery_state=0,
+    )  # fmt: skip
+
+
+def frame(spark: SparkSession, *rows: Row | list[Row]) -> DataFrame:
+    """The rows as a table of the schema."""
+    flat: list[Row] = []
+    for entry in rows:
+        flat.extend(entry if isinstance(entry, list) else [entry])
+    names = [column.name for column in EVENT_COLUMNS]
+    return spark.createDataFrame(
+        [tuple(entry.get(name) for name in names) for entry in flat], ddl(EVENT_COLUMNS)
+    )
+
+
+def answers(table: DataFrame, *columns: str) -> list[Any]:
+    """The rows of a small answer; single values where one column was asked for."""
+    rows = [tuple(entry) for entry in table.select(*columns).collect()]
+    return [entry[0] for entry in rows] if len(columns) == 1 else rows

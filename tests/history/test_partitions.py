@@ -1,0 +1,219 @@
+"""States, windows without a leader, unclean elections and invariants, from rows made by hand."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from zkcontroller.state_changes.analyses.audit import SNAPSHOT_SCHEMA, audit
+from zkcontroller.state_changes.analyses.history import History
+from zkcontroller.state_changes.analyses.isr_changes import isr_storms
+from zkcontroller.state_changes.analyses.moment import partitions_at
+from zkcontroller.state_changes.analyses.windows import difference, happenings
+
+from .rows import START_MS, Row, answers, created, elected, frame, online, row, shrunk
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+TP = ("orders", 0)
+
+
+def died(at_ms: int, broker: int) -> list[Row]:
+    """A broker that stops writing, and the controller's view without it 6 s later."""
+    return [
+        row("server-life", 0, broker, "starting"),
+        row("thread-life", at_ms, broker, "the last word"),
+        row("ctl-brokers-changed", at_ms + 6_000, 9, values={"deleted": str(broker), "live": "9"}),
+    ]
+
+
+def test_at_default_levels_a_window_begins_with_the_state_that_has_no_leader(
+    spark: SparkSession,
+) -> None:
+    rows = frame(
+        spark,
+        elected(0, 9, 1),
+        created(1_000, 9, 1, TP, [1]),
+        died(10_000, 1),
+        shrunk(16_100, 9, 1, TP, -1, 1, [1], 1, removed=1),
+        online(40_000, 9, 1, TP, 1, 2, [1], 2),
+    )
+
+    windows = History(rows).leaderless
+
+    assert answers(windows, "topic", "partition", "from_ms", "to_ms", "cause") == [
+        ("orders", 0, START_MS + 16_100, START_MS + 40_000, "broker 1 died")
+    ]
+
+
+def test_an_election_that_follows_a_death_at_once_is_no_window(spark: SparkSession) -> None:
+    offline = row("partition-state", 16_000, 9, controller_epoch=1, topic="orders", partition=0,
+                  from_state="OnlinePartition", to_state="OfflinePartition")  # fmt: skip
+    rows = frame(
+        spark,
+        elected(0, 9, 1),
+        created(1_000, 9, 1, TP, [1, 2]),
+        offline,
+        online(16_030, 9, 1, TP, 2, 1, [2], 1),
+    )
+
+    history = History(rows)
+
+    assert answers(history.leaderless, "topic") == []
+    assert answers(history.unclean_elections, "topic") == []
+
+
+def test_the_deletion_of_a_topic_opens_no_window_and_its_second_life_breaks_no_invariant(
+    spark: SparkSession,
+) -> None:
+    rows = frame(
+        spark,
+        elected(0, 9, 1),
+        created(1_000, 9, 1, TP, [1]),
+        shrunk(2_000, 9, 1, TP, 1, 5, [1], 7, removed=2),
+        row("delete-starting", 5_000, 9, values={"topics": "orders"}),
+        shrunk(5_020, 9, 1, TP, -1, 6, [1], 8, removed=1),
+        row("delete-completed", 5_100, 9, topic="orders"),
+        created(9_000, 9, 1, TP, [2]),
+    )
+
+    history = History(rows)
+
+    assert answers(history.leaderless, "topic") == []
+    assert answers(history.violations, "rule") == []
+    assert answers(history.deletions, "topic", "took_ms", "blocked_by") == [("orders", 100, None)]
+    states = history.states.orderBy("incarnation", "number")
+    assert answers(states, "incarnation", "leader_epoch", "is_deleted") == [
+        (1, 0, False), (1, 5, False), (1, 6, False), (1, None, True), (2, 0, False),
+    ]  # fmt: skip
+    assert answers(partitions_at(history.states, None), "leader", "zk_version") == [(2, 0)]
+    assert answers(partitions_at(history.states, START_MS + 7_000), "leader") == []
+    assert answers(partitions_at(history.states, START_MS + 3_000), "leader_epoch") == [5]
+
+
+def test_a_leader_from_outside_the_isr_is_unclean_but_a_gap_in_the_versions_proves_nothing(
+    spark: SparkSession,
+) -> None:
+    other = ("orders", 1)
+    rows = frame(
+        spark,
+        elected(0, 9, 1),
+        created(1_000, 9, 1, TP, [1, 2]),
+        shrunk(2_000, 9, 1, TP, 1, 1, [1], 1, removed=2),
+        online(3_000, 9, 1, TP, 2, 2, [2], 2),
+        created(1_000, 9, 1, other, [1, 2]),
+        shrunk(2_000, 9, 1, other, 1, 1, [1], 1, removed=2),
+        online(3_000, 9, 1, other, 2, 4, [2], 4),  # what version 3 said, nobody knows
+    )
+
+    found = History(rows).unclean_elections
+
+    assert answers(found, "topic", "partition", "leader", "last_isr") == [("orders", 0, 2, [1])]
+
+
+def test_what_a_deposed_controller_says_of_partitions_is_not_believed(spark: SparkSession) -> None:
+    rows = frame(
+        spark,
+        elected(0, 9, 1),
+        created(1_000, 9, 1, TP, [1, 2]),
+        elected(5_000, 8, 2),
+        online(6_000, 8, 2, TP, 2, 1, [2, 1], 1),
+        online(20_000, 9, 1, TP, 1, 9, [1], 9),  # the zombie
+    )
+
+    states = History(rows).states.orderBy("number")
+
+    assert answers(states, "leader", "leader_epoch") == [(1, 0), (2, 1)]
+
+
+def test_broken_invariants_are_named(spark: SparkSession) -> None:
+    rows = frame(
+        spark,
+        elected(0, 9, 1),
+        elected(3, 8, 1),  # two controllers in one epoch
+        created(1_000, 9, 1, TP, [1, 2]),
+        online(2_000, 9, 1, TP, 3, 1, [1, 2], 1),  # a leader outside the ISR it writes
+        online(3_000, 9, 1, TP, 1, 0, [1, 2], 2),  # the leader epoch goes back
+    )
+
+    found = History(rows).violations
+
+    assert sorted(set(answers(found, "rule"))) == ["C02", "P03", "P07"]
+
+
+def test_a_storm_names_the_follower_that_is_common_to_it(spark: SparkSession) -> None:
+    rows: list[Row | list[Row]] = [elected(0, 9, 1)]
+    for number in range(25):
+        tp = ("wide", number)
+        rows.append(created(1_000, 9, 1, tp, [1 + number % 2, 3]))
+        rows.append(
+            row("ctl-isr-updated", 120_000 + number, 9, topic=tp[0], partition=tp[1],
+                leader=1 + number % 2, leader_epoch=0, isr=[1 + number % 2], zk_version=1)
+        )  # fmt: skip
+
+    storms = isr_storms(History(frame(spark, *rows)).isr_changes)
+
+    assert answers(storms, "shrinks", "leaders", "common_follower") == [(25, 2, 3)]
+
+
+def test_the_audit_tells_newer_from_older_and_from_contradicting(spark: SparkSession) -> None:
+    rows: list[Row | list[Row]] = [elected(0, 9, 1)]
+    for number in range(5):
+        rows.append(created(1_000, 9, 1, ("t", number), [1, 2]))
+        rows.append(online(2_000, 9, 1, ("t", number), 1, 1, [1, 2], 3))
+    stored = [
+        ("t", 0, 1, 1, [2, 1], 3),  # the same: only the order of the ISR differs
+        ("t", 1, 2, 2, [2], 4),
+        ("t", 2, 1, 0, [1, 2], 1),
+        ("t", 3, 2, 1, [1, 2], 3),
+        ("u", 0, 1, 0, [1], 0),
+    ]
+
+    found = audit(
+        partitions_at(History(frame(spark, *rows)).states, None),
+        spark.createDataFrame(stored, SNAPSHOT_SCHEMA),
+    )
+
+    assert answers(found.orderBy("topic", "partition"), "topic", "partition", "verdict") == [
+        ("t", 1, "moved_on"),
+        ("t", 2, "went_back"),
+        ("t", 3, "contradicts"),
+        ("t", 4, "not_in_zookeeper"),
+        ("u", 0, "not_in_logs"),
+    ]
+
+
+def test_two_windows_of_time_are_compared(spark: SparkSession) -> None:
+    rows = frame(
+        spark,
+        elected(0, 9, 1),
+        created(1_000, 9, 1, TP, [1, 2]),
+        online(20_000, 9, 1, TP, 2, 1, [2], 1),
+        {**row("fetcher-marked-failed", 21_000, 1), "level": "WARN"},
+    )
+    history = History(rows)
+    counted = happenings(
+        rows, history.states, history.leaderless, history.tenures, history.departures
+    )
+
+    found = difference(
+        counted, (START_MS, START_MS + 10_000), (START_MS + 10_000, START_MS + 30_000)
+    )
+
+    changes = dict(answers(found, "metric", "change"))
+    assert changes["leader changes"] == 1
+    assert changes["ISR shrinks"] == 1
+    assert changes["WARN fetcher-marked-failed"] == 1
+    assert changes["controller elections"] == -1
+
+
+def test_answers_kept_in_a_directory_are_the_same_when_they_are_asked_again(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store = tmp_path_factory.mktemp("answers")
+    rows = frame(spark, elected(0, 9, 1), created(1_000, 9, 1, TP, [1, 2]))
+
+    first = answers(History(rows, store).states, "topic", "leader", "isr")
+    again = answers(History(rows.limit(0), store).states, "topic", "leader", "isr")
+
+    assert first == again == [("orders", 1, [1, 2])]
