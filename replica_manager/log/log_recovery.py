@@ -22,15 +22,19 @@ from replica_manager.log.transaction_index import AbortedTransaction
 from zkcontroller.errors import CorruptRecord, InvalidRecord, ZkControllerError
 from zkcontroller.protocol.compression import Buffer
 from zkcontroller.protocol.record_batch import (
+    HEADER_BYTES,
     MAGIC_2,
     BatchHeader,
     is_intact,
+    is_intact_in_pieces,
     iterate_batch,
     read_header,
 )
 from zkcontroller.protocol.records import EndTransactionMarker
 
 _CHUNK_BYTES: Final = 1024 * 1024
+_LARGE_BYTES: Final = 8 * 1024 * 1024
+"""Larger than most topics allow: a length that may well be wrong."""
 
 _log = logging.getLogger("kafka.log.LogLoader")
 
@@ -114,12 +118,27 @@ def whole_batches(
             return
         if at == 0:
             assert header is not None, "a batch larger than a piece"
+            _check_large(segment, position, header)
             content = segment.file.read(position, header.size)
             if len(content) < header.size:
                 return
             yield BatchPlace(position, header), content, 0
             at = header.size
         position += at
+
+
+def _check_large(segment: LogSegment, position: int, header: BatchHeader) -> None:
+    """CorruptRecord for a batch of many megabytes that is none, before it is taken into memory."""
+    if header.size <= _LARGE_BYTES or header.magic != MAGIC_2:
+        return
+    end = position + header.size
+    start = segment.file.read(position, HEADER_BYTES)
+    pieces = (
+        segment.file.read(place, min(_CHUNK_BYTES, end - place))
+        for place in range(position + HEADER_BYTES, end, _CHUNK_BYTES)
+    )
+    if not is_intact_in_pieces(header, start, pieces):
+        raise CorruptRecord(f"Record is corrupt (stored crc = {header.crc})")
 
 
 def read_marker(content: Buffer, at: int, header: BatchHeader) -> EndTransactionMarker | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,6 +150,35 @@ def test_a_length_of_two_billion_at_the_end_is_cut_off(world: LogWorld) -> None:
         file.write(bytes(8) + b"\x7f\xff\xff\xff" + bytes(4) + b"\x02" + bytes(100))
 
     assert world.open(clean=False).log_end_offset == 4
+
+
+def test_a_wrong_length_of_many_megabytes_costs_no_memory(world: LogWorld) -> None:
+    kill(filled(world, 2), world)
+    path = world.directory / f"{0:020d}.log"
+    wrong = bytearray(batch(2))
+    size = 100 * 1024 * 1024
+    wrong[8:12] = size.to_bytes(4, "big")
+    with path.open("ab") as file:
+        file.write(wrong)
+        file.truncate(file.tell() + size)
+
+    tracemalloc.start()
+    log = world.open(clean=False)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert log.log_end_offset == 4
+    assert peak < 16 * 1024 * 1024
+
+
+def test_a_batch_of_many_megabytes_is_recovered(world: LogWorld) -> None:
+    world.config = LogConfig(max_message_bytes=2**30)
+    log = world.open()
+    log.append_as_leader(batch(1, size=9 * 1024 * 1024), 0)
+    log.append_as_leader(batch(), 0)
+    kill(log, world)
+
+    assert world.open(clean=False).log_end_offset == 2
 
 
 def test_zeros_at_the_end_are_cut_off(world: LogWorld) -> None:

@@ -12,7 +12,7 @@ Source: Kafka ``DefaultRecordBatch``, ``ByteBufferLogInputStream``, ``AbstractLe
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -194,6 +194,14 @@ def is_intact(data: Buffer, position: int, header: BatchHeader) -> bool:
         if header.magic == MAGIC_2:
             return crc32c(view[position + _CRC_END : end]) == header.crc
         return zlib.crc32(view[position + _LEGACY_CRC_END : end]) == header.crc
+
+
+def is_intact_in_pieces(header: BatchHeader, start: bytes, rest: Iterable[bytes]) -> bool:
+    """As :func:`is_intact`, of a batch too large to hold: its first 61 bytes, then the others."""
+    crc = crc32c(start[_CRC_END:HEADER_BYTES])
+    for piece in rest:
+        crc = crc32c(piece, crc)
+    return crc == header.crc
 
 
 def records_block(data: Buffer, position: int, header: BatchHeader) -> tuple[bytes, int]:
