@@ -17,47 +17,27 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import assert_never
 
+from replica_manager.log.appending_log import AppendingLog
 from replica_manager.log.environment import LogEnvironment
-from replica_manager.log.index import TimestampOffset
 from replica_manager.log.leader_epochs import LeaderEpochs
 from replica_manager.log.local_log import FlushPlan, LogOffsetMetadata, LogRead
-from replica_manager.log.log_appends import (
-    Written,
-    check_size,
-    follower_batches,
-    leader_batches,
-    producer_advances,
-)
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_loading import LogLoader, RecoveryProgress
 from replica_manager.log.log_recovery import rebuild_producers
-from replica_manager.log.log_state import LogState, read_epoch_file
-from replica_manager.log.log_validation import Assignment, validate
+from replica_manager.log.log_state import read_epoch_file
 from replica_manager.log.log_values import (
-    NO_LOG_APPEND_TIME,
     FetchIsolation,
-    LogAppendInfo,
     Replacement,
 )
 from replica_manager.log.offsets_by_time import legacy_offsets_before, offset_by_timestamp
-from replica_manager.log.producer_state import (
-    Advance,
-    AppendOrigin,
-    BatchMetadata,
-    CompletedTransaction,
-    VerificationGuard,
-)
 from replica_manager.log.segment import LogSegment, TimestampedOffset
 from replica_manager.log.transaction_index import AbortedTransaction
-from zkcontroller.errors import OffsetOutOfRange, RecordListTooLarge, UnexpectedAppendOffset
-from zkcontroller.protocol.compression import Buffer
-from zkcontroller.protocol.record_batch import MAGIC_2
-from zkcontroller.protocol.records import NO_TIMESTAMP
+from zkcontroller.errors import OffsetOutOfRange
 
 _log = logging.getLogger("kafka.log.UnifiedLog")
 
 
-class PartitionLog(LogState):
+class PartitionLog(AppendingLog):
     """One replica's log.  For the event loop."""
 
     @staticmethod
@@ -88,210 +68,6 @@ class PartitionLog(LogState):
             **({} if on_progress is None else {"on_progress": on_progress}),
         )
         return PartitionLog(loader.load(), environment)
-
-    # Appending.
-
-    def append_as_leader(
-        self,
-        records: Buffer,
-        leader_epoch: int,
-        *,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        verification_guard: VerificationGuard | None = None,
-    ) -> LogAppendInfo:
-        """Appends what a client, or this broker's coordinator, has sent; offsets are assigned.
-
-        ``records`` may end within a batch, which is left out.  It is not changed, and not needed
-        after the call.  A repeated batch of an idempotent producer is not appended again: the
-        answer has ``is_duplicate``.
-
-        Raises a RecordsRefused (zkcontroller.errors), after which nothing has changed, and
-        KafkaStorage.
-        """
-        max_bytes = self.config.max_message_bytes
-        batches = leader_batches(records, origin, max_bytes, self.name)
-        if not batches:
-            return self._nothing_appended()
-        base_offset = self._local.end.message_offset
-        now_ms = self._environment.now_ms()
-        config = self.config
-        batch = validate(
-            records,
-            batches,
-            config,
-            Assignment(base_offset, leader_epoch, now_ms, origin, self.name),
-        )
-        header = batch.header
-        if batch.is_rewritten:
-            check_size(header, max_bytes, self.name)
-        written = Written(
-            (header,),
-            batch.pieces,
-            header.size,
-            TimestampOffset(header.max_timestamp, header.last_offset),
-        )
-        log_append_time = now_ms if config.is_log_append_time else NO_LOG_APPEND_TIME
-        duplicate = self._append(written, records, origin, verification_guard)
-        if duplicate is not None:
-            return LogAppendInfo(
-                duplicate.first_offset,
-                duplicate.last_offset,
-                duplicate.timestamp,
-                duplicate.timestamp if config.is_log_append_time else NO_LOG_APPEND_TIME,
-                self._log_start_offset,
-                header.size,
-                leader_epoch,
-                is_duplicate=True,
-            )
-        return LogAppendInfo(
-            base_offset,
-            header.last_offset,
-            header.max_timestamp,
-            log_append_time,
-            self._log_start_offset,
-            header.size,
-            leader_epoch,
-            is_flush_due=self._local.unflushed_messages >= config.flush_messages,
-        )
-
-    def append_as_follower(self, records: Buffer) -> LogAppendInfo:
-        """Appends what the leader has sent, byte for byte, with the offsets that it has.
-
-        ``records`` may end within a batch, which is left out; ``valid_bytes`` says how much was
-        taken.  Raises UnexpectedAppendOffset, OffsetsOutOfOrder or CorruptRecord, after which
-        nothing has changed, and KafkaStorage.
-        """
-        headers = follower_batches(records, self.name)
-        if not headers:
-            return self._nothing_appended()
-        end = self._local.end.message_offset
-        first = headers[0]
-        # The base offset of an old compressed message is its last one.
-        if first.base_offset < end:
-            raise UnexpectedAppendOffset(
-                f"Unexpected offset in append to {self.name}. First offset {first.base_offset} is "
-                f"less than the next offset {end}. Last offset in append: "
-                f"{headers[-1].last_offset}. Log start offset = {self._log_start_offset}",
-                first.base_offset,
-                headers[-1].last_offset,
-            )
-        largest = TimestampOffset(NO_TIMESTAMP, -1)
-        size = 0
-        for header in headers:
-            size += header.size
-            if header.max_timestamp > largest.timestamp:
-                largest = TimestampOffset(header.max_timestamp, header.last_offset)
-        whole: bytes | memoryview = memoryview(records)[:size]
-        self._append(
-            Written(headers, (whole,), size, largest), records, AppendOrigin.REPLICATION, None
-        )
-        last = headers[-1]
-        return LogAppendInfo(
-            first.base_offset,
-            last.last_offset,
-            largest.timestamp,
-            NO_LOG_APPEND_TIME,
-            self._log_start_offset,
-            size,
-            last.partition_leader_epoch if last.partition_leader_epoch >= 0 else None,
-            is_flush_due=self._local.unflushed_messages >= self.config.flush_messages,
-        )
-
-    def _nothing_appended(self) -> LogAppendInfo:
-        return LogAppendInfo(-1, -1, NO_TIMESTAMP, NO_LOG_APPEND_TIME, self._log_start_offset, 0)
-
-    def _append(
-        self,
-        written: Written,
-        source: Buffer,
-        origin: AppendOrigin,
-        guard: VerificationGuard | None,
-    ) -> BatchMetadata | None:
-        """Writes the batches; gives the earlier one if they repeat it."""
-        config = self.config
-        if written.size > config.segment_bytes:
-            raise RecordListTooLarge(
-                f"Message batch size is {written.size} bytes in append to partition {self.name}, "
-                f"which exceeds the maximum configured segment size of {config.segment_bytes}."
-            )
-        advances, duplicate = producer_advances(
-            self._producers,
-            written.headers,
-            source,
-            origin,
-            guard,
-            verifies_transactions=self._environment.verifies_transactions,
-            partition=self.name,
-        )
-        if duplicate is not None:
-            return duplicate
-        if self._unwritten_topic_id is not None:
-            self._write_topic_id()
-        with self._local.guarded("Error while appending records to"):
-            self._roll_if_needed(written)
-            for header in written.headers:
-                if header.magic == MAGIC_2:
-                    self.assign_epoch_start_offset(
-                        header.partition_leader_epoch, header.base_offset
-                    )
-                elif self._epochs.entries:
-                    # Truncation must go by the high watermark after this, as before KIP-101.
-                    self._epochs.clear()
-                    self._write_epochs_later()
-            last = written.headers[-1].last_offset
-            self._local.append(written.pieces, written.size, last, written.largest)
-            if self._high_watermark.message_offset >= self._local.end.message_offset:
-                self._set_high_watermark(self._local.end)
-            self._take_over(advances, last)
-        return None
-
-    def _take_over(self, advances: Sequence[Advance], last_offset: int) -> None:
-        for advanced in advances:
-            self._producers.put(advanced)
-            if advanced.entry.transaction_first_offset is not None or advanced.completed:
-                self._producers.clear_verification(advanced.entry.producer_id)
-            if advanced.completed is not None:
-                self._complete(advanced.completed)
-        self._producers.end_offset = last_offset + 1
-
-    def _complete(self, completed: CompletedTransaction) -> None:
-        if completed.is_aborted:
-            self.active_segment.transaction_index.append(
-                AbortedTransaction(
-                    completed.producer_id,
-                    completed.first_offset,
-                    completed.last_offset,
-                    self._producers.last_stable_offset_after(completed),
-                )
-            )
-        self._producers.complete(completed)
-
-    def _roll_if_needed(self, written: Written) -> None:
-        if self.active_segment.should_roll(
-            self._local.roll_limits,
-            written.size,
-            written.largest.timestamp,
-            written.headers[-1].last_offset,
-            self._environment.now_ms(),
-        ):
-            self._roll(written.headers[0].base_offset)
-
-    def roll(self) -> LogSegment:
-        """Begins a segment at the log's end."""
-        with self._local.guarded("Error while rolling log segment for"):
-            return self._roll(self.log_end_offset)
-
-    def _roll(self, expected_next_offset: int) -> LogSegment:
-        segment = self._local.roll(expected_next_offset)
-        # A snapshot at each segment's start lets recovery begin there.
-        self._producers.end_offset = segment.base_offset
-        self._snapshots.take(self._producers.entries.values(), segment.base_offset)
-        if self._high_watermark.message_offset >= self._local.end.message_offset:
-            self._set_high_watermark(self._local.end)
-        plan = self._local.plan_flush(segment.base_offset, self._write_small_files)
-        if plan is not None:
-            self._local.later("flush-log", plan.run, after=lambda: self._local.mark_flushed(plan))
-        return segment
 
     # Reading.
 
