@@ -337,13 +337,16 @@ def cluster_requests() -> list[Any]:
             principal_filter=None, host_filter=None, operation=1, permission_type=1,
         ),
         schema("describe_user_scram_credentials", 0).DescribeUserScramCredentialsRequest(
-            users=None
+            users=(schema("describe_user_scram_credentials", 0).UserName(name="bob"),)
         ),
     ]  # fmt: skip
 
 
 def test_who_may_do_nothing_to_the_cluster_is_told_so_by_every_api(world: BrokerWorld) -> None:
-    for request in cluster_requests():
+    everybody = schema("describe_user_scram_credentials", 0).DescribeUserScramCredentialsRequest(
+        users=None
+    )
+    for request in (*cluster_requests(), everybody):
         assert ask(world, request).error_code is CLUSTER_DENIED, type(request).__name__
     assert world.controller.questions == []
     assert world.controller.asked == []

@@ -55,8 +55,8 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
-    """Every user of the request, with that code and its sentence."""
-    return _response(context, {user: (error, sentence(error)) for user in _users(request)})
+    """Every user of the request, by name, with that code."""
+    return _response(context, dict.fromkeys(sorted(_users(request)), (error, None)))
 
 
 _TWICE: Final[_Outcome] = (

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.controller_questions import LONGEST_MESSAGE, sentence
+from replica_manager.server.controller_questions import LONGEST_MESSAGE
 from replica_manager.server.schema import ResponseSchema, response_schema
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.scram import ScramCredential, ScramMechanism
@@ -37,11 +37,12 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     return schema.response(error_code=ErrorCode.none, error_message=None, results=tuple(results))
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
-    """The answer that carries only a code and its sentence."""
-    return response_schema(API_KEY, context.api_version).response(
-        error_code=error, error_message=sentence(error), results=()
-    )
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The code at the top, and as often as users are named, but without their names."""
+    schema = response_schema(API_KEY, context.api_version)
+    # Kafka fails where nobody is named, and never answers.
+    results = tuple(_refused(schema, "", error, None) for _ in request.users or ())
+    return schema.response(error_code=error, error_message=None, results=results)
 
 
 async def _named(schema: ResponseSchema, user: str, count: int, broker: BrokerContext) -> Any:
