@@ -80,7 +80,9 @@ def test_the_page_asks_the_network_for_nothing(page: str) -> None:
 def test_whatever_a_log_says_stays_text(found: Findings) -> None:
     evil = deepcopy(found)
     evil["leaderless"][0]["topic"] = "<script>alert(1)</script>"
-    evil["failed_transitions"][0]["sample"] = "<img src=x onerror=alert(1)> | cell"
+    evil["failed_transitions"][0]["sample"] = "<img src=x onerror=alert(1)>"
+    evil["blast_radius"][0]["how"] = "was hit by a | and <b>"
+    evil["verdict"] = verdict(evil)
 
     page, text = html(evil, "<b>title"), markdown(evil)
 
