@@ -47,7 +47,7 @@ from replica_manager.replication.purgatory import Purgatory
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from replica_manager.replication.replica_manager import LeaderAndIsrRequest, ReplicaManager
 from tests.simulation.replication_controller import CONTROLLER_EPOCH, ControlMessage
-from tests.simulation.replication_log import InMemoryLog
+from tests.simulation.replication_log import SimulatedLog
 from zkcontroller.model import Broker, TopicPartition
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class SimulatedBroker:
     def __init__(self, world: ReplicationWorld, broker_id: int) -> None:
         self.world = world
         self.broker_id = broker_id
-        self.logs: dict[TopicPartition, InMemoryLog] = {}
+        self.logs: dict[TopicPartition, SimulatedLog] = {}
         self.incarnation = 0
         """Odd while the process runs."""
         self.broker_epoch = -1
@@ -112,9 +112,11 @@ class SimulatedBroker:
         assert self.is_running
         self.incarnation += 1
 
-    def open(self, tp: TopicPartition, _: UUID | None, /, *, is_new: bool) -> InMemoryLog:  # noqa: ARG002
+    def open(self, tp: TopicPartition, _: UUID | None, /, *, is_new: bool) -> SimulatedLog:  # noqa: ARG002
         """The log of a partition; part of what a replica manager asks for."""
-        return self.logs.setdefault(tp, InMemoryLog())
+        if tp not in self.logs:
+            self.logs[tp] = self.world.make_log(self.broker_id, tp)
+        return self.logs[tp]
 
     def delete(self, tp: TopicPartition, /) -> None:
         """Deletes a log; the simulated controller never wants it."""

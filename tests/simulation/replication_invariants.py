@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.replication_log import InMemoryLog, Record
+from tests.simulation.replication_log import Record, SimulatedLog
 from zkcontroller.model import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class ReplicationInvariants:
                     return f"{record} is not on {member} of {isr}"
         return None
 
-    def _logs(self, tp: TopicPartition) -> list[tuple[int, InMemoryLog]]:
+    def _logs(self, tp: TopicPartition) -> list[tuple[int, SimulatedLog]]:
         return [
             (broker.broker_id, broker.logs[tp])
             for broker in self._world.brokers.values()

@@ -7,9 +7,10 @@ against the rules that replication relies on.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.replication.replica_log import ReplicaLog
 from zkcontroller.errors import OffsetOutOfRange, OffsetsOutOfOrder, UnexpectedAppendOffset
 
 
@@ -30,6 +31,33 @@ def decoded(batches: bytes | memoryview) -> list[Record]:
     """The records of a fetch."""
     lines = (line.split() for line in bytes(batches).decode().splitlines())
     return [Record(int(offset), int(epoch), value) for offset, epoch, value in lines]
+
+
+class SimulatedLog(ReplicaLog, Protocol):
+    """A log as the simulator uses it: what replication sees, and what the simulator does to it."""
+
+    @property
+    def records(self) -> list[Record]:
+        """Everything in the log."""
+
+    @property
+    def changes(self) -> int:
+        """How often it was written to."""
+
+    def record_at(self, offset: int, /) -> Record | None:
+        """The record at ``offset``, if the log has one there."""
+
+    def read(self, offset: int, most: int, /) -> bytes:
+        """About ``most`` records from ``offset`` on."""
+
+    def append_as_leader(self, value: str, leader_epoch: int, /) -> int:
+        """Appends a record; its offset."""
+
+    def checkpoint_high_watermark(self) -> None:
+        """What the broker does every five seconds."""
+
+    def restart(self) -> None:
+        """The process was killed and the log is loaded again: every record is still there."""
 
 
 class Appended(NamedTuple):

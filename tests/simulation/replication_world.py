@@ -20,7 +20,7 @@ from tests.simulation.history import LINES_SHOWN
 from tests.simulation.replication_broker import LAG_MS, SimulatedBroker
 from tests.simulation.replication_controller import ControlMessage, ModelController
 from tests.simulation.replication_invariants import ReplicationInvariants
-from tests.simulation.replication_log import Record
+from tests.simulation.replication_log import InMemoryLog, Record, SimulatedLog
 from tests.simulation.timeline import Timeline
 from zkcontroller.model import TopicPartition
 
@@ -46,7 +46,11 @@ class BrokenReplicationError(AssertionError):
 class ReplicationWorld:
     """Three brokers, two partitions."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(
+        self, seed: int, make_log: Callable[[int, TopicPartition], SimulatedLog] | None = None
+    ) -> None:
+        """``make_log`` makes a broker's log of a partition; without it they are in memory."""
+        self.make_log = make_log or (lambda _, __: InMemoryLog())
         self.timeline = Timeline(seed)
         self.timeline.is_shuffling = True
         self.random: Random = self.timeline.random

@@ -13,11 +13,13 @@ from typing import Final
 
 import pytest
 
+from tests.simulation.replication_disk_log import DiskLog
 from tests.simulation.replication_world import (
     BrokenReplicationError,
     ReplicationWorld,
     replicated_world,
 )
+from zkcontroller.model import TopicPartition
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -39,6 +41,24 @@ def test_no_acknowledged_record_is_lost_and_the_replicas_become_the_same(seed: i
 
     # A story in which nothing was ever acknowledged would prove nothing.
     assert any(world.acknowledged_records.values())
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_same_holds_for_logs_on_disk(number: int, tmp_path: Path) -> None:
+    logs: list[DiskLog] = []
+
+    def make_log(broker_id: int, tp: TopicPartition) -> DiskLog:
+        logs.append(DiskLog(tmp_path / str(broker_id) / str(tp), lambda: world.now_ms))
+        return logs[-1]
+
+    world = ReplicationWorld(number, make_log)
+    world.begin()
+    world.storm(40)
+    world.end()
+
+    assert any(world.acknowledged_records.values())
+    for log in logs:
+        log.close()
 
 
 def test_the_same_seed_tells_the_same_story_however_strings_are_hashed() -> None:
