@@ -21,10 +21,11 @@ from replica_manager.security.sasl_authenticator import Login, SaslAuthenticator
 from replica_manager.security.sasl_mechanisms import PLAIN, PlainServer, SaslServer, ScramServer
 from replica_manager.security.scram_credentials import ScramCredentials
 from replica_manager.security.settings import ListenerSecurity, SaslSettings
+from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.scram import MECHANISMS
 
 
-class AdmissionRefused(Exception):
+class AdmissionRefused(ZkControllerError):
     """The peer does not come in; ``reply`` tells it why, if anything does."""
 
     def __init__(self, reason: str, reply: bytes | None = None) -> None:
