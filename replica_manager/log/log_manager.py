@@ -32,6 +32,7 @@ from replica_manager.log.log_directory import (
 )
 from replica_manager.log.log_loading import RecoveryProgress, remove_log_files
 from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.partition_metadata import PartitionMetadataCorrupt
 from replica_manager.log.retention import SegmentFacts, breaches
 from zkcontroller.errors import KafkaStorage, ZkControllerError
 from zkcontroller.model import TopicPartition
@@ -153,7 +154,7 @@ class LogManager:
                 log_dir.mkdir(parents=True, exist_ok=True)
                 self._load_directory(log_dir, topic_configs, on_progress)
                 self._loaded.add(log_dir)
-            except (OSError, KafkaStorage) as error:
+            except (OSError, KafkaStorage, PartitionMetadataCorrupt) as error:
                 self.fail(log_dir, f"Failed to load logs in {log_dir}: {error}")
         _log.info(
             "Loaded %d logs in %dms", len(self._all_logs()), self.environment.now_ms() - started_ms

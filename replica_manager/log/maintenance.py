@@ -16,6 +16,7 @@ from typing import Final
 from replica_manager.log.checkpoints import CheckpointWrite
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.partition_log import PartitionLog
+from zkcontroller.errors import KafkaStorage
 
 _log = logging.getLogger("kafka.log.LogManager")
 
@@ -96,7 +97,10 @@ class LogMaintenance:
 
     async def flush(self, log: PartitionLog, offset: int | None = None) -> None:
         """Brings a log to disk in a thread; its recovery point moves when that is done."""
-        plan = log.plan_flush(offset)
+        try:
+            plan = log.plan_flush(offset)
+        except KafkaStorage:
+            return  # told already
         if plan is not None and await self._blocking(log.directory.parent, plan.run):
             log.finish_flush(plan)
 

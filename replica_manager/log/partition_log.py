@@ -275,9 +275,10 @@ class PartitionLog(AppendingLog):
 
         ``offset`` is the log's end if not given.  Call :meth:`finish_flush` when it has run.
         """
-        return self._local.plan_flush(
-            self.log_end_offset if offset is None else offset, self._write_small_files
-        )
+        with self._local.guarded("Error while flushing log for"):
+            return self._local.plan_flush(
+                self.log_end_offset if offset is None else offset, self._write_small_files
+            )
 
     def finish_flush(self, plan: FlushPlan) -> None:
         """The plan has run: the recovery point moves."""

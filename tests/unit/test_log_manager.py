@@ -329,6 +329,37 @@ def test_a_directory_that_cannot_be_read_is_offline_from_the_start(disks: Disks)
     assert manager.get_or_create(ORDERS, SEGMENT).directory.parent == disks.log_dirs[1]
 
 
+def test_a_topic_id_that_cannot_be_read_takes_its_directory_offline(disks: Disks) -> None:
+    log = disks.manager().get_or_create(ORDERS, SEGMENT)
+    (log.directory / "partition.metadata").write_text("version: 7\ntopic_id: x")
+
+    manager = disks.manager()
+
+    assert manager.offline_log_dirs == (log.log_dir,)
+    assert manager.log(ORDERS) is None
+
+
+def test_an_index_that_cannot_be_written_takes_the_directory_offline(
+    disks: Disks, executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = disks.manager()
+    log = manager.get_or_create(ORDERS, SEGMENT)
+    log.append_as_leader(batch(), 0)
+    path = log.active_segment.offset_index.path
+    opens = os.open
+
+    def fails(name: str | Path, flags: int, mode: int = 0o777) -> int:
+        if name == path:
+            raise OSError(30, "Read-only file system")
+        return opens(name, flags, mode)
+
+    monkeypatch.setattr(os, "open", fails)
+    asyncio.run(LogMaintenance(manager, executor).flush(log))
+
+    assert [failure.log_dir for failure in disks.failures] == [log.log_dir]
+    assert log.recovery_point == 0
+
+
 def test_without_any_directory_nothing_can_be_made(disks: Disks) -> None:
     manager = disks.manager()
     for log_dir in disks.log_dirs:
