@@ -25,6 +25,7 @@ _GROUPS: Final = {
     "config": "Read and change the configuration of topics and brokers.",
     "controller": "Show, elect and watch the controller.",
     "demo": "A cluster loses its controller, then a broker: watch it.",
+    "history": "What happened, out of the logs of all brokers.",
     "partition": "Who leads, who is in sync; move replicas, elect leaders.",
     "topic": "Create, list, describe, grow and delete topics.",
     "znode": "Read what ZooKeeper holds, decoded.",

@@ -6,11 +6,11 @@ to know where they came from.  Columns that do not apply are null; names and mea
 :class:`~.record.StateChange` wherever both have them.
 
 This module is plain data: it imports no Spark, so that tools can show the schema without a JVM.
-``docs/history-schema.md`` is made from it.
+``docs/history-schema.md`` is held to it.
 
 How rows are kept
 -----------------
-An output directory holds Parquet tables, each read with :func:`~.readers.store.read_table`:
+An output directory holds Parquet tables, read with :mod:`.readers.store`:
 
 ``events``
     :data:`EVENT_COLUMNS`, in folders ``ingest=<n>/cluster=<key>/day=<yyyy-mm-dd>``; ``day`` is the

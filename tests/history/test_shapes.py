@@ -1,0 +1,136 @@
+"""Every shape of a log line: recognised, taken apart, found by the readers' table."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zkcontroller.state_changes.event_schema import EVENT_COLUMNS, SOURCE_COLUMNS, Column
+from zkcontroller.state_changes.readers import typed_rows
+from zkcontroller.state_changes.shapes.catalogue import Shape, shapes
+from zkcontroller.state_changes.shapes.template import SPEAKER, compile_template
+
+HERE = Path(__file__).parent
+REFERENCE = HERE.parent / "unit" / "data" / "kafka-log-lines.tsv"
+EXAMPLES: list[dict[str, Any]] = [
+    json.loads(line)
+    for line in (HERE / "data" / "shape-examples.jsonl").read_text(encoding="utf-8").splitlines()
+]
+"""``from`` 3.9.1: a line of a real broker; else made from the template."""
+
+
+@functools.cache
+def reference() -> dict[str, re.Pattern[str]]:
+    """Expressions drawn from Kafka's sources, independently of the templates."""
+    with REFERENCE.open(encoding="utf-8") as file:
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return {
+            row["id"]: re.compile(re.sub(r"\(\?<(\w+)>", r"(?P<\1>", row["regex"])) for row in rows
+        }
+
+
+def first_that_fits(logger: str, line: str, candidates: tuple[Shape, ...]) -> Shape | None:
+    return next(
+        (s for s in candidates if s.is_said_by(logger) and re.match(s.expression.pattern, line)),
+        None,
+    )
+
+
+def test_every_shape_has_an_example_and_a_place_in_the_reference() -> None:
+    ids = [shape.id for shape in shapes()]
+
+    assert [example["shape"] for example in EXAMPLES] == ids
+    assert list(reference()) == ids
+    assert len(ids) == 362
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["shape"])
+def test_a_line_has_its_shape_and_its_fields(example: dict[str, Any]) -> None:
+    logger, line = example["logger"], example["line"]
+
+    found = first_that_fits(logger, line, shapes())
+
+    assert found is not None
+    assert found.id == example["shape"]
+    match = re.match(found.expression.pattern, line)
+    assert match is not None
+    texts = {
+        name: "".join(match[number] or "" for number in numbers)
+        for name, numbers in found.expression.groups
+    }
+    assert {name: text for name, text in texts.items() if text} == example["fields"]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["shape"])
+def test_a_line_fits_the_expression_drawn_from_kafkas_sources(example: dict[str, Any]) -> None:
+    assert reference()[example["shape"]].match(example["line"])
+
+
+@functools.cache
+def table() -> dict[tuple[str, str], tuple[Shape, ...]]:
+    return {(entry.loggers, entry.words): entry.shapes for entry in typed_rows.candidates()}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["shape"])
+def test_logger_and_first_words_select_the_shape(example: dict[str, Any]) -> None:
+    logger, line = example["logger"], example["line"]
+    known = {name for shape in shapes() for name in shape.loggers}
+    patterns = sorted((name for name in known if "*" in name), key=lambda n: (-len(n), n))
+    kind = logger if logger in known else next(
+        p for p in patterns if re.fullmatch(re.escape(p).replace(r"\*", ".*"), logger)
+    )  # fmt: skip
+    body = re.sub(SPEAKER, "", line[:400])
+    words = "#" if body[:1].isdigit() else " ".join(body.split(" ")[:2])
+
+    candidates = next(
+        entry
+        for key in (words, words.split(" ")[0], "")
+        if (entry := table().get((kind, key))) is not None
+    )
+
+    found = first_that_fits(logger, line, candidates)
+    assert found is not None
+    assert found.id == example["shape"]
+
+
+@pytest.mark.parametrize("column", [*EVENT_COLUMNS, *SOURCE_COLUMNS], ids=lambda c: c.name)
+def test_the_page_on_the_schema_names_every_column(column: Column) -> None:
+    page = (HERE.parents[1] / "docs" / "history-schema.md").read_text(encoding="utf-8")
+
+    assert f"| `{column.name}` | {column.type} | {column.meaning} |" in page
+
+
+def test_constants_are_columns_of_the_schema() -> None:
+    columns = {column.name for column in EVENT_COLUMNS}
+
+    assert {name for shape in shapes() for name, _ in shape.sets} <= columns
+
+
+@pytest.mark.parametrize(
+    ("template", "complaint"),
+    [
+        ("<leader:nonsense> leads", "no type 'nonsense'"),
+        ("<NOBODY>says nothing", "no part <NOBODY>"),
+        ("⟨one|other", "unclosed choice"),
+        ("<leader:int> and <leader:int>", "twice in one line"),
+    ],
+)
+def test_a_wrong_template_is_refused(template: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        compile_template(template)
+
+
+def test_old_and_new_wording_fill_the_same_field() -> None:
+    expression = compile_template("⟨leader=<leader:int>|Leader:<leader:int>⟩!")
+
+    assert expression.groups == (("leader", (1, 2)),)
+    for line in ("leader=3!", "Leader:3!"):
+        match = re.match(expression.pattern, line)
+        assert match is not None
+        assert "".join(match[number] or "" for number in (1, 2)) == "3"
