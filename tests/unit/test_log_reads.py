@@ -221,7 +221,14 @@ def test_truncation_leaves_exactly_the_batches_before_the_offset(
     assert (log.log_end_offset, log.high_watermark) == (end, end)
     for entry in log.epoch_entries:
         assert entry.start_offset < max(end, 1)
+    active = log.active_segment
+    assert active.offset_index.last().position <= active.size
+    assert active.time_index.last().offset <= end
     log.append_as_leader(batch(2, timestamp=START_MS + 99), 9)
+    for number in range(6):
+        log.append_as_leader(batch(2, timestamp=START_MS + 100 + number), 9)
+        assert offsets(read(log, log.log_end_offset - 1, max_bytes=1))[-1] == log.log_end_offset - 1
+    log.truncate_to(end + 2)
     assert [found for found, _ in content(log)] == [*kept, end, end + 1]
     assert log.fetch_offset_by_timestamp(START_MS + 99) == TimestampedOffset(START_MS + 99, end, 9)
     log.close()
@@ -319,6 +326,10 @@ def test_a_new_epoch_replaces_what_contradicts_it() -> None:
     assert not epochs.assign(5, 40)
     assert epochs.assign(6, 20)
     assert epochs.entries == (EpochEntry(2, 10), EpochEntry(6, 20))
+    assert epochs.assign(2, 22)
+    assert epochs.entries == (EpochEntry(2, 22),)
+    epochs.assign(1, 10)
+    epochs.assign(2, 10)
     assert epochs.assign(3, 25)
     assert epochs.entries == (EpochEntry(2, 10), EpochEntry(3, 25))
 
