@@ -141,11 +141,13 @@ class GroupWorld:
                 self.lines.append(f"{output.level.name} {output.text}")
 
     def _append(self, append: Append) -> None:
+        if append.append_id is None:
+            # Without acknowledgement a leader appends whatever its replicas are doing.
+            self.write(append.partition, append.records)
+            return
         error, offset = self.append_error, -1
         if error is ErrorCode.none:
             offset = self.write(append.partition, append.records)
-        if append.append_id is None:
-            return
         if self.is_holding_appends and error is ErrorCode.none:
             self.appends.append(append)
             self.base_offsets[append] = offset

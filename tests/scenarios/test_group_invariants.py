@@ -282,4 +282,7 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroup = GroupMachine.TestCase
-TestGroup.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+# The same stories in every run; for others take derandomize away, and give it more examples.
+TestGroup.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, derandomize=True
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica_manager.groups.timers import Timer, TimerKind, Timers
@@ -85,6 +85,7 @@ STEPS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(STEPS)
 def test_timers_behave_as_a_table_that_is_searched(steps: list[tuple[str, Timer, int]]) -> None:
     timers = Timers()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica_manager.groups.batches import append_batch, loaded_batches
@@ -18,6 +18,7 @@ RECORDS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(RECORDS, st.sampled_from(Codec))
 def test_an_append_is_loaded_again(written: list[Record], codec: Codec) -> None:
     append = Append(0, tuple(written), 1_700_000_000_000, -1, 5_000, 1)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replica_manager.groups.consumer_protocol import subscribed_topics
@@ -180,6 +180,7 @@ def test_what_stands_behind_a_key_or_value_is_passed_over_as_in_kafka() -> None:
     assert decode_offset_value(value + b"more") == decode_offset_value(value)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60), st.integers(0, 5), st.booleans())
 def test_no_bytes_make_a_reader_do_anything_but_read_or_refuse(
     tail: bytes, version: int, is_group: bool
@@ -205,11 +206,13 @@ GROUPS = st.builds(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(GROUPS)
 def test_a_group_that_is_written_is_read_again(group: GroupRecord) -> None:
     assert decode_group_value(encode_group_value(group, 3)) == group
 
 
+@settings(deadline=None)
 @given(TEXT, TEXT, INT32, st.builds(OffsetAndMetadata, INT64, INT32, TEXT, INT64, st.none()))
 def test_an_offset_that_is_written_is_read_again(
     group_id: str, topic: str, partition: int, committed: OffsetAndMetadata
