@@ -299,6 +299,26 @@ def test_a_newcomer_during_the_write_of_an_assignment_makes_it_void() -> None:
     assert a.join() == "none"
 
 
+def test_an_assignment_that_is_written_when_the_next_generation_has_begun_is_void() -> None:
+    world = GroupWorld()
+    a, b = world.consumers("a", "b")
+    a.join()
+    world.pass_ms(10_000)
+    world.is_holding_appends = True
+    a.sync()
+    b.join()
+    a.join()
+    assert (a.joined.generation_id, b.sync()) == (2, "waiting")
+
+    world.finish_all()
+
+    assert world.state == "CompletingRebalance"
+    assert b.sync_outcome == "waiting"
+    world.is_holding_appends = False
+    assert a.sync() == "none"
+    assert b.synced.assignment == b.member_id.encode()
+
+
 def test_a_leader_that_repeats_its_assignment_does_not_write_it_twice() -> None:
     world = GroupWorld()
     [a] = world.consumers("a")

@@ -193,6 +193,25 @@ def test_a_second_restart_during_the_write_of_the_first_fences_it(world: GroupWo
     assert world.unanswered == []
 
 
+def test_a_restart_that_cannot_be_written_does_not_undo_the_one_after_it(
+    world: GroupWorld,
+) -> None:
+    a, b = world.static_consumers("a", "b")
+    world.stable(a, b)
+    world.is_holding_appends = True
+    first, second = restarted(b), restarted(b)
+    first.join()
+    second.join()
+
+    world.finish(world.appends[0], ErrorCode.request_timed_out)
+    assert second.join_outcome == "waiting"
+    world.finish_all()
+
+    assert second.join_outcome == "none"
+    assert second.heartbeat() == "none"
+    assert world.group.static_members["instance-b"] == second.member_id
+
+
 def test_a_static_member_that_is_away_is_kept_until_its_session_ends(world: GroupWorld) -> None:
     a, b = world.static_consumers("a", "b")
     a.session_timeout_ms = b.session_timeout_ms = 60_000

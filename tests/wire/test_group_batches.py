@@ -25,7 +25,7 @@ def test_an_append_is_loaded_again(written: list[Record], codec: Codec) -> None:
 
     [batch] = loaded_batches(append_batch(append, codec))
 
-    assert [Record(each.key, each.value) for each in batch.records] == written
+    assert [(each.key, each.value) for each in batch.records] == written
     assert [each.offset for each in batch.records] == list(range(len(written)))
     assert (batch.producer_id, batch.is_transactional, batch.is_control) == (-1, False, False)
 
