@@ -222,6 +222,16 @@ def test_a_replica_that_is_shutting_down_is_not_let_in(shrunk: World) -> None:
     assert code(shrunk, isr_change(shrunk, ORDERS_0, [2, 3])) == INELIGIBLE_REPLICA
 
 
+def test_who_holds_no_replica_does_not_come_into_the_isr(shrunk: World) -> None:
+    """A leader that missed the end of a move asks for it; Kafka writes it."""
+    before = state_bytes(shrunk)
+
+    assert code(shrunk, isr_change(shrunk, ORDERS_0, [2, 1])) == INELIGIBLE_REPLICA
+
+    assert state_bytes(shrunk) == before
+    assert any("specified ineligible replicas Set(1)" in line for line in shrunk.log(1, "INFO"))
+
+
 def test_a_leader_that_is_shutting_down_is_heard(shrunk: World) -> None:
     shrunk.shut_down(2)
     shrunk.run_until_quiet()

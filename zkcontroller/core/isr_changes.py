@@ -184,7 +184,10 @@ class IsrChanges:
                 " the leader recovery state cannot change from RECOVERED to RECOVERING"
             )
             return INVALID_REQUEST
-        ineligible = [b for b in change.new_isr if not self._context.is_live(b)]
+        # A replica that an order dropped may stay in the ISR until it is its turn; nobody else who
+        # holds no replica comes in.  A leader that missed the end of a move would let it.
+        holding = {*self._context.table.replicas[self._row(change)], *current.in_sync_replicas}
+        ineligible = [b for b in change.new_isr if b not in holding or not self._context.is_live(b)]
         if ineligible:
             self._journal.info(
                 f"Rejecting AlterPartition request from node {event.broker_id} for {text} because"
