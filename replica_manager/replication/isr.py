@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
@@ -79,13 +80,14 @@ class ReplicaState(NamedTuple):
         """
         grace_ms = now_ms if is_in_sync else 0
         if is_new_leader:
-            return ReplicaState(
-                last_fetch_leader_log_end_offset=UNKNOWN_OFFSET, last_caught_up_time_ms=grace_ms
-            )
-        return self._replace(
-            last_fetch_leader_log_end_offset=epoch_start_offset,
-            last_fetch_time_ms=grace_ms,
-            last_caught_up_time_ms=grace_ms,
+            return _forgotten(grace_ms)
+        return ReplicaState(
+            self.log_end_offset,
+            self.log_start_offset,
+            epoch_start_offset,
+            grace_ms,
+            grace_ms,
+            self.broker_epoch,
         )
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
@@ -93,6 +95,21 @@ class ReplicaState(NamedTuple):
         if self.log_end_offset == leader_end_offset:
             return True
         return now_ms - self.last_caught_up_time_ms <= max_lag_ms
+
+
+@lru_cache(maxsize=2)
+def _forgotten(grace_ms: int) -> ReplicaState:
+    """A follower of a new leader.
+
+    Kept, since a failover makes leaders by the ten thousand, all of them with the same two.
+    """
+    return ReplicaState(
+        last_fetch_leader_log_end_offset=UNKNOWN_OFFSET, last_caught_up_time_ms=grace_ms
+    )
+
+
+NEVER_HEARD_OF: Final = ReplicaState()
+"""A follower that has not fetched yet; shared, since a value never changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
-from replica_manager.replication.isr import CommittedIsr, ReplicaState
+from replica_manager.replication.isr import NEVER_HEARD_OF, CommittedIsr
 from replica_manager.replication.partition_replicas import (
     DEFAULT_REPLICA_LAG_TIME_MAX_MS,
     PartitionReplicas,
@@ -134,7 +134,7 @@ class Partition(PartitionReplicas):
         self._assign(state)
         self.isr_state = CommittedIsr(state.in_sync_replicas)
         self.remote_replicas = {
-            broker: self.remote_replicas.get(broker, ReplicaState())
+            broker: self.remote_replicas.get(broker, NEVER_HEARD_OF)
             for broker in state.replicas
             if broker != self.broker_id
         }
@@ -163,12 +163,10 @@ class Partition(PartitionReplicas):
         # Followers may have records of later epochs than any record here, if elections followed
         # each other quickly.  They find out where to truncate only if this epoch is known.
         self.log.assign_epoch_start_offset(state.leader_epoch, start_offset)
+        isr = state.in_sync_replicas
         for broker, follower in self.remote_replicas.items():
             self.remote_replicas[broker] = follower.at_election(
-                start_offset,
-                now_ms,
-                is_new_leader=is_new_leader,
-                is_in_sync=broker in state.in_sync_replicas,
+                start_offset, now_ms, is_new_leader=is_new_leader, is_in_sync=broker in isr
             )
         self.leader_epoch = state.leader_epoch
         self.leader_epoch_start_offset = start_offset

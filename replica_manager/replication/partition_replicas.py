@@ -164,17 +164,18 @@ class PartitionReplicas:
         While the ISR is too small it stands still: what is not replicated often enough must not be
         seen by anybody.
         """
-        if not self.is_leader or self.is_under_min_isr:
+        log = self.log
+        if log.high_watermark == log.log_end_offset or not self.is_leader or self.is_under_min_isr:
             return False
         new = high_watermark_by_isr(
             self.isr_state,
             self.remote_replicas,
-            self.log.log_end_offset,
+            log.log_end_offset,
             now_ms,
             self.replica_lag_time_max_ms,
             self.is_alive,
         )
-        return self.log.maybe_increment_high_watermark(new)
+        return log.maybe_increment_high_watermark(new)
 
     def record_fetch(
         self,

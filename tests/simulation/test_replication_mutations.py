@@ -102,9 +102,10 @@ def count_a_shrinkage_before_it_is_accepted(patch: Patch) -> None:
 
 def remember_followers_from_an_earlier_rule(patch: Patch) -> None:
     """A new leader believes what it knew of its followers when it led before."""
+    begin = partition.Partition._begin_leader_epoch
 
-    def keep(self: ReplicaState, *_: Any, **__: Any) -> ReplicaState:
-        return self
+    def keep(self: Any, state: Any, now_ms: int, **_: bool) -> None:
+        begin(self, state, now_ms, is_new_leader=False)
 
     make_follower = partition.Partition.make_follower
 
@@ -114,7 +115,7 @@ def remember_followers_from_an_earlier_rule(patch: Patch) -> None:
         self.remote_replicas = known
         return transition
 
-    patch.setattr(ReplicaState, "at_election", keep)
+    patch.setattr(partition.Partition, "_begin_leader_epoch", keep)
     patch.setattr(partition.Partition, "make_follower", follow)
 
 
