@@ -326,12 +326,16 @@ def test_a_new_epoch_replaces_what_contradicts_it() -> None:
     assert not epochs.assign(5, 40)
     assert epochs.assign(6, 20)
     assert epochs.entries == (EpochEntry(2, 10), EpochEntry(6, 20))
-    assert epochs.assign(2, 22)
-    assert epochs.entries == (EpochEntry(2, 22),)
-    epochs.assign(1, 10)
-    epochs.assign(2, 10)
     assert epochs.assign(3, 25)
     assert epochs.entries == (EpochEntry(2, 10), EpochEntry(3, 25))
+
+
+def test_an_epoch_that_begins_anew_replaces_itself_and_what_came_after() -> None:
+    epochs = LeaderEpochs([EpochEntry(2, 10), EpochEntry(6, 20)])
+
+    assert epochs.assign(2, 22)
+
+    assert epochs.entries == (EpochEntry(2, 22),)
 
 
 @settings(max_examples=50, deadline=None)
