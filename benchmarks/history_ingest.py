@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -115,10 +115,9 @@ def _fields(
     return fields
 
 
-def _timed(name: str, run: object, children: bool = False) -> Measured:
+def _timed(name: str, run: Callable[[], int], *, children: bool = False) -> Measured:
     who = resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF
     before, started = resource.getrusage(who), time.monotonic()
-    assert callable(run)
     records = run()
     after = resource.getrusage(who)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -129,8 +128,10 @@ def _spark(folder: Path, out: Path) -> int:
     spark = start_spark()
     rows = ingest(spark, [str(folder)], IngestOptions(out=str(out)))
     count = rows.count()
+    sc = spark.sparkContext
     spark.stop()
-    gateway = spark.sparkContext._gateway
+    gateway = sc._gateway
+    assert gateway is not None
     # The JVM's CPU time counts once it has been waited for.
     gateway.shutdown()
     gateway.proc.stdin.close()
@@ -157,20 +158,19 @@ def main() -> None:
         logs = folder / "logs"
         logs.mkdir()
         megabytes = multiply(logs, options.size_mb) / 1024 / 1024
-        runs = {
-            "grep": lambda: _timed("grep -c of one pattern", lambda: _grep(logs), children=True),
-            "python": lambda: _timed("one Python process", lambda: python_parser(logs)),
-            "spark": lambda: _timed(
-                "Spark, cold start to Parquet", lambda: _spark(logs, folder / "out"), children=True
-            ),
-        }
-        print(f"{megabytes:.0f} MB of log, {sys.platform}")
-        for key, run in runs.items():
+        runs: list[tuple[str, str, Callable[[], int], bool]] = [
+            ("grep", "grep -c of one pattern", lambda: _grep(logs), True),
+            ("python", "one Python process", lambda: python_parser(logs), False),
+            ("spark", "Spark, cold start to Parquet", lambda: _spark(logs, folder / "out"), True),
+        ]
+        print(f"{megabytes:.0f} MB of log, {sys.platform}", flush=True)
+        for key, title, run, in_children in runs:
             if options.only in (None, key):
-                m = run()
+                m = _timed(title, run, children=in_children)
                 print(
                     f"{m.name:30} {m.seconds:8.1f} s {m.cpu_seconds:8.1f} s CPU "
-                    f"{megabytes / m.seconds:7.1f} MB/s  {m.records:,} records"
+                    f"{megabytes / m.seconds:7.1f} MB/s  {m.records:,} records",
+                    flush=True,
                 )
 
 

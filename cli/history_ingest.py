@@ -39,6 +39,7 @@ _FILES: Final = named(
 @click.option(
     "--time-zone", default="UTC", show_default=True, metavar="ZONE", help="Zone of brokers' clocks."
 )
+@click.option("--redact", metavar="KEY", help="Replace names by hashes made with KEY.")
 def ingest(
     logs: tuple[str, ...],
     out: Path,
@@ -47,6 +48,7 @@ def ingest(
     cluster: str | None,
     broker_id: int | None,
     time_zone: str,
+    redact: str | None,
 ) -> None:
     """Read Kafka's logs, or state-changes.jsonl, into Parquet tables.
 
@@ -61,7 +63,9 @@ def ingest(
     say("starting Spark")
     spark = start_spark(master, memory=memory)
     say(f"reading {', '.join(logs[:3])}{' …' if len(logs) > 3 else ''}")
-    options = IngestOptions(str(out), time_zone=time_zone, cluster=cluster, broker_id=broker_id)
+    options = IngestOptions(
+        str(out), time_zone=time_zone, cluster=cluster, broker_id=broker_id, redact=redact
+    )
     read(spark, logs, options)
     rows: list[dict[str, Any]] = [
         row.asDict() for row in read_sources(spark, out).orderBy("file").toLocalIterator()

@@ -14,6 +14,7 @@ from zkcontroller.state_changes.readers.export_rows import export_rows
 from zkcontroller.state_changes.readers.log_rows import log_rows
 from zkcontroller.state_changes.readers.problems import HistoryInvalid
 from zkcontroller.state_changes.readers.records import default_records, prefixed_records
+from zkcontroller.state_changes.readers.redaction import redacted
 from zkcontroller.state_changes.readers.sources import Source, look_at
 from zkcontroller.state_changes.readers.store import (
     Manifest,
@@ -36,6 +37,8 @@ class IngestOptions(NamedTuple):
     """Name of the cluster all files belong to, where the files do not tell or tell wrong."""
     broker_id: int | None = None
     """Broker of all lines that do not name one."""
+    redact: str | None = None
+    """A secret: names become hashes made with it, see :mod:`.redaction`."""
 
 
 def ingest(spark: SparkSession, paths: Sequence[str], options: IngestOptions) -> DataFrame:
@@ -78,8 +81,9 @@ def rows_of(spark: SparkSession, sources: Sequence[Source], options: IngestOptio
         "uri string, cluster string, source_broker_id int",
     )
     rows = reduce(DataFrame.unionByName, tables)
-    return (
+    attributed = (
         rows.join(F.broadcast(known), "uri", "left")
         .withColumn("broker_id", F.coalesce("broker_id", "source_broker_id"))
         .drop("source_broker_id")
     )
+    return attributed if options.redact is None else redacted(attributed, options.redact)

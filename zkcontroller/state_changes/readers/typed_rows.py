@@ -41,8 +41,11 @@ def _literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-BODY: Final = f"regexp_replace(left(message, 400), {_literal(SPEAKER)}, '')"
-"""How ``message`` goes on behind who speaks."""
+BODY: Final = (
+    "regexp_replace(cast(substring(cast(message AS binary), 1, 300) AS string), "
+    f"{_literal(SPEAKER)}, '')"
+)
+"""How ``message`` goes on behind who speaks; its beginning is enough."""
 
 WORDS: Final = (
     "CASE WHEN left(body, 1) BETWEEN '0' AND '9' THEN '#' ELSE substring_index(body, ' ', 2) END"

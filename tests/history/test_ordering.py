@@ -1,0 +1,54 @@
+"""Order by epochs, clocks that differ, contradictions told."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
+
+from zkcontroller.state_changes.readers.ordering import clock_skew, contradictions, in_order
+
+pytestmark = pytest.mark.integration
+
+AHEAD_MS = 5_000
+
+
+@pytest.fixture(scope="module")
+def with_a_fast_clock(incident_a_rows: DataFrame) -> DataFrame:
+    """The incident as if broker 2's clock had been five seconds ahead."""
+    ahead = F.when(F.col("broker_id") == 2, AHEAD_MS).otherwise(0)
+    return incident_a_rows.withColumn("time_ms", F.col("time_ms") + ahead)
+
+
+def test_brokers_of_one_host_have_one_clock(incident_a_rows: DataFrame) -> None:
+    found = clock_skew(incident_a_rows).collect()
+
+    assert len(found) >= 6
+    assert all(row["is_consistent"] for row in found)
+    assert all(row["low_ms"] <= 0 <= row["high_ms"] for row in found)
+
+
+def test_a_fast_clock_is_found_from_requests_and_answers(with_a_fast_clock: DataFrame) -> None:
+    found = clock_skew(with_a_fast_clock).where("controller_id != broker_id").collect()
+
+    told = [row for row in found if row["broker_id"] == 2]
+    assert told
+    assert all(row["low_ms"] <= AHEAD_MS <= row["high_ms"] for row in told)
+    back = [row for row in found if row["controller_id"] == 2]
+    assert all(row["low_ms"] <= -AHEAD_MS <= row["high_ms"] for row in back)
+
+
+def test_epochs_order_what_a_fast_clock_disorders(with_a_fast_clock: DataFrame) -> None:
+    told = with_a_fast_clock.where("kind IN ('partition-online', 'partition-shrunk-offline')")
+    epochs = [
+        (row["controller_epoch"], row["topic"], row["partition"], row["leader_epoch"])
+        for row in in_order(told).collect()
+    ]
+
+    controllers = [epoch for epoch, *_ in epochs]
+    assert controllers == sorted(controllers)
+    assert contradictions(with_a_fast_clock).count() > 0
+
+
+def test_one_clock_contradicts_no_epoch(incident_a_rows: DataFrame) -> None:
+    assert contradictions(incident_a_rows).collect() == []
