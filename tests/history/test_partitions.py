@@ -131,9 +131,9 @@ def test_broken_invariants_are_named(spark: SparkSession) -> None:
         spark,
         elected(0, 9, 1),
         elected(3, 8, 1),  # two controllers in one epoch
-        created(1_000, 9, 1, TP, [1, 2]),
-        online(2_000, 9, 1, TP, 3, 1, [1, 2], 1),  # a leader outside the ISR it writes
-        online(3_000, 9, 1, TP, 1, 0, [1, 2], 2),  # the leader epoch goes back
+        created(100, 9, 1, TP, [1, 2]),
+        online(200, 9, 1, TP, 3, 1, [1, 2], 1),  # a leader outside the ISR it writes
+        online(300, 9, 1, TP, 1, 0, [1, 2], 2),  # the leader epoch goes back
     )
 
     found = History(rows).violations
