@@ -30,7 +30,6 @@ from replica_manager.groups.records import (
 )
 from replica_manager.groups.requests import (
     INVALID_OFFSET,
-    UNKNOWN_MEMBER_ID,
     CommitOffsets,
     CommitResult,
     CommittedOffset,
@@ -96,16 +95,8 @@ class Offsets:
         self._desk.answer(request.request_id, CommitResult(dict.fromkeys(request.offsets, error)))
 
     def _commit_error(self, group: Group, request: CommitOffsets) -> ErrorCode | None:
-        is_empty = group.state is GroupState.EMPTY
-        is_anonymous = (
-            request.generation_id < 0
-            and request.member_id == UNKNOWN_MEMBER_ID
-            and request.group_instance_id is None
-        )
-        if request.generation_id < 0 and is_empty:
+        if request.generation_id < 0 and group.state is GroupState.EMPTY:
             return None
-        if is_anonymous:
-            return ErrorCode.unknown_member_id
         error = self._membership.error_of_member(
             group, request.member_id, request.group_instance_id, "offset-commit"
         )
