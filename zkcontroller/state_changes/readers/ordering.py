@@ -48,17 +48,21 @@ def contradictions(events: DataFrame) -> DataFrame:
     ``earlier_epoch``, ``earlier_time_ms`` of the state that epochs put before it; ``behind_ms`` is
     by how much the clocks put it after.
     """
-    states = events.where(F.col("kind").isin("partition-online", "partition-shrunk-offline"))
-    order = Window.partitionBy("cluster", "topic", "partition").orderBy(
+    # A topic that was created again begins at epoch 0 once more: a life of its own.
+    life = Window.partitionBy("cluster", "topic", "partition").orderBy("time_ms", "file", "line")
+    states = (
+        events.where("kind IN ('partition-online', 'partition-shrunk-offline')")
+        .where("leader_epoch IS NOT NULL")
+        .withColumn("life", F.sum(F.expr("int(from_state <=> 'NewPartition')")).over(life))
+    )
+    order = Window.partitionBy("cluster", "topic", "partition", "life").orderBy(
         "leader_epoch", "zk_version", "time_ms"
     )
     return (
-        states.where("leader_epoch IS NOT NULL")
-        .withColumn("earlier_epoch", F.lag("leader_epoch").over(order))
+        states.withColumn("earlier_epoch", F.lag("leader_epoch").over(order))
         .withColumn("earlier_time_ms", F.lag("time_ms").over(order))
         .withColumn("behind_ms", F.col("earlier_time_ms") - F.col("time_ms"))
-        # What lies an hour apart is a topic that was created again, and begins at epoch 0.
-        .where("earlier_epoch < leader_epoch AND behind_ms > 0 AND behind_ms < 3600000")
+        .where("earlier_epoch < leader_epoch AND behind_ms > 0")
         .select(
             "cluster", "topic", "partition", "leader_epoch", "broker_id", "file", "line",
             "time_ms", "earlier_epoch", "earlier_time_ms", "behind_ms",

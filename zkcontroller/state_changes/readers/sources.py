@@ -29,7 +29,8 @@ _HEAD: Final = re.compile(
     rb"^\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ", re.M
 )
 _PREFIXED: Final = re.compile(
-    rb"^(?=\S)[^\n]{1,200}?\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (?:TRACE|DEBUG|INFO|WARN) ",
+    rb"^(?=\S)[^\n]{1,200}?\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] "
+    rb"(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ",
     re.M,
 )
 _OWN: Final = re.compile(rb'^\{"schema_version":\d+,"time_ms":', re.M)
