@@ -50,25 +50,23 @@ class Source(NamedTuple):
     size_bytes: int
     modified_ms: int
     format: str | None
-    """``log4j``, ``prefixed``, ``layout`` or ``jsonl``; None if it cannot be read."""
+    """``log4j``, ``prefixed`` or ``jsonl``; None if it cannot be read."""
     broker_id: int | None
     cluster: str
     problem: str | None = None
 
 
 def look_at(
-    paths: Sequence[str], *, cluster: str | None = None, broker_id: int | None = None,
-    has_layout: bool = False,
-) -> list[Source]:  # fmt: skip
+    paths: Sequence[str], *, cluster: str | None = None, broker_id: int | None = None
+) -> list[Source]:
     """The files below the paths, in order, each looked at.
 
-    ``cluster`` and ``broker_id`` overrule what the files say.  ``has_layout``: a log4j pattern was
-    given, so files without a default head are logs too.
+    ``cluster`` and ``broker_id`` overrule what the files say.
 
     Raises:
         HistoryInvalid: a path does not exist or cannot be read, or there is no file below them.
     """
-    found = [_look(path, has_layout) for path in _files(paths)]
+    found = [_look(path) for path in _files(paths)]
     if not found:
         raise HistoryInvalid(f"no log file below {', '.join(paths)}")
     return _without_duplicates(_with_clusters(found, cluster, broker_id))
@@ -100,13 +98,13 @@ def _is_log(path: Path) -> bool:
     return known and path.is_file() and path.name != "timeline.jsonl"
 
 
-def _look(path: Path, has_layout: bool) -> _Look:
+def _look(path: Path) -> _Look:
     try:
         stat = path.stat()
         beginning, damage = _beginning(path)
     except OSError as error:
         raise HistoryInvalid(f"cannot read {path}: {error.strerror}") from None
-    kind, problem = _kind(beginning, has_layout)
+    kind, problem = _kind(beginning)
     speakers = Counter(
         (_OWN_BROKER if kind == "jsonl" else _SPEAKER).findall(beginning)
     ).most_common(1)
@@ -141,15 +139,13 @@ def _beginning(path: Path) -> tuple[bytes, str | None]:
     return content, None
 
 
-def _kind(beginning: bytes, has_layout: bool) -> tuple[str | None, str | None]:
+def _kind(beginning: bytes) -> tuple[str | None, str | None]:
     if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
         return None, "it is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"
     if _OWN.search(beginning):
         return "jsonl", None
     if _HEAD.search(beginning) or not beginning:
         return "log4j", None
-    if has_layout:
-        return "layout", None
     if _PREFIXED.search(beginning):
         return "prefixed", None
     if b"\0" in beginning:
