@@ -15,7 +15,7 @@ TEST_INSTALLED := $(VENV)/.test-installed
 WITH_JAVA = JAVA_HOME="$$(scripts/java-home.sh)" && export JAVA_HOME && PATH="$$JAVA_HOME/bin:$$PATH" &&
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test install lint unit integration container peers simulate bench coverage clean
+.PHONY: help demo test install lint unit integration container peers history simulate bench coverage clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ help:  ## Show this list
 demo: $(INSTALLED)  ## Three brokers on a real ZooKeeper lose their controller, then a broker: watch it (under a minute)
 	@$(WITH_JAVA) $(BIN)/zkctl demo
 
-test: lint  ## Everything that needs no Docker and no real Kafka: style, types, import arrows, all tests
+test: lint  ## Style, types, import arrows, and all tests that need no Docker, no real Kafka and no Spark
 	@$(WITH_JAVA) $(BIN)/pytest -q -rs -n auto --dist loadfile
 
 install: $(INSTALLED)  ## Create .venv and install the project with its embedded ZooKeeper
@@ -47,6 +47,9 @@ peers: $(TEST_INSTALLED)  ## Our brokers and a real Kafka 3.9 told the same stor
 	@scripts/fetch-kafka.sh
 	@scripts/fetch-kafka.sh 2.8.2
 	@$(WITH_JAVA) $(BIN)/pytest -q -m peers
+
+history: $(TEST_INSTALLED)  ## The analyses of logs, by Spark, on the logs of real clusters (minutes)
+	@$(WITH_JAVA) $(BIN)/pytest -q -m history --durations=5
 
 simulate: $(TEST_INSTALLED)  ## The simulator with SEEDS=n different seeds (200)
 	@$(BIN)/pytest -q -n auto --dist load tests/simulation --seeds $(SEEDS)

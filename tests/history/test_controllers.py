@@ -10,7 +10,7 @@ from zkcontroller.state_changes.analyses.tenures import tenures
 
 from .rows import START_MS, answers, elected, frame, row
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.history, pytest.mark.timeout(600)]
 
 
 def resigned(at_ms: int, broker: int) -> dict[str, object]:

@@ -10,7 +10,7 @@ import pytest
 from .conftest import DATA
 from .stored import stored_report
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.history, pytest.mark.timeout(900)]
 
 Findings = dict[str, Any]
 NEAR_MS = 300

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
 from zkcontroller.state_changes.readers.ordering import clock_skew, contradictions, in_order
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.history
 
 AHEAD_MS = 5_000
 

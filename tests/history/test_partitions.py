@@ -13,7 +13,7 @@ from zkcontroller.state_changes.analyses.windows import difference, happenings
 
 from .rows import START_MS, Row, answers, created, elected, frame, online, row, shrunk
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.history, pytest.mark.timeout(600)]
 
 TP = ("orders", 0)
 

@@ -16,7 +16,7 @@ from zkcontroller.state_changes.readers.sources import look_at
 from zkcontroller.state_changes.readers.store import read_sources
 from zkcontroller.state_changes.record import Kind, StateChange
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.history
 
 HEAD = "[2026-11-20 18:08:31,404]"
 ELECTED = (
