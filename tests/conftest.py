@@ -7,11 +7,17 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from zkcontroller.zookeeper.container import ContainerZooKeeper
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 _numbers = itertools.count()
+
+# The same examples in every run: a run that fails must fail again.  Others come with
+# pytest --hypothesis-profile=default.
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")

@@ -137,6 +137,7 @@ def test_a_missing_pyspark_says_what_to_install(
     java.chmod(0o755)
     (tmp_path / "release").write_text('JAVA_VERSION="17.0.1"\n')
     monkeypatch.setattr(sys, "path", [])
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)  # another test may have used it
 
     with pytest.raises(ConfigInvalid, match=r"pip install 'zkcontroller\[spark\]'"):
         EmbeddedZooKeeper(tmp_path, java=str(java)).start()

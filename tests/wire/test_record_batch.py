@@ -314,6 +314,18 @@ def test_the_look_refuses_exactly_what_decoding_refuses(data: st.DataObject) -> 
         assert largest_timestamp_delta(bytes(block), 0, count) == expected
 
 
+@pytest.mark.parametrize("size", [b"\x01", b"\xff\x68", b"\xff\xff\x01"])
+def test_a_header_without_a_name_is_refused_however_its_length_is_written(size: bytes) -> None:
+    block = bytearray(encode_records([Record(0, 1000, None, b"v", ((b"h", b"v"),))], 0, 1000))
+    block[-4:-3] = size
+    block[0] += 2 * (len(size) - 1)
+
+    with pytest.raises(InvalidRecord):
+        list(iterate_records(bytes(block), 0, 1, 0, 1000))
+    with pytest.raises(InvalidRecord):
+        largest_timestamp_delta(bytes(block), 0, 1)
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=200), st.integers(0, 60))
 def test_any_bytes_end_in_a_refusal_or_in_records(noise: bytes, place: int) -> None:

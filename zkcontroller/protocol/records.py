@@ -265,7 +265,7 @@ def _check_headers(data: bytes, position: int, end: int) -> None:
     if not 0 <= count <= end - place:
         raise InvalidRecord(f"Found invalid number of record headers {count}")
     for _ in range(count):
-        if data[place] & 1 and data[place] < 0x80:
+        if data[place] & 1:  # the sign, however many bytes follow
             raise InvalidRecord("Invalid negative header key size")
         place = _after_field(data, _after_field(data, place))
     if place != end:
