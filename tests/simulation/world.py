@@ -168,26 +168,26 @@ class World:
 
     def catch_up(self, tp: TopicPartition) -> None:
         """The partition's leader asks to let every live replica into the ISR (AlterPartition)."""
-        leader = self._leader(tp)
-        if leader is None:
-            return
-        state = leader.broker.hosted[tp]
-        newcomers = [
-            b for b in state.replicas if b in leader.broker.live_brokers and self._has(b, tp)
-        ]
-        self._alter_partition(leader, tp, tuple(dict.fromkeys([*state.isr, *newcomers])))
+        for leader in self._leaders(tp):
+            state = leader.broker.hosted[tp]
+            newcomers = [
+                b for b in state.replicas if b in leader.broker.live_brokers and self._has(b, tp)
+            ]
+            self._alter_partition(leader, tp, tuple(dict.fromkeys([*state.isr, *newcomers])))
 
     def fall_behind(self, tp: TopicPartition, broker_id: int) -> None:
         """The partition's leader asks to put that follower out of the ISR."""
-        leader = self._leader(tp)
-        if leader is not None and leader.broker_id != broker_id:
-            isr = tuple(b for b in leader.broker.hosted[tp].isr if b != broker_id)
-            self._alter_partition(leader, tp, isr)
+        for leader in self._leaders(tp):
+            if leader.broker_id != broker_id:
+                isr = tuple(b for b in leader.broker.hosted[tp].isr if b != broker_id)
+                self._alter_partition(leader, tp, isr)
 
-    def _leader(self, tp: TopicPartition) -> BrokerProcess | None:
-        """The running broker that takes itself for the partition's leader."""
-        leading = (p for p in self.living.values() if p.is_running and p.broker.leads(tp))
-        return next(leading, None)
+    def _leaders(self, tp: TopicPartition) -> list[BrokerProcess]:
+        """The running brokers that take themselves for the partition's leader.
+
+        There may be one too many, which nobody has told of its end.
+        """
+        return [p for p in self.living.values() if p.is_running and p.broker.leads(tp)]
 
     def _has(self, broker_id: int, tp: TopicPartition) -> bool:
         process = self.living.get(broker_id)
