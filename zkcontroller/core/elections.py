@@ -154,14 +154,20 @@ def elect_first_in_sync(
     return current._replace(leader=leader, leader_epoch=current.leader_epoch + 1)
 
 
-def without_replica(current: LeaderAndIsr, broker_id: int) -> LeaderAndIsr:
+def without_replica(current: LeaderAndIsr, broker_id: int, replicas: Sequence[int]) -> LeaderAndIsr:
     """The state after a replica went offline: out of the ISR, unless it is the last one in it.
 
     The last member stays, so that only its return (or an unclean election) can bring a leader back.
+    A broker that an interrupted order has dropped may be in the ISR beside it; it holds no replica
+    any more and cannot lead, so it does not count.  In Kafka it does, and then nobody leads for
+    ever.
     """
-    isr = current.in_sync_replicas
+    assert broker_id in current.in_sync_replicas
+    isr = tuple(broker for broker in current.in_sync_replicas if broker != broker_id)
+    if not isr or (broker_id in replicas and not any(broker in replicas for broker in isr)):
+        isr = (broker_id,)
     return current._replace(
         leader=-1 if current.leader == broker_id else current.leader,
         leader_epoch=current.leader_epoch + 1,
-        in_sync_replicas=isr if len(isr) == 1 else tuple(b for b in isr if b != broker_id),
+        in_sync_replicas=isr,
     )

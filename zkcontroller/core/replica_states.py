@@ -266,9 +266,9 @@ class ReplicaStateMachine:
             verdicts = yield from write_states(
                 self._desk,
                 {
-                    row: without_replica(current[row], broker_id)._replace(
-                        controller_epoch=self._context.epoch
-                    )
+                    row: without_replica(
+                        current[row], broker_id, self._context.table.replicas[row]
+                    )._replace(controller_epoch=self._context.epoch)
                     for row in shrinking
                 },
             )
