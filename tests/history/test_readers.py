@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from zkcontroller.state_changes.readers.sources import look_at
 from zkcontroller.state_changes.readers.store import read_sources
 from zkcontroller.state_changes.record import Kind, StateChange
 
-pytestmark = pytest.mark.history
+pytestmark = [pytest.mark.history, pytest.mark.timeout(600)]
 
 HEAD = "[2026-11-20 18:08:31,404]"
 ELECTED = (
@@ -60,16 +61,22 @@ def test_damage_is_told_and_the_rest_is_read(spark: SparkSession, tmp_path: Path
     (logs / "controller.log").write_text(ELECTED + ELECTED[:70] + ELECTED)
     (logs / "state-change.log").write_text(FAILED + UNKNOWN + FAILED[:-30])
     (logs / "server.log").write_bytes(b"\0\1\2\xff" * 500)
-    packed = gzip.compress((ELECTED * 2000).encode())
-    (logs / "controller.log.2026-11-20-17.gz").write_bytes(packed[: len(packed) // 2])
-    (logs / "copy.log").write_text(FAILED + UNKNOWN + FAILED[:-30])
+    many = _many_lines()
+    packed = gzip.compress(many.encode())
+    (logs / "controller.log.2026-11-20-17.gz").write_bytes(packed[: len(packed) * 3 // 4])
+    wrong = bytearray(packed)
+    wrong[len(wrong) * 3 // 4] ^= 0xFF
+    (logs / "controller.log.2026-11-20-16.gz").write_bytes(wrong)
+    (logs / "controller.log.2026-11-20-15.gz").write_bytes(packed)
+    copy = gzip.compress((FAILED + UNKNOWN + FAILED[:-30]).encode())
+    (logs / "state-change.log.copy.gz").write_bytes(copy)
     (logs / "state-change.log.2026-11-20-16").write_text("")
 
     rows = ingest(spark, [str(tmp_path / "cluster")], IngestOptions(out=str(tmp_path / "out")))
 
     shapes = {
         (Path(row["file"]).name, row["line"], row["shape"], row["exception_frame_count"])
-        for row in rows.where("NOT file LIKE '%gz' AND NOT file LIKE '%copy.log'").collect()
+        for row in rows.where("NOT file LIKE '%controller.log.%'").collect()
     }
     assert shapes == {
         ("controller.log", 1, "ctl-elected", None),
@@ -84,8 +91,18 @@ def test_damage_is_told_and_the_rest_is_read(spark: SparkSession, tmp_path: Path
     }
     assert sources["server.log"]["problem"] == "it is binary, not a log"
     assert sources["server.log"]["status"] == "skipped"
-    assert sources["controller.log.2026-11-20-17.gz"]["status"] == "damaged"
+    assert sources["state-change.log.copy.gz"]["problem"] == (
+        f"a duplicate of {logs / 'state-change.log'}"
+    )
     assert sources["state-change.log"]["status"] == "read"
+    # Damaged far behind what is looked at first: the rows before it are there.
+    for hour, reason in (17, "Compressed file ended"), (16, "damaged gzip, "):
+        source = sources[f"controller.log.2026-11-20-{hour}.gz"]
+        assert source["status"] == "damaged"
+        assert reason in source["problem"]
+        assert source["typed"] > 150
+    whole = sources["controller.log.2026-11-20-15.gz"]
+    assert (whole["status"], whole["records"], whole["problem"]) == ("read", 350, None)
 
 
 def test_the_export_and_the_text_of_one_run_give_the_same_rows(
@@ -132,19 +149,105 @@ def test_the_export_and_the_text_of_one_run_give_the_same_rows(
     assert told[0][0]["isr"] == [1, 2]
 
 
-def test_lines_behind_the_prefix_of_kubectl_are_folded_by_pod(
+# What each of them puts before a line of pod, service or host 0 or 1, and whether it tells them
+# apart; the clock's time is the one at which the line was collected.
+PREFIXES = {
+    "kubectl-prefix": ("[pod/kafka-{}/kafka] ", True),
+    "kubectl-prefix-timestamps": ("[pod/kafka-{}/kafka] 2026-11-20T18:08:31.404920301Z ", True),
+    "kubectl-timestamps": ("2026-11-20T18:08:31.404920301Z ", False),
+    "cri": ("2026-11-20T19:08:31.404920301+01:00 stdout F ", False),
+    "compose": ("kafka-{}  | ", True),
+    "compose-old": ("kafka_{}      | ", True),
+    "compose-timestamps": ("kafka-{}  | 2026-11-20T18:08:31.404920301Z ", True),
+    "journald-short": ("Nov 20 18:08:31 host-{} kafka-server-start.sh[4711]: ", True),
+    "journald-short-day": ("Nov  2 18:08:31 host-{} kafka[4711]: ", True),
+    "journald-short-precise": ("Nov 20 18:08:31.404920 host-{} kafka[4711]: ", True),
+    "journald-short-iso": ("2026-11-20T18:08:31+0000 host-{} kafka[4711]: ", True),
+    "journald-short-iso-precise": ("2026-11-20T18:08:31.404920+00:00 host-{} kafka[4711]: ", True),
+}
+
+
+def test_lines_behind_prefixes_are_folded_by_pod_service_or_host(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    pods = "".join(
-        f"[pod/kafka-{pod}/kafka] {line}\n" for line in FAILED.splitlines() for pod in (0, 1)
+    for name, (prefix, tells_apart) in PREFIXES.items():
+        lines = [
+            prefix.format(speaker) + line + "\n"
+            for line in (FAILED + ELECTED).splitlines()
+            for speaker in ((0, 1) if tells_apart else (0,))
+        ]
+        folder = tmp_path / name / "logs"
+        folder.mkdir(parents=True)
+        (folder / "all.log").write_text("".join(lines))
+
+    options = IngestOptions(out=str(tmp_path / "out"), cluster="one")
+    rows = ingest(spark, [str(tmp_path)], options).orderBy("file", "line").collect()
+
+    for name, (_, tells_apart) in PREFIXES.items():
+        found = [
+            (row["shape"], row["lines"], row["exception_frame_count"], row["time_ms"])
+            for row in rows
+            if f"/{name}/" in row["file"]
+        ]
+        times = 2 if tells_apart else 1
+        assert found == (
+            [("partition-failed", 4, 2, 1795198111404)] * times
+            + [("ctl-elected", 1, None, 1795198111404)] * times
+        ), name
+
+
+def test_zst_is_read_whatever_is_in_it_and_its_damage_is_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    many = _many_lines()
+    record = StateChange(
+        Kind.LEADER_AND_ISR_FINISHED, "broker", 1, controller_id=1, correlation_id=9, count=3,
+        elapsed_ms=12,
+    )  # fmt: skip
+    contents = {
+        "controller.log": (FAILED + ELECTED).encode(),
+        "pods.log": "".join(f"[pod/kafka-0/kafka] {s}\n" for s in FAILED.splitlines()).encode(),
+        "state-changes.jsonl": json_line(record, time_ms=1795198111404, host="kafka-1"),
+        "cut.log": many.encode(),
+    }
+    for name, content in contents.items():
+        packed = _zst(spark, content)
+        whole = len(packed) * 3 // 4 if name == "cut.log" else None
+        (logs / f"{name}.zst").write_bytes(packed[:whole])
+
+    rows = ingest(spark, [str(logs)], IngestOptions(out=str(tmp_path / "out")))
+
+    assert {
+        (Path(row["file"]).name, row["line"], row["shape"], row["lines"])
+        for row in rows.where("NOT file LIKE '%cut%'").collect()
+    } == {
+        ("controller.log.zst", 1, "partition-failed", 4),
+        ("controller.log.zst", 5, "ctl-elected", 1),
+        ("pods.log.zst", 1, "partition-failed", 4),
+        ("state-changes.jsonl.zst", 1, "lisr-finished", 1),
+    }
+    for source in read_sources(spark, tmp_path / "out").collect():
+        is_cut = "cut" in source["file"]
+        assert source["status"] == ("damaged" if is_cut else "read")
+        assert is_cut == (source["problem"] is not None)
+        assert not is_cut or 150 < source["typed"] < 350
+
+
+def _many_lines() -> str:
+    """350 records, some 600 KB: 150 of them are more than what is looked at first."""
+    numbers = random.Random(7)
+    return "".join(
+        FAILED + "".join(f"\tat kafka.server.F{numbers.getrandbits(96):x}\n" for _ in range(40))
+        for _ in range(350)
     )
-    (tmp_path / "pods.log").write_text(pods)
 
-    rows = ingest(spark, [str(tmp_path)], IngestOptions(out=str(tmp_path / "out"))).collect()
 
-    assert [(row["shape"], row["lines"], row["exception_frame_count"]) for row in rows] == [
-        ("partition-failed", 4, 2)
-    ] * 2
+def _zst(spark: SparkSession, content: bytes) -> bytes:
+    assert spark._jvm is not None
+    packed: bytes = spark._jvm.com.github.luben.zstd.Zstd.compress(content)
+    return packed
 
 
 def test_what_was_read_is_not_read_again(spark: SparkSession, tmp_path: Path) -> None:
@@ -160,6 +263,35 @@ def test_what_was_read_is_not_read_again(spark: SparkSession, tmp_path: Path) ->
     assert second.count() == 3
 
 
+def test_a_file_that_grew_or_was_emptied_replaces_what_was_read_of_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    logs, options = tmp_path / "logs", IngestOptions(out=str(tmp_path / "out"))
+    logs.mkdir()
+    (logs / "controller.log").write_text(ELECTED)
+    (logs / "server.log").write_text(UNKNOWN)
+    ingest(spark, [str(logs)], options)
+    with (logs / "controller.log").open("a") as file:
+        file.write(FAILED + ELECTED)
+    (logs / "server.log").rename(logs / "server.log.2026-11-20-18")
+    (logs / "server.log").write_text("")
+
+    rows = ingest(spark, [str(logs)], options).collect()
+
+    assert sorted((Path(row["file"]).name, row["line"], row["shape"]) for row in rows) == [
+        ("controller.log", 1, "ctl-elected"),
+        ("controller.log", 2, "partition-failed"),
+        ("controller.log", 6, "ctl-elected"),
+        ("server.log.2026-11-20-18", 1, None),
+    ]
+    sources = read_sources(spark, tmp_path / "out").collect()
+    assert sorted((Path(row["file"]).name, row["records"]) for row in sources) == [
+        ("controller.log", 3),
+        ("server.log", None),
+        ("server.log.2026-11-20-18", 1),
+    ]
+
+
 def test_redacted_rows_name_no_topic_and_still_tell_topics_apart(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -173,6 +305,6 @@ def test_redacted_rows_name_no_topic_and_still_tell_topics_apart(
     assert first == third != second
 
 
-def test_a_path_that_is_not_there_is_one_sentence() -> None:
+def test_a_path_that_is_not_there_is_one_sentence(spark: SparkSession) -> None:
     with pytest.raises(HistoryInvalid, match=r"^no such file or folder: /nowhere$"):
-        look_at(["/nowhere"])
+        look_at(spark, ["/nowhere"])

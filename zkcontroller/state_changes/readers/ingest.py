@@ -52,7 +52,7 @@ def ingest(spark: SparkSession, paths: Sequence[str], options: IngestOptions) ->
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     manifest = read_manifest(out)
-    looked_at = look_at(paths, cluster=options.cluster, broker_id=options.broker_id)
+    looked_at = look_at(spark, paths, cluster=options.cluster, broker_id=options.broker_id)
     sources = [s for s in looked_at if manifest.files.get(s.file) != (s.size_bytes, s.modified_ms)]
     if not manifest.ingests and not any(s.format for s in sources):
         problems = "; ".join(f"{s.file}: {s.problem}" for s in sources[:3])

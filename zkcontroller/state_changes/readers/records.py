@@ -29,10 +29,12 @@ _TORN: Final = (
     r"(?=\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) )"
 )
 _PREFIX: Final = (
-    r"^(?:\[(pod/[^\]]+)\] )?(?:\d{4}-\d\d-\d\dT\S+ (?:std(?:out|err) [FP] )?)?"
-    r"(?:(\S+) +\| ?)?(?:[A-Z][a-z]{2} +\d+ [\d:]+ (\S+) [^\s:]+: ?)?(?:(\S+) [\w.@-]+\[\d+\]: ?)?"
+    r"^(?:\[(pod/[^\]]+)\] )?(?:(\S+) +\| ?)?(?:\d{4}-\d\d-\d\dT\S+ (?:std(?:out|err) [FP] )?)?"
+    r"(?:[A-Z][a-z]{2} +\d+ [\d:.]+ (\S+) [^\s:]+: ?)?(?:(\S+) [\w.@-]+\[\d+\]: ?)?"
 )
-"""kubectl --prefix, --timestamps, the CRI, docker compose, journald short and short-iso."""
+"""kubectl --prefix, docker compose, --timestamps of both, the CRI, journald short and short-iso."""
+_STREAMS: Final = 4
+"""Groups of it, at most one of which holds text: pod, service or host."""
 
 
 def default_records(spark: SparkSession, files: list[str]) -> DataFrame:
@@ -79,7 +81,7 @@ def default_records(spark: SparkSession, files: list[str]) -> DataFrame:
 
 
 def prefixed_records(spark: SparkSession, files: list[str]) -> DataFrame:
-    """The same of files whose every line carries a prefix; ``stream`` is the pod or host in it."""
+    """The same of files whose every line carries a prefix; ``stream``: its pod, service or host."""
     lines = (
         spark.read.text(files)
         .select(
@@ -93,8 +95,10 @@ def prefixed_records(spark: SparkSession, files: list[str]) -> DataFrame:
             "uri", "block", "line_id", "octets",
             F.expr(f"regexp_replace(value, {_quoted(_PREFIX)}, '')").alias("v"),
             F.expr(
-                f"regexp_extract(value, {_quoted(_PREFIX)}, 1) || "
-                f"regexp_extract(value, {_quoted(_PREFIX)}, 2)"
+                " || ".join(
+                    f"regexp_extract(value, {_quoted(_PREFIX)}, {group})"
+                    for group in range(1, _STREAMS + 1)
+                )
             ).alias("stream"),
         )
     )  # fmt: skip

@@ -16,6 +16,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from pyspark.sql import SparkSession
+
+from zkcontroller.state_changes.readers.packed import content_of
 from zkcontroller.state_changes.readers.problems import HistoryInvalid
 
 SNIFFED_BYTES: Final = 256 * 1024
@@ -49,6 +52,8 @@ class Source(NamedTuple):
     file: str
     size_bytes: int
     modified_ms: int
+    content_bytes: int
+    """Its size, unpacked; up to the damage if it has one."""
     format: str | None
     """``log4j``, ``prefixed`` or ``jsonl``; None if it cannot be read."""
     broker_id: int | None
@@ -57,16 +62,17 @@ class Source(NamedTuple):
 
 
 def look_at(
-    paths: Sequence[str], *, cluster: str | None = None, broker_id: int | None = None
-) -> list[Source]:
+    spark: SparkSession, paths: Sequence[str], *, cluster: str | None = None,
+    broker_id: int | None = None,
+) -> list[Source]:  # fmt: skip
     """The files below the paths, in order, each looked at.
 
-    ``cluster`` and ``broker_id`` overrule what the files say.
+    ``cluster`` and ``broker_id`` overrule what the files say.  ``spark`` unpacks zst.
 
     Raises:
         HistoryInvalid: a path does not exist or cannot be read, or there is no file below them.
     """
-    found = [_look(path) for path in _files(paths)]
+    found = [_look(spark, path) for path in _files(paths)]
     if not found:
         raise HistoryInvalid(f"no log file below {', '.join(paths)}")
     return _without_duplicates(_with_clusters(found, cluster, broker_id))
@@ -98,45 +104,30 @@ def _is_log(path: Path) -> bool:
     return known and path.is_file() and path.name != "timeline.jsonl"
 
 
-def _look(path: Path) -> _Look:
+def _look(spark: SparkSession, path: Path) -> _Look:
     try:
         stat = path.stat()
-        beginning, damage = _beginning(path)
+        beginning, content_bytes, damage = content_of(spark, path, SNIFFED_BYTES)
     except OSError as error:
         raise HistoryInvalid(f"cannot read {path}: {error.strerror}") from None
     kind, problem = _kind(beginning)
-    speakers = Counter(
-        (_OWN_BROKER if kind == "jsonl" else _SPEAKER).findall(beginning)
-    ).most_common(1)
+    speakers = Counter((_OWN_BROKER if kind == "jsonl" else _SPEAKER).findall(beginning))
     in_path = _BROKER_IN_PATH.findall(str(path))
-    broker = int(speakers[0][0]) if speakers else int(in_path[-1]) if in_path else None
+    broker = int(in_path[-1]) if in_path else None
+    if speakers:
+        broker = int(speakers.most_common(1)[0][0])
+    if kind == "prefixed" and len(speakers) > 1:
+        broker = None  # the pods of several brokers in one file
     cluster = _CLUSTER_ID.search(beginning)
     return _Look(
         path,
         Source(
-            str(path), stat.st_size, stat.st_mtime_ns // 1_000_000, kind,
-            None if kind == "prefixed" and len(set(speakers)) > 1 else broker, "",
+            str(path), stat.st_size, stat.st_mtime_ns // 1_000_000, content_bytes, kind, broker, "",
             problem or damage,
         ),
         cluster[1].decode() if cluster else None,
         hashlib.sha256(beginning).hexdigest(),
     )  # fmt: skip
-
-
-def _beginning(path: Path) -> tuple[bytes, str | None]:
-    """The first bytes, decompressed, and what is wrong with them."""
-    if path.suffix != ".gz":
-        # Inside zst nothing is looked at: Python 3.11 has no decompressor for it.
-        with path.open("rb") as plain:
-            return (b"" if path.suffix == ".zst" else plain.read(SNIFFED_BYTES)), None
-    content = b""
-    try:
-        with gzip.open(path) as packed:
-            while len(content) < SNIFFED_BYTES and (more := packed.read1(SNIFFED_BYTES)):
-                content += more
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        return content, f"damaged gzip: {error}"
-    return content, None
 
 
 def _kind(beginning: bytes) -> tuple[str | None, str | None]:
@@ -185,17 +176,16 @@ def _with_clusters(
 
 def _without_duplicates(looks: list[tuple[_Look, Source]]) -> list[Source]:
     """A file that is there twice, perhaps packed once, is read once."""
-    first: dict[tuple[str, str], str] = {}
+    first: dict[tuple[str, int, str], str] = {}
     sources: list[Source] = []
     for look, source in looks:
-        same = (look.digest, look.path.name.split(".")[0])
-        is_whole = source.size_bytes <= SNIFFED_BYTES or look.path.suffix != ".gz"
+        same = (look.digest, source.content_bytes, look.path.name.split(".")[0])
         original = (
             first.setdefault(same, source.file)
             if source.format and source.size_bytes
             else source.file
         )
-        if original != source.file and is_whole and _equal(original, source.file):
+        if original != source.file and _equal(original, source.file):
             source = source._replace(format=None, problem=f"a duplicate of {original}")
         sources.append(source)
     return sources
