@@ -110,13 +110,17 @@ def write_ingest(rows: DataFrame, sources: Sequence[Source], directory: Path, in
         "lines_before",
         F.coalesce(F.sum(F.col("end_id") - F.col("first_id")).over(before), F.lit(0)),
     )
+    # A file without rows stands there too: it replaces what an earlier ingest read under its name.
+    files = spark.createDataFrame([(uri_of(s.file),) for s in sources], "uri string").distinct()
     folder = str(directory / "pieces" / f"ingest={ingest}")
-    pieces.coalesce(1).write.mode("overwrite").parquet(folder)
+    files.join(pieces, "uri", "left").coalesce(1).write.mode("overwrite").parquet(folder)
     _write_sources(spark, spark.read.parquet(folder), sources, directory, ingest)
 
 
 def read_events(spark: SparkSession, directory: str | Path) -> DataFrame:
     """All rows of a history, in the columns of the schema; only the columns asked for are read.
+
+    Of a file that was read several times, because it grew, those of the last time.
 
     Raises:
         HistoryInvalid: there is no complete ingest in the directory.
@@ -131,9 +135,9 @@ def read_events(spark: SparkSession, directory: str | Path) -> DataFrame:
     pieces = (
         spark.read.option("basePath", str(folder / "pieces"))
         .parquet(*(str(folder / "pieces" / f"ingest={ingest}") for ingest in ingests))
-        .select("uri", "block", "first_id", "lines_before")
+        .select("ingest", "uri", "block", "first_id", "lines_before")
     )
-    rows = stored.join(F.broadcast(pieces), ["uri", "block"])
+    rows = stored.join(F.broadcast(_newest(pieces, "uri")), ["ingest", "uri", "block"])
     place = {
         "file": "url_decode(replace(regexp_replace(uri, '^file:(//)?', ''), '+', '%2B'))",
         "line": "line_id - first_id + lines_before + 1",
@@ -149,9 +153,18 @@ def read_events(spark: SparkSession, directory: str | Path) -> DataFrame:
 def read_sources(spark: SparkSession, directory: str | Path) -> DataFrame:
     """Every file that was looked at, in the columns of ``SOURCE_COLUMNS``."""
     folder = Path(directory)
-    return spark.read.schema(ddl(SOURCE_COLUMNS)).parquet(
-        *(str(folder / "sources" / f"ingest={ingest}") for ingest in _complete(folder))
+    sources = (
+        spark.read.schema(ddl(SOURCE_COLUMNS))
+        .option("basePath", str(folder / "sources"))
+        .parquet(*(str(folder / "sources" / f"ingest={n}") for n in _complete(folder)))
     )
+    return _newest(sources, "file").drop("ingest")
+
+
+def _newest(table: DataFrame, name: str) -> DataFrame:
+    """The rows of the last ingest of each file: one that grew was read again from its beginning."""
+    last = F.max("ingest").over(Window.partitionBy(name))
+    return table.withColumn("last", last).where("ingest = last").drop("last")
 
 
 def _complete(folder: Path) -> tuple[str, ...]:
@@ -171,8 +184,8 @@ def _write_sources(
 ) -> None:
     looked_at = spark.createDataFrame(
         [(uri_of(s.file), *s) for s in sources],
-        "uri string, file string, size_bytes bigint, modified_ms bigint, format string, "
-        "broker_id int, cluster string, problem string",
+        "uri string, file string, size_bytes bigint, modified_ms bigint, content_bytes bigint, "
+        "format string, broker_id int, cluster string, problem string",
     )
     found = pieces.groupBy("uri").agg(
         F.sum("records").alias("records"),
@@ -182,10 +195,7 @@ def _write_sources(
         F.min("first_ms").alias("first_ms"),
         F.max("last_ms").alias("last_ms"),
     )
-    early = (
-        "format IS NOT NULL AND NOT file RLIKE '\\\\.(gz|zst)$' AND "
-        "coalesce(read_bytes, 0) < size_bytes - 4"
-    )
+    early = "format IS NOT NULL AND coalesce(read_bytes, 0) < content_bytes - 4"
     joined = looked_at.join(F.broadcast(found), "uri", "left")
     columns: dict[str, Any] = {
         "status": (
@@ -194,7 +204,7 @@ def _write_sources(
         ),
         "problem": (
             f"CASE WHEN problem IS NOT NULL THEN problem WHEN {early} THEN concat('only ', "
-            "coalesce(read_bytes, 0), ' of ', size_bytes, ' bytes could be read') END"
+            "coalesce(read_bytes, 0), ' of ', content_bytes, ' bytes could be read') END"
         ),
     }
     joined.select(
