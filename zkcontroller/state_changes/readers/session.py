@@ -75,8 +75,6 @@ def start_spark(
 ) -> SparkSession:
     """A session on ``master``, one per process; ``memory`` is the heap of the JVM it starts.
 
-    Under ``spark-submit`` it is the session of the submitted application.
-
     Raises:
         HistoryInvalid: no Java of version 17 or newer, or ``memory`` is no size.
         SparkFailed: the JVM or the master did not come up.
@@ -86,8 +84,6 @@ def start_spark(
     builder = SparkSession.builder
     for key, value in {**_SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return builder.getOrCreate()
     if SparkContext._active_spark_context is None:
         _launch(memory)
     try:
