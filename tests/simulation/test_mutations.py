@@ -28,8 +28,10 @@ from zkcontroller.core.elections import IsOnline
 from zkcontroller.model import LeaderAndIsr
 from zkcontroller.zookeeper.requests import CheckExists, ListChildren, UnfencedBatch
 
-SEEDS: Final = range(20)
-"""Storms that find every mutation, and that the unmutated core survives."""
+SEEDS: Final = range(60)
+"""Storms of which the first that finds a mutation ends the search; most are found at once."""
+SURVIVED: Final = range(20)
+"""Storms that the unmutated core survives here; the seeds tests have many more."""
 
 Patch = pytest.MonkeyPatch
 
@@ -214,4 +216,4 @@ def test_the_simulator_finds(mutate: Callable[[Patch], None], monkeypatch: Patch
 
 
 def test_the_core_as_it_is_survives_the_same_storms() -> None:
-    assert [seed for seed in SEEDS if ends_badly(seed)] == []
+    assert [seed for seed in SURVIVED if ends_badly(seed)] == []
