@@ -71,6 +71,7 @@ def test_damage_is_told_and_the_rest_is_read(spark: SparkSession, tmp_path: Path
     copy = gzip.compress((FAILED + UNKNOWN + FAILED[:-30]).encode())
     (logs / "state-change.log.copy.gz").write_bytes(copy)
     (logs / "state-change.log.2026-11-20-16").write_text("")
+    (logs / "other.log").write_text("2026-11-20 18:08:31 INFO Another pattern\n" * 3)
 
     rows = ingest(spark, [str(tmp_path / "cluster")], IngestOptions(out=str(tmp_path / "out")))
 
@@ -91,6 +92,8 @@ def test_damage_is_told_and_the_rest_is_read(spark: SparkSession, tmp_path: Path
     }
     assert sources["server.log"]["problem"] == "it is binary, not a log"
     assert sources["server.log"]["status"] == "skipped"
+    assert sources["other.log"]["status"] == "skipped"
+    assert "is the pattern another one?" in sources["other.log"]["problem"]
     assert sources["state-change.log.copy.gz"]["problem"] == (
         f"a duplicate of {logs / 'state-change.log'}"
     )
@@ -236,7 +239,7 @@ def test_zst_is_read_whatever_is_in_it_and_its_damage_is_told(
 
 
 def _many_lines() -> str:
-    """350 records, some 600 KB: 150 of them are more than what is looked at first."""
+    """350 records, some 750 KB: 150 of them are more than what is looked at first."""
     numbers = random.Random(7)
     return "".join(
         FAILED + "".join(f"\tat kafka.server.F{numbers.getrandbits(96):x}\n" for _ in range(40))

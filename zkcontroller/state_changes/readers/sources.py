@@ -141,7 +141,8 @@ def _kind(beginning: bytes) -> tuple[str | None, str | None]:
         return "prefixed", None
     if b"\0" in beginning:
         return None, "it is binary, not a log"
-    return "log4j", "no line of it begins like log4j's [date] LEVEL: is the pattern another one?"
+    # Without a head to split at, all of it would be one record, and take Spark's memory.
+    return None, "no line of it begins like log4j's [date] LEVEL: is the pattern another one?"
 
 
 def _with_clusters(
