@@ -147,6 +147,8 @@ def _story(cluster: Cluster, read: Callable[[], Values]) -> dict[str, Values]:
             brokers[broker_id].register()
             brokers.wait_until_quiet(QUIET_S)
         teller.create_topic("alpha", [[101, 102], [102, 103], [103, 101]])
+        # One after the other: else a controller may hear of both at once, and send less.
+        brokers.wait_until_quiet(QUIET_S)
         teller.create_topic("beta", [[102], [103]])
         end_chapter("two topics")
         brokers[102].leave()

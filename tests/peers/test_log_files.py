@@ -220,6 +220,8 @@ def test_a_killed_kafkas_log_is_recovered_by_us_and_then_served_by_kafka(
     expected = [*values, "ours 0", "ours 1", "ours 2"]
     assert not re.search(r"mismatch|Exception", dump(data / "orders-0", "--deep-iteration"))
 
+    # Kafka does not start while its dead predecessor's registration stands.
+    cluster.wait_until(lambda: not cluster.live_brokers(), "the killed broker's session is over")
     cluster.start(broker)
     assert consume(cluster.bootstrap(1), "orders", "readers", len(expected)) == expected
     produce(cluster.bootstrap(1), "orders", ["once more"])
