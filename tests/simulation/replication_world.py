@@ -27,6 +27,8 @@ from zkcontroller.model import TopicPartition
 BROKERS: Final = (1, 2, 3)
 SESSION_TIMEOUT_MS: Final = 200
 RPC_TIMEOUT_MS: Final = 80
+LAST_RECORDS: Final = 4
+"""Produced when everything is well again."""
 REST_MS: Final = 2_400
 
 
@@ -372,7 +374,11 @@ class ReplicationWorld:
             # What stays pending after a lost answer waits for a LeaderAndIsr, as it must.
             for tp, decided in self.controller.partitions.items():
                 self.controller.prefer(tp, decided.leader)
-        self.run(REST_MS // 2)
+        self.run(REST_MS // 4)
+        # In a bad storm nothing may be acknowledged; what is well again must acknowledge.
+        for _ in range(LAST_RECORDS):
+            self.produce()
+        self.run(REST_MS // 4)
         broken = self._invariants.at_rest()
         if broken is not None:
             raise BrokenReplicationError(self, broken)

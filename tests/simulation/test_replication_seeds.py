@@ -39,7 +39,7 @@ def fingerprint(world: ReplicationWorld) -> str:
 def test_no_acknowledged_record_is_lost_and_the_replicas_become_the_same(seed: int) -> None:
     world = replicated_world(seed)
 
-    # A story in which nothing was ever acknowledged would prove nothing.
+    # Were nothing acknowledged in the end, the story would prove nothing.
     assert any(world.acknowledged_records.values())
 
 
