@@ -15,7 +15,8 @@ from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 _numbers = itertools.count()
 
-# A shell's background job ignores SIGINT, and so would every process that a test starts to interrupt.
+# A shell's background job ignores SIGINT, and so would every process that a test starts and
+# interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
