@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
-from uuid import UUID
 
 from typing_extensions import override
 
@@ -126,11 +125,3 @@ class Broker:
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """The endpoint of that listener, None if the broker does not have it."""
         return next((e for e in self.endpoints if e.listener_name == listener_name), None)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicAssignment:
-    """A topic as its znode describes it."""
-
-    topic_id: UUID | None
-    partitions: Mapping[int, ReplicaAssignment]

@@ -253,10 +253,6 @@ class LogSegment:
             next_offset, position = place.header.next_offset, place.position + place.header.size
         return next_offset, position
 
-    def has_overflow(self) -> bool:
-        """Whether offsets go beyond what an index can hold, as before Kafka 2.0 could happen."""
-        return self.next_offset() - 1 - self.base_offset > MAX_RELATIVE_OFFSET
-
     def find_offset_by_timestamp(
         self, timestamp: int, starting_offset: int
     ) -> TimestampedOffset | None:

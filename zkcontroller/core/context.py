@@ -71,9 +71,6 @@ class ControllerContext:
         """Registered and not in controlled shutdown."""
         return broker_id in self.live_broker_epochs and broker_id not in self.shutting_down
 
-    def is_live_or_shutting_down(self, broker_id: int) -> bool:
-        return broker_id in self.live_broker_epochs
-
     @property
     def live_broker_ids(self) -> list[int]:
         return [broker for broker in self.live_broker_epochs if broker not in self.shutting_down]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 Spark's own documentation calls it so
-from pyspark.sql.window import Window, WindowSpec
+from pyspark.sql.window import Window
 
 TOPIC_PARTITION = ("topic", "partition")
 
@@ -37,11 +37,6 @@ def names(text: Column) -> Column:
     """``a,b`` as an array of names; null and empty text become no element."""
     parts = F.split(F.coalesce(text, F.lit("")), r"\s*,\s*")
     return F.filter(parts, lambda part: part != "")
-
-
-def per_partition(*order: Column | str) -> WindowSpec:
-    """The rows of one partition, in an order."""
-    return Window.partitionBy(*TOPIC_PARTITION).orderBy(*order)
 
 
 def first_of_each(rows: DataFrame, keys: list[str], *order: Column | str) -> DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from .columns import of_kind
@@ -43,27 +43,4 @@ def request_times(events: DataFrame) -> DataFrame:
         )
         .select("*", "e.at_ms", "e.controller", "e.partitions", "e.file", "e.line")
         .drop("e")
-    )
-
-
-def slow_requests(events: DataFrame, slow_ms: int = SLOW_MS) -> DataFrame:
-    """Finds the slow requests.
-
-    Each slow request: ``broker``, ``controller``, ``at_ms`` (its end), ``elapsed_ms``,
-    ``partitions``, ``correlation_id``, ``file``, ``line``, the slowest of a broker first.
-    """
-    order = Window.partitionBy("broker").orderBy(F.desc("elapsed_ms"), "at_ms")
-    return (
-        events.where(of_kind("lisr-finished") & (F.col("elapsed_ms") >= slow_ms))
-        .select(
-            F.col("broker_id").alias("broker"),
-            F.col("controller_id").alias("controller"),
-            F.col("time_ms").alias("at_ms"),
-            "elapsed_ms",
-            F.col("count").alias("partitions"),
-            "correlation_id",
-            "file",
-            "line",
-        )
-        .withColumn("rank", F.row_number().over(order))
     )
