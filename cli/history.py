@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 import click
 from typing_extensions import override
 
+from .errors import Refused
 from .options import Group
 
 _MODULE_OF: Final = {
     "ingest": "history_ingest",
+    "follow": "history_follow",
     **dict.fromkeys(
         ("report", "tenures", "partition", "outages", "isr", "rules", "state", "diff", "audit"),
         "history_answers",
     ),
 }
+
+
+_EXTRA: Final = frozenset({"pyspark", "py4j", "matplotlib", "pyarrow"})
+"""What the extra ``spark`` brings."""
 
 
 class _LazyVerbs(Group):
@@ -35,6 +41,24 @@ class _LazyVerbs(Group):
         # Adds the shared options, as for verbs that are declared in their group.
         self.add_command(verb)
         return verb
+
+    @override
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ImportError as missing:
+            if (missing.name or "").split(".")[0] not in _EXTRA:
+                raise
+            raise Refused(
+                f"{missing.name} is not installed: pip install 'zkcontroller[spark]'"
+            ) from missing
+        except Exception as error:
+            # py4j and pyspark have no common base; neither may be imported to ask.
+            if type(error).__module__.split(".")[0] not in {"py4j", "pyspark"}:
+                raise
+            from zkcontroller.state_changes.readers.session import SparkFailed, first_line
+
+            raise SparkFailed(first_line(error)) from error
 
 
 @click.group("history", cls=_LazyVerbs)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from .history_opening import DEFAULT_OUT
+from .history_opening import briefly, log_options, must_exist, progress, reading_options
 from .options import say, settings
 from .render import named
 
@@ -18,28 +18,8 @@ _FILES: Final = named(
 
 
 @click.command("ingest")
-@click.argument("logs", nargs=-1, required=True, metavar="LOG…")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=DEFAULT_OUT,
-    show_default=True,
-    help="Directory of the history's Parquet tables.",
-)
-@click.option(
-    "--master", default="local[*]", show_default=True, metavar="URL", help="Spark master."
-)
-@click.option("--memory", default="2g", show_default=True, help="Heap of Spark's driver.")
-@click.option(
-    "--cluster", metavar="NAME", help="The cluster of all files, where they do not tell it."
-)
-@click.option(
-    "--broker-id", type=click.IntRange(0), help="The broker of lines that do not name one."
-)
-@click.option(
-    "--time-zone", default="UTC", show_default=True, metavar="ZONE", help="Zone of brokers' clocks."
-)
-@click.option("--redact", metavar="KEY", help="Replace names by hashes made with KEY.")
+@log_options
+@reading_options
 def ingest(
     logs: tuple[str, ...],
     out: Path,
@@ -60,13 +40,15 @@ def ingest(
     from zkcontroller.state_changes.readers.session import start_spark
     from zkcontroller.state_changes.readers.store import read_sources
 
+    must_exist(logs)
     say("starting Spark")
-    spark = start_spark(master, memory=memory)
-    say(f"reading {', '.join(logs[:3])}{' …' if len(logs) > 3 else ''}")
+    # Workers read logs; what is redacted, Spark reads itself.
+    spark = start_spark(master, memory=memory, is_brief=redact is None)
+    say(f"reading {briefly(logs)}")
     options = IngestOptions(
         str(out), time_zone=time_zone, cluster=cluster, broker_id=broker_id, redact=redact
     )
-    read(spark, logs, options)
+    read(spark, logs, options, progress())
     rows: list[dict[str, Any]] = [
         row.asDict() for row in read_sources(spark, out).orderBy("file").toLocalIterator()
     ]

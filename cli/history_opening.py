@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
@@ -32,32 +33,63 @@ class Asked(NamedTuple):
     time_zone: str
 
 
+_OUT: Final = click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=DEFAULT_OUT,
+    show_default=True,
+    help="Directory of the history's Parquet tables.",
+)
+_MASTER: Final = click.option(
+    "--master", default="local[*]", show_default=True, metavar="URL", help="Spark master."
+)
+_MEMORY: Final = click.option(
+    "--memory", default="2g", show_default=True, help="Heap of Spark's driver."
+)
+
+
+def _time_zone(text: str) -> Callable[[CommandT], CommandT]:
+    return click.option("--time-zone", default="UTC", show_default=True, metavar="ZONE", help=text)
+
+
 def history_options(command: CommandT) -> CommandT:
     """Give a verb its logs and the options that say how they are read; it takes ``asked``."""
-    options = (
+    return _with(
+        command,
         click.argument("logs", nargs=-1, metavar="[LOG…]"),
-        click.option(
-            "--out",
-            type=click.Path(path_type=Path, file_okay=False),
-            default=DEFAULT_OUT,
-            show_default=True,
-            help="Directory of the history's Parquet tables.",
-        ),
-        click.option(
-            "--master", default="local[*]", show_default=True, metavar="URL", help="Spark master."
-        ),
-        click.option("--memory", default="2g", show_default=True, help="Heap of Spark's driver."),
+        _OUT,
+        _MASTER,
+        _MEMORY,
         click.option(
             "--cluster", metavar="NAME", help="Which cluster, if the logs are of several."
         ),
-        click.option(
-            "--time-zone",
-            default="UTC",
-            show_default=True,
-            metavar="ZONE",
-            help="Zone of the brokers' clocks, for logs that are read now.",
-        ),
+        _time_zone("Zone of the brokers' clocks, for logs that are read now."),
     )
+
+
+def log_options(command: CommandT) -> CommandT:
+    """Give a verb that stores logs these, and the directory of the tables."""
+    return _with(command, click.argument("logs", nargs=-1, required=True, metavar="LOG…"), _OUT)
+
+
+def reading_options(command: CommandT) -> CommandT:
+    """Give a verb that stores logs the options that say how they are read."""
+    return _with(
+        command,
+        _MASTER,
+        _MEMORY,
+        click.option(
+            "--cluster", metavar="NAME", help="The cluster of all files, where they do not tell it."
+        ),
+        click.option(
+            "--broker-id", type=click.IntRange(0), help="The broker of lines that do not name one."
+        ),
+        _time_zone("Zone of brokers' clocks."),
+        click.option("--redact", metavar="KEY", help="Replace names by hashes made with KEY."),
+    )
+
+
+def _with(command: CommandT, *options: Callable[[CommandT], CommandT]) -> CommandT:
     for option in reversed(options):
         command = option(command)
     return command
@@ -66,6 +98,18 @@ def history_options(command: CommandT) -> CommandT:
 def asked_of(arguments: dict[str, Any]) -> Asked:
     """Takes the shared options out of a verb's arguments."""
     return Asked(**{name: arguments.pop(name) for name in Asked._fields})
+
+
+def must_exist(logs: Sequence[str]) -> None:
+    """Refuses a path that is not there, before Spark takes its seconds to start."""
+    for log in logs:
+        if not Path(log).exists():
+            raise Refused(f"no such file or folder: {log}")
+
+
+def briefly(logs: Sequence[str]) -> str:
+    """The first few of the logs, for a line on the screen."""
+    return f"{', '.join(logs[:3])}{' …' if len(logs) > 3 else ''}"
 
 
 def directory_of(asked: Asked) -> Path:
@@ -85,22 +129,24 @@ def open_history(asked: Asked) -> History:
     """
     from zkcontroller.state_changes.readers.ingest import IngestOptions, ingest
     from zkcontroller.state_changes.readers.session import start_spark
-    from zkcontroller.state_changes.readers.store import read_events, read_manifest
+    from zkcontroller.state_changes.readers.store import clusters_in, read_events, read_manifest
 
     logs, out = asked.logs, directory_of(asked)
     if out != asked.out:
         logs = ()
     if not logs and not (out / MANIFEST).is_file():
         raise BadUsage(f"which logs? Name files or directories; {out} holds no history yet")
+    must_exist(logs)
     say("starting Spark")
     spark = start_spark(asked.master, memory=asked.memory)
     if logs:
-        say(f"reading {', '.join(logs[:3])}{' …' if len(logs) > 3 else ''}")
-        ingest(spark, logs, IngestOptions(out=str(out), time_zone=asked.time_zone))
+        say(f"reading {briefly(logs)}")
+        options = IngestOptions(out=str(out), time_zone=asked.time_zone)
+        ingest(spark, logs, options, progress())
     events = read_events(spark, out)
     from zkcontroller.state_changes.analyses.history import ANSWERS_VERSION, History
 
-    cluster = _chosen(events, asked.cluster)
+    cluster = _chosen(clusters_in(out), asked.cluster)
     ingests = read_manifest(out).ingests
     # Another ingest, another cluster or another version of the analyses: other answers.
     folder = re.sub(r"[^\w.-]", "_", f"v{ANSWERS_VERSION}-{ingests[-1]}-{len(ingests)}-{cluster}")
@@ -112,8 +158,19 @@ def open_history(asked: Asked) -> History:
     return History(mine, out / "answers" / folder)
 
 
-def _chosen(events: Any, wanted: str | None) -> str | None:
-    found = [row["cluster"] for row in events.select("cluster").distinct().take(20)]
+def progress() -> Callable[[int, int], None]:
+    """Tells how far reading has come; knows when it was made."""
+    began = monotonic()
+
+    def tell(done: int, total: int) -> None:
+        speed = done / (monotonic() - began)
+        left = f", some {(total - done) / speed:.0f} s left" if done < total else ""
+        say(f"read {done >> 20} of {total >> 20} MB, {speed / 2**20:.0f} MB/s{left}")
+
+    return tell
+
+
+def _chosen(found: Sequence[str | None], wanted: str | None) -> str | None:
     names = sorted(name for name in found if name is not None)
     if wanted is not None:
         if wanted not in names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,15 @@ from zkcontroller.state_changes.readers.session import start_spark
 from zkcontroller.state_changes.report.assemble import assemble
 
 DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _brief_jvms() -> Iterator[None]:
+    """Many short runs: the JVM's second compiler would use more processor time than it saves."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "JAVA_TOOL_OPTIONS" not in os.environ:
+            patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
 from zkcontroller.state_changes.event_schema import EVENT_COLUMNS, ddl
 
@@ -93,3 +94,14 @@ def answers(table: DataFrame, *columns: str) -> list[Any]:
     """The rows of a small answer; single values where one column was asked for."""
     rows = [tuple(entry) for entry in table.select(*columns).collect()]
     return [entry[0] for entry in rows] if len(columns) == 1 else rows
+
+
+def comparable(table: DataFrame) -> DataFrame:
+    """The table with its maps as sorted arrays: Spark compares no maps."""
+    return table.withColumn("values", F.expr("array_sort(map_entries(`values`))"))
+
+
+def assert_same_rows(one: DataFrame, other: DataFrame) -> None:
+    """Both hold the same rows, as often."""
+    assert one.count() == other.count()
+    assert comparable(one).exceptAll(comparable(other)).take(3) == []

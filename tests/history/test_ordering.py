@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
+from zkcontroller.state_changes.analyses.clocks import DOUBTFUL_MS, clocks
 from zkcontroller.state_changes.readers.ordering import clock_skew, contradictions, in_order
 
 pytestmark = pytest.mark.history
@@ -36,6 +37,16 @@ def test_a_fast_clock_is_found_from_requests_and_answers(with_a_fast_clock: Data
     assert all(row["low_ms"] <= AHEAD_MS <= row["high_ms"] for row in told)
     back = [row for row in found if row["controller_id"] == 2]
     assert all(row["low_ms"] <= -AHEAD_MS <= row["high_ms"] for row in back)
+
+
+def test_a_fast_clock_breaks_a_rule_and_clocks_that_agree_do_not(
+    incident_a_rows: DataFrame, with_a_fast_clock: DataFrame
+) -> None:
+    apart = clocks(with_a_fast_clock).where("is_doubtful").collect()
+
+    assert {(row["broker"], row["controller"]) for row in apart} == {(2, 1), (2, 3), (1, 2), (3, 2)}
+    assert all(abs(abs(row["skew_ms"]) - AHEAD_MS) < DOUBTFUL_MS for row in apart)
+    assert clocks(incident_a_rows).where("is_doubtful").count() == 0
 
 
 def test_epochs_order_what_a_fast_clock_disorders(with_a_fast_clock: DataFrame) -> None:

@@ -290,7 +290,7 @@ def test_a_file_that_grew_or_was_emptied_replaces_what_was_read_of_it(
     sources = read_sources(spark, tmp_path / "out").collect()
     assert sorted((Path(row["file"]).name, row["records"]) for row in sources) == [
         ("controller.log", 3),
-        ("server.log", None),
+        ("server.log", 0),
         ("server.log.2026-11-20-18", 1),
     ]
 
@@ -298,16 +298,24 @@ def test_a_file_that_grew_or_was_emptied_replaces_what_was_read_of_it(
 def test_redacted_rows_name_no_topic_and_still_tell_topics_apart(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    (tmp_path / "state-change.log").write_text(FAILED + FAILED.replace("orders", "audit") + FAILED)
+    connected = (
+        f"{HEAD} INFO [RequestSendThread controllerId=1] Controller 1 connected to "
+        "10.1.2.3:9092 (id: 2 rack: null) for sending state change requests "
+        "(kafka.controller.RequestSendThread)\n"
+    )
+    (tmp_path / "state-change.log").write_text(
+        FAILED + FAILED.replace("orders", "audit") + FAILED + connected
+    )
     options = IngestOptions(out=str(tmp_path / "out"), redact="a secret")
 
     rows = ingest(spark, [str(tmp_path / "state-change.log")], options).orderBy("line").collect()
 
-    assert not [row for row in rows if "orders" in str(row) or "audit" in str(row)]
-    first, second, third = (row["topic"] for row in rows)
+    assert not [row for row in rows for name in ("orders", "audit", "10.1.2.3") if name in str(row)]
+    assert (rows[3]["shape"], rows[3]["values"]["port"]) == ("chan-connected", "9092")
+    first, second, third = (row["topic"] for row in rows[:3])
     assert first == third != second
 
 
-def test_a_path_that_is_not_there_is_one_sentence(spark: SparkSession) -> None:
+def test_a_path_that_is_not_there_is_one_sentence() -> None:
     with pytest.raises(HistoryInvalid, match=r"^no such file or folder: /nowhere$"):
-        look_at(spark, ["/nowhere"])
+        look_at(["/nowhere"])

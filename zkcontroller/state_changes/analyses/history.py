@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from .blast_radius import blast_radius
 from .broker_lives import broker_lives, session_expiries
+from .clocks import clocks
 from .deposed_controllers import refusals, zombies
 from .failed_transitions import failed_transitions
 from .invariants import violations
@@ -126,6 +127,11 @@ class History:
     def request_times(self) -> DataFrame:
         """How long brokers took: :func:`.slow_requests.request_times`."""
         return request_times(self.events)
+
+    @cached_property
+    def clock_skew(self) -> DataFrame:
+        """How far clocks are apart: :func:`.clocks.clocks`."""
+        return clocks(self.events)
 
     @cached_property
     def blast_radius(self) -> DataFrame:

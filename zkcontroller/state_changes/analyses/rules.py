@@ -206,6 +206,14 @@ RULES: Final = (
         "Times of different brokers cannot be compared to better than this.",
         "Look at NTP on the brokers named.",
     ),
+    Rule(
+        "K03",
+        Severity.ERROR,
+        "The logs are of several clusters",
+        "Brokers named different cluster ids, yet their lines were read as one history: tenures, "
+        "states and brokers of the same number are mixed up.",
+        "Put the logs of each cluster into a folder of its own, or read them apart with --cluster.",
+    ),
 )
 
 RULE_BY_ID: Final = {rule.id: rule for rule in RULES}

@@ -1,29 +1,47 @@
-"""Ingest: log files in, the Parquet tables of a history out."""
+"""Ingest: log files in, the Parquet tables of a history out.
+
+Spark hands out the work and holds the tables together; the text itself goes through Python
+(:mod:`.piece_reader`), file to Parquet, and not through the JVM.  Spark's own expressions can do
+the same (:func:`rows_of`) and take twenty times as long, because each of the few dozen shapes that
+a task meets becomes a branch or a join there; they read our export, and rows that are to be
+redacted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial, reduce
 from pathlib import Path
-from typing import NamedTuple
+from shutil import rmtree
+from typing import Final, NamedTuple
 
+from pyspark import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
 from zkcontroller.state_changes.readers.export_rows import export_rows
 from zkcontroller.state_changes.readers.log_rows import log_rows
+from zkcontroller.state_changes.readers.log_times import zone_of
+from zkcontroller.state_changes.readers.piece_reader import FOUND, Found, read_pieces
+from zkcontroller.state_changes.readers.pieces import Piece, tasks_of
 from zkcontroller.state_changes.readers.problems import HistoryInvalid
+from zkcontroller.state_changes.readers.progress import telling
 from zkcontroller.state_changes.readers.records import default_records, prefixed_records
 from zkcontroller.state_changes.readers.redaction import redacted
-from zkcontroller.state_changes.readers.sources import Source, look_at
+from zkcontroller.state_changes.readers.sources import Source, look_at, measured
 from zkcontroller.state_changes.readers.store import (
+    FOLLOWING,
     Manifest,
     read_events,
     read_manifest,
     uri_of,
-    write_ingest,
+    write_found,
     write_manifest,
+    write_rows,
 )
+
+IN_PIECES: Final = ("log4j", "prefixed")
+"""Formats that :mod:`.piece_reader` reads."""
 
 
 class IngestOptions(NamedTuple):
@@ -41,7 +59,13 @@ class IngestOptions(NamedTuple):
     """A secret: names become hashes made with it, see :mod:`.redaction`."""
 
 
-def ingest(spark: SparkSession, paths: Sequence[str], options: IngestOptions) -> DataFrame:
+Tell = Callable[[int, int], None]
+"""Hears how many bytes of how many have been read, now and then."""
+
+
+def ingest(
+    spark: SparkSession, paths: Sequence[str], options: IngestOptions, tell: Tell | None = None
+) -> DataFrame:
     """Reads the logs below the paths into ``options.out``; the rows of all that is there now.
 
     Files that were read before, with the same size and time, are left out.
@@ -51,18 +75,64 @@ def ingest(spark: SparkSession, paths: Sequence[str], options: IngestOptions) ->
     """
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
+    if (out / FOLLOWING).exists():
+        raise HistoryInvalid(f"{out} is followed: only zkctl history follow adds to it")
+    zone_of(options.time_zone)  # refused now rather than by each worker
     manifest = read_manifest(out)
-    looked_at = look_at(spark, paths, cluster=options.cluster, broker_id=options.broker_id)
+    looked_at = look_at(paths, cluster=options.cluster, broker_id=options.broker_id)
     sources = [s for s in looked_at if manifest.files.get(s.file) != (s.size_bytes, s.modified_ms)]
     if not manifest.ingests and not any(s.format for s in sources):
         problems = "; ".join(f"{s.file}: {s.problem}" for s in sources[:3])
         raise HistoryInvalid(f"no file can be read: {problems}")
     if any(s.format for s in sources):
         number = f"{len(manifest.ingests) + 1:06d}"
-        write_ingest(rows_of(spark, sources, options), sources, out, number)
+        write_sources(spark, sources, options, number, tell)
         files = {s.file: (s.size_bytes, s.modified_ms) for s in sources}
         write_manifest(out, Manifest((*manifest.ingests, number), {**manifest.files, **files}))
     return read_events(spark, out)
+
+
+def write_sources(
+    spark: SparkSession, sources: Sequence[Source], options: IngestOptions, number: str,
+    tell: Tell | None = None,
+) -> None:  # fmt: skip
+    """Writes the files as the ingest ``number``, which counts once the manifest names it.
+
+    What an ingest of that number that died has left is replaced.
+    """
+    out = Path(options.out)
+    events = out / "events" / f"ingest={number}"
+    rmtree(events, ignore_errors=True)
+    in_pieces = [s for s in sources if s.format in IN_PIECES and options.redact is None]
+    others = [measured(s) for s in sources if s.format and s not in in_pieces]
+    sources = [*in_pieces, *others, *(s for s in sources if not s.format)]
+    found = []
+    if others:
+        found.append(write_rows(rows_of(spark, others, options), out, number))
+    read = spark.sparkContext.accumulator(0)
+    if in_pieces:
+        found.append(found_in(spark, in_pieces, events, options.time_zone, read))
+    total = sum(source.size_bytes for source in in_pieces)
+    with telling(tell, lambda: int(read.value), total):
+        write_found(reduce(DataFrame.unionByName, found), sources, out, number)
+
+
+def found_in(
+    spark: SparkSession, sources: Sequence[Source], events: Path, time_zone: str,
+    read: Accumulator[int],
+) -> DataFrame:  # fmt: skip
+    """What is found in the files; whoever asks for it has their rows written into ``events``."""
+    context = spark.sparkContext
+    tasks = list(enumerate(tasks_of(sources, context.defaultParallelism)))
+    work = partial(_run, events=str(events), time_zone=time_zone, read=read)
+    found = context.parallelize(tasks, len(tasks)).flatMap(work)
+    return spark.createDataFrame(found, FOUND, verifySchema=False)
+
+
+def _run(
+    task: tuple[int, list[Piece]], events: str, time_zone: str, read: Accumulator[int]
+) -> Iterator[Found]:
+    return read_pieces(*task, events, time_zone, read.add)
 
 
 def rows_of(spark: SparkSession, sources: Sequence[Source], options: IngestOptions) -> DataFrame:

@@ -16,6 +16,9 @@ _HARMLESS: Final = frozenset(
 )
 """Types of fields that hold numbers or words of Kafka's own."""
 
+_ADDRESS: Final = "[0-9]+[.][0-9]+[.][0-9]+[.][0-9]+"
+"""A host may be nothing but numbers."""
+
 _FIELD: Final = re.compile(r"<([A-Z][A-Z0-9_]*)>|<[a-z_][a-z0-9_]*(?::([^>]*))?>")
 
 
@@ -45,8 +48,8 @@ def redacted(rows: DataFrame, key: str) -> DataFrame:
         "fingerprint": fingerprint,
         "error": f"CASE WHEN error RLIKE '^[A-Z_]*$' THEN error ELSE {hashed('error')} END",
         "values": (
-            f"transform_values(values, (k, v) -> CASE WHEN v RLIKE '{free}' THEN v "
-            f"ELSE {hashed('v')} END)"
+            f"transform_values(values, (k, v) -> CASE WHEN v RLIKE '{free}' "
+            f"AND NOT v RLIKE '{_ADDRESS}' THEN v ELSE {hashed('v')} END)"
         ),
     }
     changed = rows.withColumns({name: F.expr(sql) for name, sql in columns.items()})

@@ -7,23 +7,23 @@ line, whose broker's it is, and to which cluster it belongs.  What cannot be rea
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pyspark.sql import SparkSession
-
-from zkcontroller.state_changes.readers.packed import content_of
+from zkcontroller.state_changes.readers.content import (
+    PACKED,
+    Content,
+    beginning_of,
+    digest_of,
+)
 from zkcontroller.state_changes.readers.problems import HistoryInvalid
 
 SNIFFED_BYTES: Final = 256 * 1024
 """How much of a file is looked at."""
-
 _SUFFIXES: Final = (".log", ".jsonl", ".txt", ".out")
 _COMPRESSIONS: Final = (".gz", ".zst")
 _ROTATED: Final = re.compile(r"\.(?:log|jsonl|out)(?:[.-][\w.-]*)?$")
@@ -53,7 +53,7 @@ class Source(NamedTuple):
     size_bytes: int
     modified_ms: int
     content_bytes: int
-    """Its size, unpacked; up to the damage if it has one."""
+    """Its size, as far as it is known without unpacking all of it; else 0."""
     format: str | None
     """``log4j``, ``prefixed`` or ``jsonl``; None if it cannot be read."""
     broker_id: int | None
@@ -62,17 +62,19 @@ class Source(NamedTuple):
 
 
 def look_at(
-    spark: SparkSession, paths: Sequence[str], *, cluster: str | None = None,
+    paths: Sequence[str],
+    *,
+    cluster: str | None = None,
     broker_id: int | None = None,
-) -> list[Source]:  # fmt: skip
+) -> list[Source]:
     """The files below the paths, in order, each looked at.
 
-    ``cluster`` and ``broker_id`` overrule what the files say.  ``spark`` unpacks zst.
+    ``cluster`` and ``broker_id`` overrule what the files say.
 
     Raises:
         HistoryInvalid: a path does not exist or cannot be read, or there is no file below them.
     """
-    found = [_look(spark, path) for path in _files(paths)]
+    found = [_look(path) for path in _files(paths)]
     if not found:
         raise HistoryInvalid(f"no log file below {', '.join(paths)}")
     return _without_duplicates(_with_clusters(found, cluster, broker_id))
@@ -104,10 +106,10 @@ def _is_log(path: Path) -> bool:
     return known and path.is_file() and path.name != "timeline.jsonl"
 
 
-def _look(spark: SparkSession, path: Path) -> _Look:
+def _look(path: Path) -> _Look:
     try:
         stat = path.stat()
-        beginning, content_bytes, damage = content_of(spark, path, SNIFFED_BYTES)
+        beginning = beginning_of(path, SNIFFED_BYTES)
     except OSError as error:
         raise HistoryInvalid(f"cannot read {path}: {error.strerror}") from None
     kind, problem = _kind(beginning)
@@ -122,8 +124,8 @@ def _look(spark: SparkSession, path: Path) -> _Look:
     return _Look(
         path,
         Source(
-            str(path), stat.st_size, stat.st_mtime_ns // 1_000_000, content_bytes, kind, broker, "",
-            problem or damage,
+            str(path), stat.st_size, stat.st_mtime_ns // 1_000_000,
+            0 if path.suffix in PACKED else stat.st_size, kind, broker, "", problem,
         ),
         cluster[1].decode() if cluster else None,
         hashlib.sha256(beginning).hexdigest(),
@@ -133,7 +135,8 @@ def _look(spark: SparkSession, path: Path) -> _Look:
 def _kind(beginning: bytes) -> tuple[str | None, str | None]:
     if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
         return None, "it is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"
-    if _OWN.search(beginning):
+    # The first is what takes long to search for.
+    if b'{"schema_version":' in beginning and _OWN.search(beginning):
         return "jsonl", None
     if _HEAD.search(beginning) or not beginning:
         return "log4j", None
@@ -148,39 +151,45 @@ def _kind(beginning: bytes) -> tuple[str | None, str | None]:
 def _with_clusters(
     looks: list[_Look], cluster: str | None, broker_id: int | None
 ) -> list[tuple[_Look, Source]]:
-    """Each with its cluster: by option, else the id in its folder's logs, else by the path."""
+    """Each with its cluster: by option, else the id it names, or its folder's logs, or the path."""
     ids: dict[Path, set[str]] = {}
     for look in looks:
         if look.cluster_id:
             for folder in (look.path.parent, look.path.parent.parent):
                 ids.setdefault(folder, set()).add(look.cluster_id)
 
-    def key(path: Path) -> str:
-        for folder in (path.parent, path.parent.parent):
-            known = ids.get(folder, set())
-            if len(known) == 1:
-                return next(iter(known))
-        in_broker_folder = _BROKER_IN_PATH.search(path.parent.name)
-        return (path.parent.parent if in_broker_folder else path.parent).name or "default"
+    def attributed(look: _Look) -> Source:
+        source = look.source
+        if broker_id is not None:
+            source = source._replace(broker_id=broker_id)
+        named = cluster or look.cluster_id
+        if named is None:
+            named = _cluster_beside(look.path, ids)
+        beside = sorted(ids.get(look.path.parent, ()))
+        if source.format and len(beside) > 1 and not (cluster or look.cluster_id):
+            whose = f"logs of {' and '.join(beside[:3])} are in its folder; say --cluster"
+            source = source._replace(problem=f"whose it is cannot be told: {whose}")
+        return source._replace(cluster=named)
 
-    return [
-        (
-            look,
-            look.source._replace(
-                cluster=cluster or key(look.path),
-                broker_id=look.source.broker_id if broker_id is None else broker_id,
-            ),
-        )
-        for look in looks
-    ]
+    return [(look, attributed(look)) for look in looks]
+
+
+def _cluster_beside(path: Path, ids: dict[Path, set[str]]) -> str:
+    """The cluster whose id the logs around it name, else a name out of the path."""
+    for folder in (path.parent, path.parent.parent):
+        known = ids.get(folder, set())
+        if len(known) == 1:
+            return next(iter(known))
+    in_broker_folder = _BROKER_IN_PATH.search(path.parent.name)
+    return (path.parent.parent if in_broker_folder else path.parent).name or "default"
 
 
 def _without_duplicates(looks: list[tuple[_Look, Source]]) -> list[Source]:
     """A file that is there twice, perhaps packed once, is read once."""
-    first: dict[tuple[str, int, str], str] = {}
+    first: dict[tuple[str, str], str] = {}
     sources: list[Source] = []
     for look, source in looks:
-        same = (look.digest, source.content_bytes, look.path.name.split(".")[0])
+        same = (look.digest, look.path.name.split(".")[0])
         original = (
             first.setdefault(same, source.file)
             if source.format and source.size_bytes
@@ -193,14 +202,23 @@ def _without_duplicates(looks: list[tuple[_Look, Source]]) -> list[Source]:
 
 
 def _equal(one: str, other: str) -> bool:
-    def digest(name: str) -> str:
-        hasher = hashlib.sha256()
-        with gzip.open(name) if name.endswith(".gz") else open(name, "rb") as file:
-            while chunk := file.read(1 << 20):
-                hasher.update(chunk)
-        return hasher.hexdigest()
+    """Whether two files that begin alike hold the same, unpacked, and neither is damaged."""
+    paths = Path(one), Path(other)
+    if not any(path.suffix in PACKED for path in paths):
+        sizes = {path.stat().st_size for path in paths}
+        if len(sizes) > 1:
+            return False
+    return digest_of(paths[0]) == digest_of(paths[1]) is not None
 
-    try:
-        return digest(one) == digest(other)
-    except (OSError, EOFError, zlib.error):
-        return False
+
+def measured(source: Source) -> Source:
+    """The source with its size, unpacked, and with its damage.
+
+    Spark reads a packed file up to the damage and says nothing; what it made of it can then be
+    compared with what there was.
+    """
+    if Path(source.file).suffix not in PACKED:
+        return source
+    content = Content(Path(source.file))
+    size = sum(map(len, content))
+    return source._replace(content_bytes=size, problem=source.problem or content.damage)

@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
@@ -21,16 +22,22 @@ from zkcontroller.state_changes.event_schema import (
     SOURCE_COLUMNS,
     ddl,
 )
+from zkcontroller.state_changes.readers.pieces import uri_of as uri_of
 from zkcontroller.state_changes.readers.problems import HistoryInvalid
 from zkcontroller.state_changes.readers.sources import Source
 
 MANIFEST: Final = "history.json"
+FOLLOWING: Final = "following"
+"""Folder below a directory that ``zkctl history follow`` writes to; nobody else adds to it."""
+PIECES_SCHEMA: Final = (
+    "uri string, block bigint, first_id bigint, end_id bigint, records bigint, typed bigint, "
+    "read_bytes bigint, first_ms bigint, last_ms bigint, lines_before bigint, "
+    "followed string, file string"
+)
+"""The table of pieces.  Of a file that is followed a piece was read from a copy, its ``uri``;
+``followed`` stands for the file for ever, and the newest row with a ``file`` has its name."""
+_NO_NAME: Final = "__HIVE_DEFAULT_PARTITION__"
 _COUNTED: Final = "uri string, block bigint, line_id bigint, stream string"
-
-
-def uri_of(file: str) -> str:
-    """The file as Spark names it: ``file:/path``, without the slashes that some versions add."""
-    return Path(file).resolve().as_uri().replace("file:///", "file:/")
 
 
 class Manifest(NamedTuple):
@@ -82,9 +89,8 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     new.replace(directory / MANIFEST)
 
 
-def write_ingest(rows: DataFrame, sources: Sequence[Source], directory: Path, ingest: str) -> None:
-    """Writes one ingest: rows into ``events``, pieces and files into their tables."""
-    spark = rows.sparkSession
+def write_rows(rows: DataFrame, directory: Path, ingest: str) -> DataFrame:
+    """Writes rows into ``events``; what was found in each file, as :func:`write_found` needs it."""
     events = str(directory / "events" / f"ingest={ingest}")
     (
         rows.withColumn(
@@ -95,8 +101,8 @@ def write_ingest(rows: DataFrame, sources: Sequence[Source], directory: Path, in
         .partitionBy("cluster", "day")
         .parquet(events)
     )
-    written = spark.read.schema(_stored_schema()).parquet(events)
-    counted = written.groupBy("uri", "block").agg(
+    written = rows.sparkSession.read.schema(_stored_schema()).parquet(events)
+    return written.groupBy("uri", "block").agg(
         F.min("line_id").alias("first_id"),
         F.max(F.col("line_id") + F.col("lines")).alias("end_id"),
         F.count("*").alias("records"),
@@ -104,9 +110,18 @@ def write_ingest(rows: DataFrame, sources: Sequence[Source], directory: Path, in
         F.sum("size_bytes").alias("read_bytes"),
         F.min("time_ms").alias("first_ms"),
         F.max("time_ms").alias("last_ms"),
+        F.lit(None).cast("string").alias("problem"),
     )
+
+
+def write_found(found: DataFrame, sources: Sequence[Source], directory: Path, ingest: str) -> None:
+    """Writes the tables of pieces and files, which make rows that were written an ingest.
+
+    ``found``: :data:`.piece_reader.FOUND`, a row for each piece of a file.
+    """
+    spark = found.sparkSession
     before = Window.partitionBy("uri").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
-    pieces = counted.withColumn(
+    pieces = found.withColumn(
         "lines_before",
         F.coalesce(F.sum(F.col("end_id") - F.col("first_id")).over(before), F.lit(0)),
     )
@@ -120,7 +135,8 @@ def write_ingest(rows: DataFrame, sources: Sequence[Source], directory: Path, in
 def read_events(spark: SparkSession, directory: str | Path) -> DataFrame:
     """All rows of a history, in the columns of the schema; only the columns asked for are read.
 
-    Of a file that was read several times, because it grew, those of the last time.
+    Of a file that was read several times, because it grew, those of the last time; a file that was
+    followed was read once, in parts.
 
     Raises:
         HistoryInvalid: there is no complete ingest in the directory.
@@ -133,13 +149,17 @@ def read_events(spark: SparkSession, directory: str | Path) -> DataFrame:
         .parquet(*(str(folder / "events" / f"ingest={ingest}") for ingest in ingests))
     )
     pieces = (
-        spark.read.option("basePath", str(folder / "pieces"))
+        spark.read.schema(PIECES_SCHEMA)
+        .option("basePath", str(folder / "pieces"))
         .parquet(*(str(folder / "pieces" / f"ingest={ingest}") for ingest in ingests))
-        .select("ingest", "uri", "block", "first_id", "lines_before")
+        .select("ingest", "uri", "block", "first_id", "lines_before", "followed", "file")
     )
-    rows = stored.join(F.broadcast(_newest(pieces, "uri")), ["ingest", "uri", "block"])
+    rows = stored.join(F.broadcast(_newest_pieces(pieces)), ["ingest", "uri", "block"])
     place = {
-        "file": "url_decode(replace(regexp_replace(uri, '^file:(//)?', ''), '+', '%2B'))",
+        "file": (
+            "coalesce(file, "
+            "url_decode(replace(regexp_replace(uri, '^file:(//)?', ''), '+', '%2B')))"
+        ),
         "line": "line_id - first_id + lines_before + 1",
     }
     return rows.select(
@@ -148,6 +168,21 @@ def read_events(spark: SparkSession, directory: str | Path) -> DataFrame:
             for c in EVENT_COLUMNS
         )
     )
+
+
+def clusters_in(directory: str | Path) -> list[str | None]:
+    """The clusters that a history has rows of, as the names of its folders tell; None: no name.
+
+    Raises:
+        HistoryInvalid: there is no complete ingest in the directory.
+    """
+    folder = Path(directory)
+    names = {
+        unquote(path.name.removeprefix("cluster="))
+        for ingest in _complete(folder)
+        for path in (folder / "events" / f"ingest={ingest}").glob("cluster=*")
+    }
+    return [None if name == _NO_NAME else name for name in sorted(names)]
 
 
 def read_sources(spark: SparkSession, directory: str | Path) -> DataFrame:
@@ -159,6 +194,15 @@ def read_sources(spark: SparkSession, directory: str | Path) -> DataFrame:
         .parquet(*(str(folder / "sources" / f"ingest={n}") for n in _complete(folder)))
     )
     return _newest(sources, "file").drop("ingest")
+
+
+def _newest_pieces(pieces: DataFrame) -> DataFrame:
+    """Where the rows of each file begin; of a followed one, in all its parts, with its name now."""
+    named = F.when(F.col("file").isNotNull(), F.col("ingest"))
+    last_name = F.max_by("file", named).over(Window.partitionBy("followed"))
+    return _newest(
+        pieces.withColumn("file", F.when(F.col("followed").isNotNull(), last_name)), "uri"
+    )
 
 
 def _newest(table: DataFrame, name: str) -> DataFrame:
@@ -194,9 +238,12 @@ def _write_sources(
         F.sum("read_bytes").alias("read_bytes"),
         F.min("first_ms").alias("first_ms"),
         F.max("last_ms").alias("last_ms"),
+        F.min("problem").alias("found_problem"),
     )
     early = "format IS NOT NULL AND coalesce(read_bytes, 0) < content_bytes - 4"
-    joined = looked_at.join(F.broadcast(found), "uri", "left")
+    joined = looked_at.join(F.broadcast(found), "uri", "left").withColumn(
+        "problem", F.coalesce("problem", "found_problem")
+    )
     columns: dict[str, Any] = {
         "status": (
             "CASE WHEN format IS NULL THEN 'skipped' WHEN problem IS NOT NULL OR "

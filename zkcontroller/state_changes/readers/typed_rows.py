@@ -88,15 +88,18 @@ class Candidates(NamedTuple):
 def candidates() -> list[Candidates]:
     """The whole table: for every kind of logger and beginning, which shapes to try, in order."""
     named = {name for shape in shapes() for name in shape.loggers}
-    table: list[Candidates] = []
-    for logger in sorted(named):
-        said = [shape for shape in shapes() if shape.is_said_by(logger)]
-        keys = {words for shape in said for words in _first_words(shape)}
-        for words in sorted(keys | {""}):
-            fitting = [s for s in said if any(_begins(words, key) for key in _first_words(s))]
-            if fitting:
-                table.append(Candidates(logger, words, tuple(fitting)))
-    return table
+    return [entry for loggers in sorted(named) for entry in candidates_of(loggers)]
+
+
+def candidates_of(loggers: str) -> list[Candidates]:
+    """The part of it for one kind of logger."""
+    said = [shape for shape in shapes() if shape.is_said_by(loggers)]
+    keys = {words for shape in said for words in _first_words(shape)}
+    return [
+        Candidates(loggers, words, tuple(fitting))
+        for words in sorted(keys | {""})
+        if (fitting := [s for s in said if any(_begins(words, k) for k in _first_words(s))])
+    ]
 
 
 def _first_words(shape: Shape) -> set[str]:

@@ -18,7 +18,7 @@ from zkcontroller.state_changes.analyses.history import History
 from zkcontroller.state_changes.analyses.isr_changes import isr_heat, isr_storms, isr_sums
 from zkcontroller.state_changes.analyses.leaderless import outage_sums
 
-from .rules_hit import rules_hit
+from .rules_hit import CLUSTER_SIGN, rules_hit
 from .verdict import verdict
 
 REPORT_VERSION: Final = 1
@@ -43,10 +43,7 @@ def assemble(history: History, said: Progress = lambda _: None) -> dict[str, Any
     ``said`` hears what is being worked on.  Times are ms since 1970, UTC.
     """
     gather = _Gatherer()
-    said("counting records")
-    found: dict[str, Any] = {"report_version": REPORT_VERSION, **_totals(history.events)}
-    said("controllers")
-    found["tenures"] = gather.rows("tenures", history.tenures, "from_ms")
+    found = {"report_version": REPORT_VERSION, **_findings(history, gather, said)}
     steps = gather.rows("phases", history.phases, "controller_epoch", "at_ms")
     for tenure in found["tenures"]:
         tenure["phases"] = [
@@ -55,17 +52,43 @@ def assemble(history: History, said: Progress = lambda _: None) -> dict[str, Any
             if (step["broker"], step["controller_epoch"])
             == (tenure["broker"], tenure["controller_epoch"])
         ]
+    found["leaderless_over_time"] = _over_time(history.leaderless, found["to_ms"] or 0)
+    found["isr_changes"] |= _isr(history, found["from_ms"], found["to_ms"])
+    said("causes")
+    found["blast_radius"] = gather.rows("blast_radius", history.blast_radius, "at_ms", "broker")
+    found |= _top_partitions(history, found["to_ms"])
+    found["left_out"] = gather.left_out
+    found["rules"] = rules_hit(found)
+    found["verdict"] = verdict(found)
+    return found
+
+
+def watched(history: History) -> dict[str, Any]:
+    """The same findings without what only a page shows: quicker, for logs that are followed."""
+    found = _findings(history, _Gatherer(), lambda _: None)
+    found["rules"] = rules_hit(found)
+    return found
+
+
+def _findings(history: History, gather: _Gatherer, said: Progress) -> dict[str, Any]:
+    """What the rules are asked of."""
+    said("counting records")
+    found = _totals(history.events)
+    said("controllers")
+    found["tenures"] = gather.rows("tenures", history.tenures, "from_ms")
     found["zombies"] = gather.rows("zombies", history.zombies, "from_ms")
     found["refusals"] = gather.rows("refusals", history.refusals, "first_ms")
     said("brokers")
     found["broker_lives"] = gather.rows("broker_lives", history.broker_lives, "from_ms")
     found["session_expiries"] = gather.rows("session_expiries", history.session_expiries, "at_ms")
+    found["clock_skew"] = gather.rows("clock_skew", history.clock_skew, "broker", "controller")
     said("partitions")
     found |= _outages(history, gather, found["to_ms"])
     found["unclean_elections"] = gather.rows(
         "unclean_elections", history.unclean_elections, "at_ms", "topic", "partition"
     )
-    found["isr_changes"] = _isr(history, found["from_ms"], found["to_ms"])
+    storms = isr_storms(history.isr_changes).orderBy("at_ms").take(ROWS_MAX)
+    found["isr_changes"] = {"storms": [row.asDict() for row in storms]}
     found["failed_transitions"] = gather.rows(
         "failed_transitions", history.failed_transitions, F.desc("count"), "first_ms"
     )
@@ -76,13 +99,7 @@ def assemble(history: History, said: Progress = lambda _: None) -> dict[str, Any
         "reassignments", history.reassignments, "from_ms", "topic", "partition"
     )
     found["requests"] = gather.rows("requests", history.request_times, "broker")
-    said("causes")
-    found["blast_radius"] = gather.rows("blast_radius", history.blast_radius, "at_ms", "broker")
-    found |= _top_partitions(history, found["to_ms"])
     found["signs"] = gather.rows("signs", _signs(history.events), "first_ms")
-    found["left_out"] = gather.left_out
-    found["rules"] = rules_hit(found)
-    found["verdict"] = verdict(found)
     return found
 
 
@@ -166,7 +183,6 @@ def _outages(history: History, gather: _Gatherer, end_ms: int | None) -> dict[st
             limit=LEADERLESS_MAX,
         ),
         "leaderless_summary": sums.asDict(),
-        "leaderless_over_time": _over_time(windows, end),
     }
 
 
@@ -203,7 +219,6 @@ def _isr(history: History, from_ms: int | None, to_ms: int | None) -> dict[str, 
         "shrinks": shrinks,
         "expands": expands,
         "by_broker": by_broker,
-        "storms": [row.asDict() for row in isr_storms(changes).orderBy("at_ms").take(ROWS_MAX)],
         "heat_step_ms": step_ms,
         "heat": [row.asDict() for row in heat.take(STEPS_MAX * 10)],
     }
@@ -283,6 +298,10 @@ def _signs(events: DataFrame) -> DataFrame:
             "unclean-enabled",
         )
         .when(of_kind("logdir-stopping", "logdir-halt", "logdir-failure-cause"), "logdir")
+        .when(
+            _after("server-start-steps", "Cluster ID =").isNotNull(),
+            F.concat(F.lit(CLUSTER_SIGN), _after("server-start-steps", "Cluster ID =")),
+        )
     )
     return (
         events.withColumn("sign", sign)

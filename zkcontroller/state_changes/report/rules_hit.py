@@ -16,6 +16,8 @@ Hit = tuple[int, str, Iterable[Finding]]
 EVIDENCE_MAX: Final = 10
 MANY_CHANGES_MS: Final = 600_000
 NO_CONTROLLER_MS: Final = 10_000
+CLUSTER_SIGN: Final = "cluster "
+"""So begins the sign of a line that names the cluster; its id follows."""
 
 
 def rules_hit(found: Finding) -> list[dict[str, Any]]:
@@ -206,8 +208,17 @@ def _unknown(found: Finding) -> Hit:
 
 def _skew(found: Finding) -> Hit:
     rows = [row for row in found.get("clock_skew", ()) if row["is_doubtful"]]
-    said = ", ".join(f"broker {row['broker']}: {row['skew_ms']} ms" for row in rows[:5])
+    said = ", ".join(
+        f"broker {row['broker']}: {row['skew_ms']} ms ahead of broker {row['controller']}"
+        for row in rows[:5]
+    )
     return len(rows), said, rows
+
+
+def _clusters(found: Finding) -> Hit:
+    rows = [row for row in found["signs"] if row["sign"].startswith(CLUSTER_SIGN)]
+    ids = sorted({row["sign"].removeprefix(CLUSTER_SIGN) for row in rows})
+    return len(ids) if len(ids) > 1 else 0, ", ".join(ids[:5]), rows
 
 
 _CHECKS: Final[Mapping[str, Callable[[Finding], Hit]]] = {
@@ -234,4 +245,5 @@ _CHECKS: Final[Mapping[str, Callable[[Finding], Hit]]] = {
     "L02": _sign("logdir"),
     "K01": _unknown,
     "K02": _skew,
+    "K03": _clusters,
 }

@@ -1,0 +1,40 @@
+"""Where what has come of a file may be cut: behind the last record that is surely whole.
+
+A record is whole when the next one has begun.  Of the last one nobody knows: an exception may
+follow below it.  It is taken when the file has stopped growing for a moment; a line without its
+newline is not, unless nobody writes to the file any more.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_HEAD_SOMEWHERE: Final = re.compile(
+    rb"\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) "
+)
+
+
+def whole_bytes(content: bytes, kind: str, *, is_quiet: bool, is_over: bool, is_full: bool) -> int:
+    """How many bytes of ``content``, which begins with a record, are whole records.
+
+    ``kind``: ``log4j``, ``prefixed`` or ``jsonl``.  ``is_quiet``: the file did not grow since it
+    was looked at before; ``is_over``: nobody will write to it any more.  ``is_full``: more of the
+    file follows than was read, so that something must be taken even of one endless record.
+    """
+    if is_over and not is_full:
+        return len(content)
+    lines_end = content.rfind(b"\n") + 1
+    if is_quiet and not is_full:
+        return lines_end
+    match kind:
+        case "jsonl":
+            end = lines_end
+        case "log4j":
+            end = content.rfind(b"\n[20", 0, lines_end) + 1
+        case _:
+            heads = [found.start() for found in _HEAD_SOMEWHERE.finditer(content, 0, lines_end)]
+            end = content.rfind(b"\n", 0, heads[-1]) + 1 if heads else 0
+    if not end and is_full:
+        return lines_end or len(content)
+    return end

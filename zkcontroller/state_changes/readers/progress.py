@@ -1,0 +1,38 @@
+"""How far a long job has come, told while somebody else waits for its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Final
+
+INTERVAL_S: Final = 3.0
+"""How often it is told."""
+
+
+@contextmanager
+def telling(
+    tell: Callable[[int, int], None] | None, done: Callable[[], int], total: int
+) -> Iterator[None]:
+    """While the block runs, ``tell(done(), total)`` is called now and then, if it has changed."""
+    if tell is None:
+        yield
+        return
+    is_over = Event()
+
+    def watch() -> None:
+        before = 0
+        while not is_over.wait(INTERVAL_S):
+            now = done()
+            if now != before:
+                tell(now, total)
+            before = now
+
+    thread = Thread(target=watch, name="history-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
