@@ -27,6 +27,11 @@ NO_EPOCH: Final = -1
 INITIAL_LEADER_EPOCH: Final = 0
 UNKNOWN_BROKER_EPOCH: Final = -1
 
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
+"""Where Kafka keeps its own state."""
+
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 """``leader_recovery_state`` after an unclean election (KIP-704)."""

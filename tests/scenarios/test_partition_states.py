@@ -231,14 +231,32 @@ def test_topic_settings_are_read_only_where_no_in_sync_replica_lives() -> None:
 
     bench.run(bench.partitions.handle_state_changes([row], ONLINE, OfflineElection()))
 
-    read = [path for q in bench.questions if isinstance(q, ReadZnodes) for path in q.paths]
-    assert read == [PartitionStateZnode.path("orders", 0)]
+    assert [type(question) for question in bench.questions] == [FencedBatch]
+
+
+def test_states_are_read_before_an_election_where_leaders_write_their_isrs_themselves() -> None:
+    bench = Workbench(live=[1, 2], inter_broker_protocol_version="2.6-IV0")
+    row = bench.add("orders", 0, [1, 2], state=OFFLINE, led_by=bench.led(NO_LEADER, [1]))
+
+    bench.run(bench.partitions.handle_state_changes([row], ONLINE, OfflineElection()))
+
+    assert [type(question) for question in bench.questions] == [ReadZnodes, FencedBatch]
+
+
+def test_a_state_that_somebody_wrote_by_hand_is_read_and_decides() -> None:
+    bench = Workbench(live=[1, 2])
+    row = bench.add("orders", 0, [1, 2], state=OFFLINE, led_by=bench.led(NO_LEADER, [1]))
+    bench.write_state("orders", 0, bench.led(NO_LEADER, [2], leader_epoch=7))
+
+    bench.run(bench.partitions.handle_state_changes([row], ONLINE, OfflineElection()))
+
+    assert bench.state_znode("orders", 0) == PartitionStateZnode(2, 8, (2,), EPOCH)
 
 
 @pytest.mark.parametrize("code", [ZkCode.NO_NODE, ZkCode.SYSTEM_ERROR])
 def test_a_partition_whose_state_cannot_be_read_stays_offline(code: ZkCode) -> None:
-    bench = Workbench()
-    row = bench.add("orders", 0, [1, 2], state=OFFLINE, led_by=bench.led(NO_LEADER, [1]))
+    bench = Workbench(live=[1, 2])
+    row = bench.add("orders", 0, [1, 2, 3], state=OFFLINE, led_by=bench.led(NO_LEADER, [3]))
     bench.refusals[PartitionStateZnode.path("orders", 0)] = code
 
     bench.run(bench.partitions.handle_state_changes([row], ONLINE, OfflineElection()))
@@ -259,7 +277,11 @@ def test_a_state_that_changed_meanwhile_is_read_again_and_the_election_run_again
     bench.meanwhile = shrink
     bench.run(bench.partitions.handle_state_changes([row], ONLINE, OfflineElection()))
 
-    assert [type(question) for question in bench.questions] == [ReadZnodes, FencedBatch] * 2
+    assert [type(question) for question in bench.questions] == [
+        FencedBatch,
+        ReadZnodes,
+        FencedBatch,
+    ]
     assert bench.state_znode("orders", 0) == PartitionStateZnode(2, 1, (2,), EPOCH)
 
 

@@ -11,6 +11,7 @@ from tests.simulation.control_requests import LeaderAndIsr, StopReplica, ToldSto
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.model import NO_LEADER, TopicPartition
 from zkcontroller.state_changes.record import Kind
+from zkcontroller.zookeeper.requests import Delete
 from zkcontroller.zookeeper.znodes import PartitionStateZnode
 
 NEW, ONLINE, OFFLINE = ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE
@@ -219,6 +220,28 @@ def test_a_replica_whose_state_was_written_by_a_later_controller_stays_as_it_was
     assert bench.replica_state(row, 1) is ONLINE
     (cause,) = bench.failures(Kind.REPLICA_STATE_FAILED)
     assert f"another controller was elected with epoch {EPOCH + 1}" in cause
+
+
+def test_a_replica_leaves_the_isr_that_stands_in_the_znode() -> None:
+    bench = Workbench(live=[1, 2])
+    row = bench.add("orders", 0, [1, 2, 3], replica_states={1: ONLINE}, led_by=bench.led(2, [2, 1]))
+    bench.write_state("orders", 0, bench.led(2, [3, 2, 1], leader_epoch=4))
+
+    bench.run(bench.replicas.handle_state_changes({1: [row]}, OFFLINE))
+
+    assert bench.state_znode("orders", 0) == PartitionStateZnode(2, 5, (3, 2), EPOCH)
+
+
+def test_a_replica_whose_state_znode_is_gone_stays_as_it_was() -> None:
+    bench = Workbench(live=[1, 2])
+    row = bench.add("orders", 0, [1, 2], replica_states={1: ONLINE}, led_by=bench.led(2, [2, 1]))
+    bench.session.write(Delete(PartitionStateZnode.path("orders", 0)))
+
+    bench.run(bench.replicas.handle_state_changes({1: [row]}, OFFLINE))
+
+    assert bench.replica_state(row, 1) is ONLINE
+    (cause,) = bench.failures(Kind.REPLICA_STATE_FAILED)
+    assert "since the leader and isr path in zookeeper is empty" in cause
 
 
 def test_deletion_starts_with_a_stop_that_deletes() -> None:

@@ -9,7 +9,7 @@ from tests.simulation.control_requests import StopReplica, ToldStop, UpdateMetad
 from tests.simulation.world import World
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.model import TopicPartition
-from zkcontroller.zookeeper.requests import Create, Delete, FencedBatch, ReadZnodes
+from zkcontroller.zookeeper.requests import Create, Delete, FencedBatch
 from zkcontroller.zookeeper.znodes import ConfigZnode, DeleteTopicZnode, TopicZnode
 
 ORDERS_0 = TopicPartition("orders", 0)
@@ -282,7 +282,9 @@ def test_a_refusal_by_a_brokers_earlier_incarnation_does_not_halt_the_deletion(
     orders.delete_topic("orders")
     busy = orders.pause_at(
         orders.controller,
-        lambda asked: isinstance(asked, ReadZnodes) and asked.paths[0].endswith("/state"),
+        lambda asked: (
+            isinstance(asked, FencedBatch) and asked.operations[0].path.endswith("/state")
+        ),
     )
     broker_epoch = orders.living[2].broker.broker_epoch
     orders.expire_session(broker=2)

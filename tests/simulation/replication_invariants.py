@@ -108,9 +108,11 @@ class ReplicationInvariants:
         return None
 
     def _leader_knows(self, tp: TopicPartition) -> str | None:
-        """A leader has its epoch in its cache, and no follower has less than it believes.
+        """A leader has its epoch in its cache; who counts has no less than the leader believes.
 
-        The second of the leader that the controller wants; a deposed one may be deceived.
+        The second of the leader that the controller wants; a deposed one may be deceived.  So may
+        one that was deposed and chosen again without noticing, about a follower outside its ISR
+        that has truncated meanwhile: that one counts only after another fetch.
         """
         decided = self._world.controller.partitions[tp]
         for broker in self._world.brokers.values():
@@ -123,6 +125,8 @@ class ReplicationInvariants:
             if partition.leader_epoch != decided.leader_epoch:
                 continue
             for follower, state in partition.remote_replicas.items():
+                if follower not in partition.isr_state.maximal_isr:
+                    continue
                 end = max(0, state.log_end_offset)
                 if self._records(tp, follower)[:end] != log.records[:end]:
                     return f"leader {broker.broker_id} believes that {follower} has {end} records"

@@ -15,6 +15,9 @@ from zkcontroller.core.elections import (
 )
 from zkcontroller.model import RECOVERED, RECOVERING, LeaderAndIsr
 
+EPOCH = 4
+"""Of the controller that decides; the states were written by one before it."""
+
 
 def state(leader: int, *isr: int, leader_epoch: int = 5) -> LeaderAndIsr:
     return LeaderAndIsr(leader, leader_epoch, isr, zk_version=7, controller_epoch=3)
@@ -125,31 +128,32 @@ def test_the_preferred_replica_leads_only_if_it_is_live_and_in_sync(
 
 
 def test_a_dead_leader_leaves_no_leader_and_a_shrunk_isr() -> None:
-    after = without_replica(state(1, 1, 2), 1, (1, 2))
+    after = without_replica(state(1, 1, 2), 1, (1, 2), EPOCH)
 
     assert (after.leader, after.in_sync_replicas, after.leader_epoch) == (-1, (2,), 6)
+    assert (after.zk_version, after.controller_epoch) == (7, EPOCH)
 
 
 def test_the_last_in_sync_replica_stays_in_the_isr() -> None:
-    after = without_replica(state(1, 1), 1, (1, 2))
+    after = without_replica(state(1, 1), 1, (1, 2), EPOCH)
 
     assert (after.leader, after.in_sync_replicas, after.leader_epoch) == (-1, (1,), 6)
 
 
 def test_the_last_in_sync_replica_stays_although_a_dropped_one_is_beside_it() -> None:
-    after = without_replica(state(1, 1, 3), 1, (2, 5, 1))
+    after = without_replica(state(1, 1, 3), 1, (2, 5, 1), EPOCH)
 
     assert (after.leader, after.in_sync_replicas, after.leader_epoch) == (-1, (1,), 6)
 
 
 def test_a_dropped_replica_leaves_the_isr() -> None:
-    after = without_replica(state(1, 1, 3), 3, (2, 5, 1))
+    after = without_replica(state(1, 1, 3), 3, (2, 5, 1), EPOCH)
 
     assert (after.leader, after.in_sync_replicas) == (1, (1,))
 
 
 def test_a_dead_follower_leaves_the_leader_where_it_is() -> None:
-    after = without_replica(state(1, 1, 2), 2, (1, 2))
+    after = without_replica(state(1, 1, 2), 2, (1, 2), EPOCH)
 
     assert (after.leader, after.in_sync_replicas) == (1, (1,))
 

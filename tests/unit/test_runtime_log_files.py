@@ -240,6 +240,22 @@ def test_flush_returns_when_everything_is_in_the_files(tmp_path: Path) -> None:
         assert len(lines(tmp_path, "server.log")) == 1
 
 
+def test_state_changes_wait_for_who_is_at_work_but_not_for_ever(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def is_at_work() -> bool:
+        asked.append("at work?")
+        return True
+
+    with installed(tmp_path) as files:
+        files.give_way(is_at_work)
+        files.state_changes.write([partition_online(n) for n in range(3 * SLICE_RECORDS)])
+
+        assert files.flush()
+        assert len(lines(tmp_path, "state-change.log")) == 3 * SLICE_RECORDS
+    assert asked
+
+
 def test_a_record_that_cannot_be_printed_is_told_and_the_others_are_written(
     tmp_path: Path,
 ) -> None:

@@ -18,6 +18,7 @@ from zkcontroller.zookeeper.znodes import (
     ClusterIdZnode,
     ConfigChangeZnode,
     ConfigZnode,
+    ConsumerOffsetZnode,
     ControllerEpochZnode,
     ControllerZnode,
     FeatureStatus,
@@ -459,6 +460,7 @@ def test_paths_are_those_of_kafka() -> None:
     assert IsrChangeNotificationSequenceZnode.path("isr_change_1") == (
         IsrChangeNotificationSequenceZnode.CREATE_PATH + "1"
     )
+    assert ConsumerOffsetZnode.path("g", "t", 3) == "/consumers/g/offsets/t/3"
     assert ConfigZnode.topic_path("t") == ConfigZnode.path("topics/t") == "/config/topics/t"
     assert ConfigZnode.broker_path(None) == "/config/brokers/<default>"
     assert ConfigZnode.broker_path(3) == "/config/brokers/3"
@@ -521,6 +523,7 @@ def test_a_znode_is_described_as_it_stands_there_unless_it_is_corrupt() -> None:
     assert describe(STATE_PATH, state) == json.loads(state)
     assert describe("/controller_epoch", b"12") == "12"
     assert describe("/brokers/topics", b"") == ""
+    assert describe("/consumers/g/offsets/t/0", b"-1") == "-1"
     assert describe("/latest_producer_id_block", b"") == ""
     assert describe("/config/users/u/clients", b"") == ""
     assert describe("/somebody/else", b'{"a":1}') == {"a": 1}
@@ -539,6 +542,7 @@ def test_a_znode_is_described_as_it_stands_there_unless_it_is_corrupt() -> None:
         "/admin/preferred_replica_election",
         "/isr_change_notification/isr_change_0000000001",
         "/log_dir_event_notification/log_dir_event_0000000001",
+        "/consumers/g/offsets/t/0",
         "/cluster/id",
         "/feature",
         "/latest_producer_id_block",

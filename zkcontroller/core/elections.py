@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from typing_extensions import override
@@ -96,11 +97,7 @@ def elect_offline(
     isr = current.in_sync_replicas
     clean = next((broker for broker in replicas if broker in isr and is_online(broker)), None)
     if clean is not None:
-        return current._replace(
-            leader=clean,
-            leader_epoch=current.leader_epoch + 1,
-            in_sync_replicas=tuple(broker for broker in isr if is_online(broker)),
-        )
+        return _led_by(clean, tuple([broker for broker in isr if is_online(broker)]), current)
     if not unclean:
         return None
     dirty = next((broker for broker in replicas if is_online(broker)), None)
@@ -133,11 +130,7 @@ def elect_for_controlled_shutdown(
     )
     if leader is None:
         return None
-    return current._replace(
-        leader=leader,
-        leader_epoch=current.leader_epoch + 1,
-        in_sync_replicas=tuple(broker for broker in isr if not shutting_down(broker)),
-    )
+    return _led_by(leader, tuple([b for b in isr if not shutting_down(b)]), current)
 
 
 def elect_first_in_sync(
@@ -151,10 +144,17 @@ def elect_first_in_sync(
     leader = next((b for b in candidates if b in isr and is_online(b)), None)
     if leader is None:
         return None
-    return current._replace(leader=leader, leader_epoch=current.leader_epoch + 1)
+    return _led_by(leader, isr, current)
 
 
-def without_replica(current: LeaderAndIsr, broker_id: int, replicas: Sequence[int]) -> LeaderAndIsr:
+def _led_by(leader: int, isr: tuple[int, ...], current: LeaderAndIsr) -> LeaderAndIsr:
+    _, leader_epoch, _, zk_version, controller_epoch, recovery = current
+    return LeaderAndIsr(leader, leader_epoch + 1, isr, zk_version, controller_epoch, recovery)
+
+
+def without_replica(
+    current: LeaderAndIsr, broker_id: int, replicas: tuple[int, ...], controller_epoch: int
+) -> LeaderAndIsr:
     """The state after a replica went offline: out of the ISR, unless it is the last one in it.
 
     The last member stays, so that only its return (or an unclean election) can bring a leader back.
@@ -162,12 +162,23 @@ def without_replica(current: LeaderAndIsr, broker_id: int, replicas: Sequence[in
     any more and cannot lead, so it does not count.  In Kafka it does, and then nobody leads for
     ever.
     """
-    assert broker_id in current.in_sync_replicas
-    isr = tuple(broker for broker in current.in_sync_replicas if broker != broker_id)
-    if not isr or (broker_id in replicas and not any(broker in replicas for broker in isr)):
-        isr = (broker_id,)
-    return current._replace(
-        leader=-1 if current.leader == broker_id else current.leader,
-        leader_epoch=current.leader_epoch + 1,
-        in_sync_replicas=isr,
+    leader, leader_epoch, isr, zk_version, _, recovery = current
+    assert broker_id in isr
+    return LeaderAndIsr(
+        -1 if leader == broker_id else leader,
+        leader_epoch + 1,
+        _isr_without(isr, broker_id, replicas),
+        zk_version,
+        controller_epoch,
+        recovery,
     )
+
+
+@lru_cache(maxsize=4096)  # a dead broker leaves thousands of partitions, with few distinct ISRs
+def _isr_without(
+    in_sync_replicas: tuple[int, ...], broker_id: int, replicas: tuple[int, ...]
+) -> tuple[int, ...]:
+    isr = tuple(broker for broker in in_sync_replicas if broker != broker_id)
+    if not isr or (broker_id in replicas and not any(broker in replicas for broker in isr)):
+        return (broker_id,)
+    return isr

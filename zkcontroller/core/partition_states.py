@@ -6,15 +6,15 @@
 
 Entering Online is the only move that touches ZooKeeper: a new partition gets its first state
 znode, any
-other an election (read the state znodes, elect, write them by version, tell the replicas).  All
-partitions of one call share one round of reads and one of writes.
+other an election (elect, write the state znodes by version, tell the replicas).  All partitions of
+one call share one round of writes, and one of reads if the states in memory do not do.
 
 Source: Kafka ``ZkPartitionStateMachine``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -41,7 +41,9 @@ from zkcontroller.core.journal import (
 )
 from zkcontroller.core.partition_table import PartitionState
 from zkcontroller.core.state_znodes import (
+    Verdicts,
     encode_state,
+    held_states,
     read_states,
     state_path,
     write_states,
@@ -208,12 +210,12 @@ class PartitionStateMachine:
             replicas = table.replicas[row] if target is PartitionState.NEW else None
             self._journal.record(self._changed(row, current, target, replicas))
 
-    def _became_online(self, row: int) -> None:
+    def _became_online(self, row: int, state: LeaderAndIsr) -> None:
         table = self._context.table
         current = PartitionState(table.partition_state[row])
         self._context.put_partition_state(row, PartitionState.ONLINE)
         record = self._changed(row, current, PartitionState.ONLINE)
-        self._journal.record(with_leadership(record, table.leader_and_isr(row)))
+        self._journal.record(with_leadership(record, state))
 
     def _fail(self, row: int, current: PartitionState, target: PartitionState, cause: str) -> None:
         record = self._changed(row, current, target)
@@ -227,17 +229,19 @@ class PartitionStateMachine:
         replicas: tuple[int, ...] | None = None,
     ) -> StateChange:
         table = self._context.table
-        return StateChange(
+        record = StateChange(
             Kind.PARTITION_STATE_CHANGED,
             "controller",
             self._desk.config.broker_id,
             self._context.epoch,
-            topic=table.topic_of[row],
-            partition=table.partition_of[row],
-            from_state=current.label,
-            to_state=target.label,
-            replicas=replicas,
+            None,
+            table.topic_of[row],
+            table.partition_of[row],
+            None,
+            current.label,
+            target.label,
         )
+        return record if replicas is None else record._replace(replicas=replicas)
 
     # ------------------------------------------------------------------ New → Online
 
@@ -284,7 +288,7 @@ class PartitionStateMachine:
         for (row, first), result in zip(chosen, results, strict=True):
             if isinstance(result, Written) or row in own:
                 table.put_leader_and_isr(row, first)
-                self._became_online(row)
+                self._became_online(row, first)
                 created.append(row)
             else:
                 self._fail(
@@ -322,9 +326,18 @@ class PartitionStateMachine:
     # ------------------------------------------------------------------ Online, Offline → Online
 
     def _elect(self, rows: Sequence[int], strategy: Strategy) -> Procedure[ElectionOutcome]:
-        """Elect until each partition has a leader or a reason; a lost race is run again at once."""
+        """Elect until each partition has a leader or a reason; a lost race is run again at once.
+
+        The first try goes by the states in memory; who cannot be helped by these is read.
+        """
         outcome = ElectionOutcome()
-        remaining = list(rows)
+        chosen: dict[int, LeaderAndIsr] = {}
+        for row, state in held_states(self._desk, rows).items():
+            elected = self._choose(row, state, strategy, is_unclean_allowed=False)
+            if elected is not None:
+                chosen[row] = self._signed(elected)
+        verdicts = yield from self._write(chosen, outcome)
+        remaining = [row for row in rows if row not in verdicts.written]
         while remaining:
             lost = yield from self._elect_once(remaining, strategy, outcome)
             if lost:
@@ -357,17 +370,29 @@ class PartitionStateMachine:
                 )
                 continue
             unclean_elections += elected.leader not in state.in_sync_replicas
-            chosen[row] = elected._replace(controller_epoch=self._context.epoch)
+            chosen[row] = self._signed(elected)
         if unclean_elections:
             self._journal.mark("UncleanLeaderElectionsPerSec", unclean_elections)
-        verdicts = yield from write_states(self._desk, chosen)
-        for row, state in verdicts.written.items():
-            table.put_leader_and_isr(row, state)
-            self._became_online(row)
-            outcome.elected.append(row)
+        verdicts = yield from self._write(chosen, outcome)
         for row, code in verdicts.refused.items():
             outcome.failed[row] = keeper_exception(code, table.text(row))
         return verdicts.lost  # somebody shrank the ISR meanwhile: read again, elect again
+
+    def _signed(self, state: LeaderAndIsr) -> LeaderAndIsr:
+        """The state as this controller writes it."""
+        leader, leader_epoch, isr, zk_version, _, recovery = state
+        return LeaderAndIsr(leader, leader_epoch, isr, zk_version, self._context.epoch, recovery)
+
+    def _write(
+        self, chosen: Mapping[int, LeaderAndIsr], outcome: ElectionOutcome
+    ) -> Procedure[Verdicts]:
+        """Writes what was chosen; who is written is online."""
+        verdicts = yield from write_states(self._desk, chosen)
+        for row, state in verdicts.written.items():
+            self._context.table.put_leader_and_isr(row, state)
+            self._became_online(row, state)
+            outcome.elected.append(row)
+        return verdicts
 
     def _read_states(
         self, rows: Sequence[int], outcome: ElectionOutcome

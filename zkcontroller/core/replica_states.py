@@ -30,7 +30,7 @@ from zkcontroller.core.journal import (
     with_leadership,
 )
 from zkcontroller.core.partition_table import ReplicaState
-from zkcontroller.core.state_znodes import read_states, write_states
+from zkcontroller.core.state_znodes import held_states, read_states, write_states
 from zkcontroller.errors import ControllerMoved
 from zkcontroller.model import LeaderAndIsr
 from zkcontroller.state_changes.record import Kind, StateChange
@@ -249,36 +249,44 @@ class ReplicaStateMachine:
 
     def _remove_from_isr(self, broker_id: int, rows: Sequence[int]) -> Procedure[list[int]]:
         """Take the broker out of the partitions' ISRs; returns the rows where it is out now."""
+        replicas, epoch = self._context.table.replicas, self._context.epoch
         done: list[int] = []
+        # Who is in an ISR by what is in memory leaves it without a look at ZooKeeper.
+        held = {
+            row: state
+            for row, state in held_states(self._desk, rows).items()
+            if broker_id in state.in_sync_replicas
+        }
         remaining = list(rows)
         while remaining:
-            current = yield from self._read_states(broker_id, remaining)
+            unknown = [row for row in remaining if row not in held]
+            current = held | (yield from self._read_states(broker_id, unknown))
             shrinking = []
             for row, state in current.items():
                 if broker_id in state.in_sync_replicas:
                     shrinking.append(row)
                 else:
                     # Nothing to write, but the state is this controller's from here on.
-                    self._removed(
-                        broker_id, row, state._replace(controller_epoch=self._context.epoch)
-                    )
+                    self._removed(broker_id, row, state._replace(controller_epoch=epoch))
                     done.append(row)
             verdicts = yield from write_states(
                 self._desk,
                 {
-                    row: without_replica(
-                        current[row], broker_id, self._context.table.replicas[row]
-                    )._replace(controller_epoch=self._context.epoch)
+                    row: without_replica(current[row], broker_id, replicas[row], epoch)
                     for row in shrinking
                 },
             )
             for row, state in verdicts.written.items():
                 self._removed(broker_id, row, state)
                 done.append(row)
+            remaining = list(verdicts.lost)  # their leaders changed the ISR meanwhile
             for row, code in verdicts.refused.items():
+                if row in held and code is ZkCode.NO_NODE:
+                    remaining.append(row)  # what a read makes of it is what is to be said
+                    continue
                 cause = keeper_exception(code, self._context.table.text(row))
                 self._fail(broker_id, row, ReplicaState.OFFLINE, cause)
-            remaining = verdicts.lost  # their leaders changed the ISR meanwhile
+            held = {}
         return done
 
     def _read_states(
@@ -324,9 +332,10 @@ class ReplicaStateMachine:
             "controller",
             self._desk.config.broker_id,
             self._context.epoch,
-            topic=table.topic_of[row],
-            partition=table.partition_of[row],
-            replica=broker_id,
+            None,
+            table.topic_of[row],
+            table.partition_of[row],
+            broker_id,
         )
         self._journal.record(with_leadership(record, state))
 

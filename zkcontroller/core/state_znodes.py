@@ -7,7 +7,7 @@ that was lost; so these functions sort the answers and leave that to their calle
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from zkcontroller.core.desk import Desk
@@ -54,6 +54,24 @@ def encode_state(state: LeaderAndIsr) -> bytes:
     ).encode()
 
 
+def held_states(desk: Desk, rows: Iterable[int]) -> dict[int, LeaderAndIsr]:
+    """The states in memory that may be written upon without being read again.
+
+    Where leaders ask the controller for their ISRs, it alone writes state znodes, so what it holds
+    is what stands there; if somebody has written by hand, the version tells.  Not so where leaders
+    write themselves (below inter.broker.protocol.version 2.7), nor of a state that a later
+    controller has written: that one must be looked at.
+    """
+    if not desk.config.is_alter_partition_supported:
+        return {}
+    table, epoch = desk.context.table, desk.context.epoch
+    return {
+        row: table.leader_and_isr(row)
+        for row in rows
+        if table.has_leadership(row) and table.state_controller_epoch[row] <= epoch
+    }
+
+
 def read_states(desk: Desk, rows: Sequence[int], *, watch: bool = False) -> Procedure[States]:
     """The states of these partitions, in the order of the rows."""
     table = desk.context.table
@@ -92,7 +110,10 @@ def write_states(desk: Desk, states: Mapping[int, LeaderAndIsr]) -> Procedure[Ve
     verdicts = Verdicts({}, [], {})
     for (row, state), result in zip(states.items(), results, strict=True):
         if isinstance(result, Written):
-            verdicts.written[row] = state._replace(zk_version=result.zk_version)
+            leader, leader_epoch, isr, _, controller_epoch, recovery = state
+            verdicts.written[row] = LeaderAndIsr(
+                leader, leader_epoch, isr, result.zk_version, controller_epoch, recovery
+            )
         elif result is ZkCode.BAD_VERSION:
             verdicts.lost.append(row)
         else:

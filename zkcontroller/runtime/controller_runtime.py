@@ -132,6 +132,11 @@ class ControllerRuntime:
         return self._controller.is_active
 
     @property
+    def is_at_work(self) -> bool:
+        """Whether an event is being processed; from any thread."""
+        return self._thread.is_at_work
+
+    @property
     def active_controller_id(self) -> int:
         """Broker id of the controller, as far as this broker knows; -1 for none."""
         return self._controller.active_controller_id

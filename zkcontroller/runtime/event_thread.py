@@ -91,6 +91,11 @@ class EventThread:
         # A daemon: a process that wants to end is not held by a ZooKeeper that does not answer.
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether an event is being processed; from any thread."""
+        return self.state is not ControllerState.IDLE
+
     def start(self) -> None:
         """Starts the thread."""
         self._thread.start()

@@ -17,17 +17,17 @@ root (also to stdout)                                       server.log          
 ==========================================================  ====================  ===============
 
 Nobody waits for the disk: a call stamps the time and queues the record, and one thread formats and
-writes, at most 200 ms later.  The queue is bounded by bytes (:data:`PENDING_BYTES_CAPACITY`); what
-does not fit is counted, and the count is logged.  State changes come in as records
-(:attr:`state_changes`) and leave as a line of ``state-change.log`` and one of
-``state-changes.jsonl``.
+writes, some 200 ms later; many state changes wait a second while the controller is at work.  The
+queue is bounded by bytes (:data:`PENDING_BYTES_CAPACITY`); what does not fit is counted, and the
+count is logged.  State changes come in as records (:attr:`state_changes`) and leave as a line of
+``state-change.log`` and one of ``state-changes.jsonl``.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TextIO
 
@@ -127,6 +127,10 @@ class LogFiles:
         logging.addLevelName(TRACE, "TRACE")
         for name in sorted({*_FILE_OF, *levels}):
             self._attach(name, levels.get(name))
+
+    def give_way(self, is_awaited: Callable[[], bool]) -> None:
+        """Lets state changes wait a little while ``is_awaited`` says that somebody works now."""
+        self._writer.is_awaited = is_awaited
 
     def flush(self) -> bool:
         """Waits until what was logged so far is in the files; False if the disk takes too long."""

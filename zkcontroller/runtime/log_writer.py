@@ -2,7 +2,8 @@
 
 Producers append to a deque under a lock held for a microsecond.  The thread sleeps until there is
 something, lets a short batch gather, then writes it in slices with a breath between two slices: a
-hundred thousand lines must not take the interpreter away from the controller's thread.
+hundred thousand lines must not take the interpreter away from the controller's thread.  While that
+works on an event (:attr:`LogWriter.is_awaited`) further slices wait, but not for long.
 
 What the disk does not take is told once on stderr, counted, and reported in the log itself when the
 disk works again.
@@ -14,7 +15,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO, TypeAlias
 
@@ -38,6 +39,8 @@ FLUSH_TIMEOUT_S: Final = 10.0
 SLICE_RECORDS: Final = 100
 """State changes formatted in one go: less than a millisecond."""
 BREATH_S: Final = 0.001
+PATIENCE_S: Final = 1.0
+"""How long state changes wait for somebody who is at work, at most."""
 
 
 class _Line(NamedTuple):
@@ -78,6 +81,8 @@ class LogWriter:
         pending_bytes_capacity: int = PENDING_BYTES_CAPACITY,
     ) -> None:
         """Starts the thread; ``state_change_levels`` are those that state-change.log takes."""
+        self.is_awaited: Callable[[], bool] = lambda: False
+        """Whether somebody works now whom many state changes would hold up; for any thread."""
         self._capacity = pending_bytes_capacity
         self._state_change_levels = state_change_levels
         self._host = socket.gethostname()
@@ -165,8 +170,7 @@ class LogWriter:
             if lost:
                 self._write_line(self._lost_line(lost))
             for _ in self._slices(item):
-                if not self._is_closed:
-                    time.sleep(BREATH_S)
+                self._breathe(item)
             with self._lock:
                 self._pending_bytes -= item.size_bytes
             taken += 1
@@ -177,6 +181,14 @@ class LogWriter:
         with self._drained:
             self._written += taken
             self._drained.notify_all()
+
+    def _breathe(self, item: _Item) -> None:
+        is_long = isinstance(item, _Changes) and len(item.records) > SLICE_RECORDS
+        while not self._is_closed:
+            time.sleep(BREATH_S)
+            is_young = 0 <= time.time() - item.time_s < PATIENCE_S
+            if not (is_long and is_young and self.is_awaited()):
+                break
 
     def _slices(self, item: _Item) -> Iterator[None]:
         if isinstance(item, _Line):

@@ -11,6 +11,8 @@ from zkcontroller.zookeeper.scala_order import immutable_map_order
 from zkcontroller.zookeeper.znode_json import (
     INT16_MAX,
     INT32_MAX,
+    INT64_MAX,
+    INT64_MIN,
     JsonFields,
     integer_text,
     json_object,
@@ -169,3 +171,22 @@ class ConsumersZnode:
     """``/consumers``: offsets of consumers older than Kafka 0.9; open to everybody."""
 
     PATH: Final = "/consumers"
+
+
+class ConsumerOffsetZnode:
+    """``/consumers/GROUP/offsets/TOPIC/PARTITION``: a committed offset as decimal text.
+
+    Written for clients that commit with the first version of OffsetCommit.
+    """
+
+    @staticmethod
+    def path(group_id: str, topic: str, partition: int) -> str:
+        return f"{ConsumersZnode.PATH}/{group_id}/offsets/{topic}/{partition}"
+
+    @staticmethod
+    def encode(offset: int) -> bytes:
+        return b"%d" % offset
+
+    @staticmethod
+    def decode(path: str, data: bytes) -> int:
+        return integer_text(path, data, INT64_MIN, INT64_MAX)

@@ -35,6 +35,7 @@ from zkcontroller.zookeeper.broker_znodes import (
 from zkcontroller.zookeeper.cluster_znodes import (
     ClusterIdZnode,
     ClusterZnode,
+    ConsumerOffsetZnode,
     ConsumersZnode,
     ControllerEpochZnode,
     ControllerZnode,
@@ -77,6 +78,7 @@ __all__ = [
     "ConfigChangeZnode",
     "ConfigChangesZnode",
     "ConfigZnode",
+    "ConsumerOffsetZnode",
     "ConsumersZnode",
     "ControllerEpochZnode",
     "ControllerZnode",
@@ -144,6 +146,10 @@ _READERS: Final[tuple[tuple[re.Pattern[str], _Reader], ...]] = tuple(
         (
             "/log_dir_event_notification/log_dir_event_[0-9-]+",
             lambda m, data: LogDirEventNotificationSequenceZnode.decode(m[0], data),
+        ),
+        (
+            "/consumers/[^/]+/offsets/[^/]+/[0-9]+",
+            lambda m, data: ConsumerOffsetZnode.decode(m[0], data),
         ),
         ("/cluster/id", lambda _, data: ClusterIdZnode.decode(data)),
         ("/feature", lambda _, data: FeatureZnode.decode(data)),
