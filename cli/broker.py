@@ -28,6 +28,15 @@ _LIST: Final = named(
     "broker_id", "broker_id", "endpoints", "rack", "broker_epoch", "is_controller", keys=_KEYS
 )
 
+_LOG_DIR_KEYS: Final = (
+    "broker_id",
+    "log_dir",
+    "replica_count",
+    "future_replica_count",
+    "size_bytes",
+    "error",
+)
+
 
 @click.group("broker", cls=Group)
 def command() -> None:
@@ -99,6 +108,18 @@ def describe(broker_id: int) -> None:
         "out_of_sync_count": len(lagging),
     }
     settings().renderer.record(record, named("broker_id"))
+
+
+@command.command("log-dirs")
+@click.argument("broker_ids", nargs=-1, type=click.IntRange(min=0), metavar="[ID…]")
+def log_dirs(broker_ids: tuple[int, ...]) -> None:
+    """The log directories of broker ID, or of every broker, and how much is in them."""
+    from .wire import Deadline, run
+    from .wire_logs import log_dirs as asked
+
+    given = settings()
+    rows = run(asked(given.bootstrap(), Deadline(given.deadline_s), list(broker_ids)))
+    given.renderer.rows(rows, named("log_dir", *_LOG_DIR_KEYS, keys=_LOG_DIR_KEYS))
 
 
 @command.command("stop")

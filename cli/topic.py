@@ -9,7 +9,7 @@ import click
 from .cluster import parse_overrides
 from .errors import Refused
 from .options import Group, Settings, settings
-from .render import named
+from .render import Layout, named
 
 if TYPE_CHECKING:
     from kio.schema.create_topics.v7.request import CreatableTopic
@@ -17,6 +17,18 @@ if TYPE_CHECKING:
 _KEYS: Final = ("topic", "topic_id", "partition_count", "replication_factor", "is_internal")
 _LIST: Final = named("topic", *_KEYS, keys=_KEYS)
 _NAMED: Final = named("topic")
+_OFFSET_KEYS: Final = (
+    "topic",
+    "partition",
+    "leader",
+    "earliest_offset",
+    "latest_offset",
+    "offset_count",
+    "error",
+)
+_OFFSETS: Final = Layout(
+    lambda row: f"{row['topic']}-{row['partition']}", _OFFSET_KEYS, _OFFSET_KEYS
+)
 
 
 @click.group("topic", cls=Group)
@@ -112,6 +124,19 @@ def describe(topics: tuple[str, ...]) -> None:
         settings().renderer.record(rows[0], _NAMED)
     else:
         settings().renderer.rows(rows, _LIST)
+
+
+@command.command("offsets")
+@click.argument("topics", nargs=-1, metavar="[TOPIC…]")
+def offsets(topics: tuple[str, ...]) -> None:
+    """Where the partitions of TOPIC, or of every topic, begin and end, as their leaders say."""
+    from .wire import Deadline, run
+    from .wire_logs import topic_offsets
+
+    given = settings()
+    names = list(dict.fromkeys(topics)) or None
+    rows = run(topic_offsets(given.bootstrap(), Deadline(given.deadline_s), names))
+    given.renderer.rows(rows, _OFFSETS)
 
 
 @command.command("alter")

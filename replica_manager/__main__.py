@@ -17,6 +17,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 from contextlib import nullcontext
@@ -48,6 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     gc.set_threshold(*GARBAGE_COLLECTION_THRESHOLDS)
     gc.freeze()  # what was imported stays for good and need not be looked at again
     sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
+    raise_open_files_limit()
     try:
         config = load_config(options.properties, parse_overrides(options.override))
         zookeeper_auth = parse_credentials(
@@ -80,6 +82,12 @@ def main(arguments: list[str] | None = None) -> int:
         log_files.close()
 
 
+def raise_open_files_limit() -> None:
+    """Lets the process open as many files as it may: each log and each client is one or more."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 async def _run(
     config: BrokerConfig,
     log_files: LogFiles,
@@ -95,6 +103,8 @@ async def _run(
         metrics=metrics,
         zookeeper_auth=zookeeper_auth,
     )
+
+    log_files.give_way(lambda: broker.is_controller_at_work)
 
     def on_signal(number: int) -> None:
         if stop_wanted.is_set():

@@ -10,6 +10,7 @@ Source: Kafka ``KafkaConfig``, ``AbstractKafkaConfig``, ``DynamicBrokerConfig``.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import re
@@ -20,7 +21,7 @@ from typing import Final
 
 from replica_manager.broker_keys import BROKER_KEYS
 from replica_manager.config_keys import ConfigValue, text_of
-from replica_manager.dynamic_keys import CLUSTER_WIDE, SAME_SETTING, is_fixed_here
+from replica_manager.dynamic_keys import CLUSTER_WIDE, QUOTA_KEYS, SAME_SETTING, is_fixed_here
 from replica_manager.listeners import Listeners, resolve_listeners
 from replica_manager.properties import parse_properties
 from zkcontroller.errors import ConfigInvalid
@@ -43,13 +44,15 @@ _REFUSED: Final[Mapping[str, str]] = {
 """Keys that may only have their default: to ignore them would leave out what the user relies on."""
 
 _WITHOUT_EFFECT: Final = re.compile(
-    r"log\.(?!dirs?$)|message\.|fetch\.|replica\.(?!lag)|num\.replica|group\.|offsets\.|transaction"
-    r"|producer\.|compression\.|quota\.|replication\.quota|remote\.log|zookeeper\.ssl"
+    r"log\.(cleaner\.(io|threads)|dir\.|local|preallocate|message\.format)"
+    r"|fetch\.purgatory|replica\.socket\.receive|group\.(?:consumer|share|coordinator)|transaction(?!\.partition)"
+    r"|producer\.purgatory|quota\.|remote\.log|zookeeper\.ssl"
     r"|sasl\.(kerberos|oauthbearer|login)|ssl\.(allow|keymanager|trustmanager|protocol)|security\.prov"
-    r"|num\.(io|network|recovery)|background\.|queued\.|max\.connection\.creation|metric|kafka\.metric"
-    r"|auto\.include|delegation|password\.encoder|telemetry|max\.incremental|delete\.records"
+    r"|num\.(io|network)|queued\.|max\.connection\.creation|metric|kafka\.metric"
+    r"|auto\.include|delegation|password\.encoder|telemetry|delete\.records"
 )
-_INHERITED_BY_TOPICS: Final = re.compile(r"log\.(cleanup|retention|roll|segment)|message\.max")
+LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _LISTENER_PREFIX: Final = re.compile(
     r"listener\.name\.[^.]+\.(?:[a-z0-9-]+\.(?=sasl\.|connections\.))?"
 )
@@ -133,6 +136,20 @@ class BrokerConfig:
         """The value of a boolean key."""
         value = self.values[key]
         assert isinstance(value, bool), key
+        return value
+
+    def quota(self, key: str) -> int:
+        """The value of one of QUOTA_KEYS: bytes a second, without end where nothing is set.
+
+        What somebody has written to ZooKeeper by hand and is no number counts as not set.
+        """
+        quota_key = QUOTA_KEYS[key]
+        value = quota_key.default
+        text = self.dynamic_own.get(key, self.dynamic_default.get(key))
+        if text is not None:
+            with contextlib.suppress(ConfigInvalid):
+                value = quota_key.parse(text)
+        assert isinstance(value, int), key
         return value
 
     def text(self, key: str) -> str | None:
@@ -256,6 +273,11 @@ def _check_values(values: Mapping[str, ConfigValue]) -> None:
         "more than connection.failed.authentication.delay.ms",
     )
     parse_connection_overrides(str(values["max.connections.per.ip.overrides"]))
+    require(
+        values["replica.selector.class"] in (None, "", RACK_AWARE_SELECTOR, LEADER_SELECTOR),
+        "replica.selector.class",
+        f"no value, {LEADER_SELECTOR} or {RACK_AWARE_SELECTOR}: Java selectors cannot be loaded",
+    )
 
 
 def parse_connection_overrides(text: str) -> dict[str, int]:
@@ -308,7 +330,7 @@ def _warnings(properties: Mapping[str, str]) -> list[str]:
             continue
         if plain_key not in BROKER_KEYS:
             warnings.append(_unknown(key))
-        elif _WITHOUT_EFFECT.match(plain_key) and not _INHERITED_BY_TOPICS.match(plain_key):
+        elif _WITHOUT_EFFECT.match(plain_key):
             without_effect.append(key)
     if without_effect:
         warnings.append(

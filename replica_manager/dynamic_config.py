@@ -11,6 +11,7 @@ Source: Kafka ``ZkNodeChangeNotificationListener``, ``ZkConfigManager``, ``Topic
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -48,17 +49,22 @@ class DynamicConfig:
         config: BrokerConfig,
         *,
         on_broker_config: Callable[[BrokerConfig, BrokerConfig], None],
+        on_topic: Callable[[str, Mapping[str, str]], None],
         on_unclean_topic: Callable[[str], None],
         on_client: Callable[[str, Mapping[str, str]], None],
     ) -> None:
         """Starts with ``config``; the callbacks come from the executor and must only hand over.
 
-        ``on_broker_config`` hears the configuration before and after a change, ``on_client`` the
-        entity path and the configuration of a user, a client id or both.
+        ``on_broker_config`` hears the configuration before and after a change, ``on_topic`` a
+        topic's own configuration, ``on_client`` the entity path and the configuration of a user, a
+        client id or both.
         """
         self._session = session
         self._broker_id = broker_id
         self._on_broker_config = on_broker_config
+        self._on_topic = on_topic
+        # Who has read a topic's configuration tells of it before anybody reads it again.
+        self._telling_of_topics = threading.Lock()
         self._on_unclean_topic = on_unclean_topic
         self._on_client = on_client
         self._last_change = -1
@@ -74,6 +80,25 @@ class DynamicConfig:
             )
         except (ConfigInvalid, ZnodeCorrupt) as refused:
             _log.error("The dynamic configuration of this broker is ignored: %s", refused)
+
+    def load_topics(self, topics: Sequence[str] | None = None) -> None:
+        """Tells of those topics as they are configured now; of all that are if none is named."""
+        with self._telling_of_topics:
+            names = self._names("topics") if topics is None else topics
+            paths = [ConfigZnode.path(f"topics/{name}") for name in names]
+            for name, path, znode in zip(
+                names, paths, self._session.perform(ReadZnodes(paths)), strict=True
+            ):
+                try:
+                    config = (
+                        {}
+                        if isinstance(znode, ZkCode)
+                        else ConfigZnode.decode(path, znode.data).config
+                    )
+                except ZnodeCorrupt as corrupt:
+                    _log.error("The configuration of topic %s is ignored: %s", name, corrupt)
+                    continue
+                self._on_topic(name, config)
 
     def load_clients(self) -> None:
         """Tells of every user and client id that has a configuration."""
@@ -121,7 +146,10 @@ class DynamicConfig:
         try:
             match entity_type:
                 case "topics":
-                    value = self._config(entity_path).get(UNCLEAN_LEADER_ELECTION_ENABLE, "")
+                    with self._telling_of_topics:
+                        config = self._config(entity_path)
+                        self._on_topic(name, config)
+                    value = config.get(UNCLEAN_LEADER_ELECTION_ENABLE, "")
                     if value.strip().lower() == "true":
                         self._on_unclean_topic(name)
                 case "brokers" if name in (DEFAULT_ENTITY, str(self._broker_id)):

@@ -30,6 +30,14 @@ def loaded_batches(data: bytes) -> Iterator[LoadedBatch]:
         )
 
 
+def next_offset(data: bytes) -> int | None:
+    """The offset behind the last whole batch in these bytes of the log; None without one."""
+    following = None
+    for _, header in iterate_batches(data):
+        following = header.next_offset
+    return following
+
+
 def append_batch(append: Append, codec: Codec = Codec.NONE) -> bytes:
     """The batch to append, its offsets from 0 on: the log assigns them."""
     return encode_batch(

@@ -118,9 +118,9 @@ class Expiry:
 
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Partitions were deleted: no group has offsets of them any more."""
-        partitions = list(partitions)
+        partitions = dict.fromkeys(partitions)
         count = sum(
-            self.remove(group, group.offsets.remove(partitions))
+            self.remove(group, group.offsets.remove(group.offsets.known_among(partitions)))
             for group in list(self._desk.groups.values())
         )
         self._desk.say(

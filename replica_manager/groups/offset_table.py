@@ -10,7 +10,7 @@ Source: Kafka ``GroupMetadata``, ``CommitRecordMetadataAndOffset``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from replica_manager.groups.records import OffsetAndMetadata
@@ -52,6 +52,22 @@ class OffsetTable:
         """Whether the offset may be another one in a moment."""
         return partition in self._pending or any(
             partition in offsets for offsets in self._pending_of_producers.values()
+        )
+
+    def known_among(self, partitions: Mapping[TopicPartition, None]) -> Iterable[TopicPartition]:
+        """Those partitions, perhaps without some that there is nothing of.
+
+        A cluster may delete 100,000 partitions at once, and most groups have offsets of few.
+        """
+        own: tuple[Collection[TopicPartition], ...] = (
+            self._logged,
+            self._pending,
+            *self._pending_of_producers.values(),
+        )
+        if sum(map(len, own)) >= len(partitions):
+            return partitions
+        return dict.fromkeys(
+            partition for offsets in own for partition in offsets if partition in partitions
         )
 
     # ------------------------------------------------------------------ commits

@@ -12,8 +12,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
@@ -105,12 +106,16 @@ class LogFile:
         self.path = path
 
 
-class FileSlice(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FileSlice:
     """A range of a log file, to be sent or read; it keeps its file open."""
 
     file: LogFile
     position: int
     length: int
+
+    def __len__(self) -> int:
+        return self.length
 
     def read(self) -> bytes:
         """The bytes.  Blocks if they are not in the page cache."""

@@ -33,6 +33,8 @@ from zkcontroller.errors import KafkaStorage, OffsetOutOfRange
 _log = logging.getLogger("kafka.log.LocalLog")
 
 UNKNOWN_POSITION: Final = -1
+RECENT_ENDS: Final = 32
+"""So many of the newest appends are found without a look into the index."""
 
 
 class LogOffsetMetadata(NamedTuple):
@@ -153,6 +155,8 @@ class LocalLog:
         self.end = end
         """Where the next record goes."""
         self.last_flushed_ms = environment.now_ms()
+        # Where high watermarks and readers that keep up are looked for.
+        self._recent_ends: dict[int, LogOffsetMetadata] = {}
         self._generation = 0
         """How often the log was truncated."""
         self._environment = environment
@@ -190,6 +194,10 @@ class LocalLog:
         active = self.segments.active
         active.append(pieces, size, last_offset, largest)
         self.end = LogOffsetMetadata(last_offset + 1, active.base_offset, active.file.size)
+        recent = self._recent_ends
+        recent[last_offset + 1] = self.end
+        if len(recent) > RECENT_ENDS:
+            del recent[next(iter(recent))]
 
     def read(
         self,
@@ -239,6 +247,8 @@ class LocalLog:
         """The place of an offset; OffsetOutOfRange if the log does not have it."""
         if offset == self.end.message_offset:
             return self.end
+        if (recent := self._recent_ends.get(offset)) is not None:
+            return recent
         segment = self.segments.floor(offset)
         while segment is not None and offset < self.end.message_offset:
             place = segment.find_batch(offset)
@@ -345,11 +355,13 @@ class LocalLog:
 
     def _end_at(self, offset: int) -> None:
         active = self.segments.active
+        self._recent_ends.clear()
         self.end = LogOffsetMetadata(offset, active.base_offset, active.size)
         self.recovery_point = min(self.recovery_point, offset)
 
     def replace(self, new: LogSegment, old: Sequence[LogSegment]) -> None:
         """Puts a compacted segment in the place of those that it was made from."""
+        self._recent_ends.clear()
         new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
         for segment in old:
             self.segments.remove(segment)

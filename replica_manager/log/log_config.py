@@ -46,6 +46,8 @@ class LogConfig:
     compression_level: int | None = None
     min_in_sync_replicas: int = 1
     allows_unclean_election: bool = False
+    allows_down_conversion: bool = True
+    """Whether consumers of old versions get what they can read (``message.downconversion``)."""
 
     @staticmethod
     def of(topic: Mapping[str, ConfigValue], broker: Mapping[str, ConfigValue]) -> LogConfig:
@@ -97,4 +99,5 @@ class LogConfig:
             compression_level=number(level_key) if level_key in TOPIC_KEYS else None,
             min_in_sync_replicas=number("min.insync.replicas"),
             allows_unclean_election=bool(value("unclean.leader.election.enable")),
+            allows_down_conversion=bool(value("message.downconversion.enable")),
         )

@@ -10,6 +10,7 @@ Source: Kafka ``LogManager``.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -149,7 +150,7 @@ class LogManager:
         """
         _log.info("Loading logs from log dirs %s", ", ".join(map(str, self._log_dirs)))
         started_ms = self.environment.now_ms()
-        for log_dir in self._log_dirs:
+        for log_dir in self.live_log_dirs:
             try:
                 log_dir.mkdir(parents=True, exist_ok=True)
                 self._load_directory(log_dir, topic_configs, on_progress)
@@ -293,6 +294,8 @@ class LogManager:
         preferred = self._preferred.get(topic_partition)
         if preferred is not None and preferred in self._live:
             return [preferred]
+        if len(self._live) == 1:
+            return list(self._live)  # nothing to count, for thousands of logs at once
         counts = dict.fromkeys(self._live, 0)
         for _, log in self._all_logs():
             counts[log.log_dir] = counts.get(log.log_dir, 0) + 1
@@ -336,20 +339,23 @@ class LogManager:
         self.environment.duties.add("kafka-delete-logs", path.name, path.parent, due_ms, remove)
 
     def replace_current_with_future(self, topic_partition: TopicPartition) -> PartitionLog:
-        """The future log has caught up and becomes the partition's log; the old one is deleted."""
-        future = self._future.pop(topic_partition)
-        current = self._current.pop(topic_partition, None)
-        log_dir = future.log_dir
-        future.rename(log_dir / folder_name(topic_partition, FolderKind.CURRENT, uuid4()))
+        """The future log has caught up and becomes the partition's log; the old one is deleted.
+
+        KafkaStorage if the future log's directory fails; the current one stays in service then.
+        """
+        future, current = self._future[topic_partition], self._current.get(topic_partition)
+        future.rename(future.log_dir / folder_name(topic_partition, FolderKind.CURRENT, uuid4()))
         future.update_high_watermark(
             future.log_end_offset if current is None else current.high_watermark
         )
+        del self._future[topic_partition]
         self._current[topic_partition] = future
         self._preferred.pop(topic_partition, None)
         if current is not None:
             path = current.log_dir / folder_name(topic_partition, FolderKind.DELETED, uuid4())
-            current.rename(path)
-            self._remove_folder_later(path, current.config.file_delete_delay_ms)
+            with contextlib.suppress(KafkaStorage):  # its directory is offline now
+                current.rename(path)
+                self._remove_folder_later(path, current.config.file_delete_delay_ms)
         return future
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:
@@ -358,11 +364,21 @@ class LogManager:
             if topic_partition.topic == topic:
                 log.update_config(config)
 
+    def update_configs(self, config_of: Callable[[str], LogConfig]) -> None:
+        """What topics inherit has changed: gives every log its topic's configuration anew."""
+        for topic_partition, log in self._all_logs():
+            log.update_config(config_of(topic_partition.topic))
+
     # Upkeep.
 
     def delete_old_segments(self) -> int:
         """Retention: gives how many segments went; compacted logs lose what is before the start."""
-        return sum(self._delete_old_segments(log) for _, log in self._all_logs())
+        return sum(self.retention_steps())
+
+    def retention_steps(self) -> Iterator[int]:
+        """The same log by log, for whoever lets others pass in between."""
+        for _, log in self._all_logs():
+            yield self._delete_old_segments(log)
 
     def _delete_old_segments(self, log: PartitionLog) -> int:
         deleted = 0

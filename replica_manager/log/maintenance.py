@@ -24,6 +24,10 @@ TICK_MS: Final = 1000
 """How often is looked what is due; duties are never urgent."""
 
 
+LOGS_AT_ONCE: Final = 200
+"""Retention looks at so many before the event loop may serve others: some 3 ms."""
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """Periods in milliseconds, with Kafka's defaults."""
@@ -57,6 +61,9 @@ class LogMaintenance:
             "producers": times.producer_expiration_check_ms,
         }
         self._due_ms = dict.fromkeys(self._periods, first_ms)
+        # A producer may write old timestamps: it is not forgotten sooner than need be.
+        self._due_ms["producers"] = now_ms + times.producer_expiration_check_ms
+        self._due_ms["high-watermark"] = now_ms + times.high_watermark_checkpoint_ms
 
     async def run(self) -> None:
         """Looks after the logs every TICK_MS, for ever."""
@@ -82,7 +89,9 @@ class LogMaintenance:
         manager = self._manager
         match name:
             case "retention":
-                manager.delete_old_segments()
+                for number, _ in enumerate(manager.retention_steps(), start=1):
+                    if number % LOGS_AT_ONCE == 0:
+                        await asyncio.sleep(0)
             case "producers":
                 manager.remove_expired_producers()
             case "flush":
@@ -112,11 +121,11 @@ class LogMaintenance:
     async def _blocking(self, log_dir: Path, action: Callable[[], None]) -> bool:
         try:
             await asyncio.get_running_loop().run_in_executor(self._executor, action)
-        except FileNotFoundError as missing:
-            # Renamed or deleted between the decision and the deed; the disk is well.
-            _log.warning("Upkeep of %s found a file gone: %s", log_dir, missing)
-            return False
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and log_dir.is_dir():
+                # Renamed or deleted between the decision and the deed; the disk is well.
+                _log.warning("Upkeep of %s found a file gone: %s", log_dir, error)
+                return False
             self._manager.fail(log_dir, f"Disk error while looking after {log_dir}: {error}")
             return False
         return True

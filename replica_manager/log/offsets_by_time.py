@@ -5,6 +5,8 @@ Source: Kafka ``UnifiedLog.fetchOffsetByTimestamp`` and ``legacyFetchOffsetsBefo
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from replica_manager.log.leader_epochs import LeaderEpochs
 from replica_manager.log.local_log import LocalLog
 from replica_manager.log.log_values import (
@@ -14,14 +16,38 @@ from replica_manager.log.log_values import (
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
 )
-from replica_manager.log.segment import TimestampedOffset
+from replica_manager.log.segment import LogSegment, TimestampedOffset
 from zkcontroller.protocol.records import NO_TIMESTAMP
+
+
+class TimestampSearch(NamedTuple):
+    """A look into the files of a log, for a thread.
+
+    The log may go on meanwhile: what is appended later need not be found.
+    """
+
+    segments: tuple[LogSegment, ...]
+    log_start_offset: int
+    timestamp: int
+
+    def run(self) -> TimestampedOffset | None:
+        """The record, None if there is none.  Blocks; reads indexes and one batch.
+
+        FileNotFoundError if a segment was deleted or replaced meanwhile: search anew.
+        """
+        if self.timestamp == MAX_TIMESTAMP:
+            newest = max(self.segments, key=lambda s: s.largest_timestamp_so_far.timestamp)
+            return newest.find_offset_of_largest_timestamp()
+        for segment in self.segments:
+            if segment.largest_timestamp >= self.timestamp:
+                return segment.find_offset_by_timestamp(self.timestamp, self.log_start_offset)
+        return None
 
 
 def offset_by_timestamp(
     local: LocalLog, epochs: LeaderEpochs, log_start_offset: int, timestamp: int
-) -> TimestampedOffset | None:
-    """The first record with at least ``timestamp``, or what its special values mean."""
+) -> TimestampedOffset | TimestampSearch:
+    """What the special values mean, or where to look for a record with at least ``timestamp``."""
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         entries = epochs.entries
         is_known = bool(entries) and entries[0].start_offset <= log_start_offset
@@ -32,13 +58,9 @@ def offset_by_timestamp(
         return TimestampedOffset(NO_TIMESTAMP, local.log_end_offset, epochs.latest_epoch)
     if timestamp == LATEST_TIERED_TIMESTAMP:
         return TimestampedOffset(NO_TIMESTAMP, -1, -1)
-    if timestamp == MAX_TIMESTAMP:
-        newest = max(local.segments, key=lambda s: s.largest_timestamp_so_far.timestamp)
-        return newest.find_offset_of_largest_timestamp()
-    for segment in local.segments:
-        if segment.largest_timestamp >= timestamp:
-            return segment.find_offset_by_timestamp(timestamp, log_start_offset)
-    return None
+    # Read here once, for appends write it: the thread must not put an older value in its place.
+    _ = local.segments.active.largest_timestamp_so_far
+    return TimestampSearch(tuple(local.segments), log_start_offset, timestamp)
 
 
 def legacy_offsets_before(

@@ -29,10 +29,14 @@ from replica_manager.log.log_values import (
     FetchIsolation,
     Replacement,
 )
-from replica_manager.log.offsets_by_time import legacy_offsets_before, offset_by_timestamp
+from replica_manager.log.offsets_by_time import (
+    TimestampSearch,
+    legacy_offsets_before,
+    offset_by_timestamp,
+)
 from replica_manager.log.segment import LogSegment, TimestampedOffset
 from replica_manager.log.transaction_index import AbortedTransaction
-from zkcontroller.errors import OffsetOutOfRange
+from zkcontroller.errors import KafkaStorage, OffsetOutOfRange
 
 _log = logging.getLogger("kafka.log.UnifiedLog")
 
@@ -107,14 +111,26 @@ class PartitionLog(AppendingLog):
                 with_aborted=isolation is FetchIsolation.TXN_COMMITTED,
             )
 
-    def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampedOffset | None:
-        """What ListOffsets answers to a timestamp or one of its special values; None if nothing.
+    def search_offset_by_timestamp(self, timestamp: int) -> TimestampedOffset | TimestampSearch:
+        """What ListOffsets answers to its special values; else a search to be run in a thread.
 
         LATEST_TIMESTAMP gives the log's end; how far the client may see is the caller's business.
-        Reads one batch of the log.
         """
+        return offset_by_timestamp(self._local, self._epochs, self._log_start_offset, timestamp)
+
+    def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampedOffset | None:
+        """The same, with the search.  Blocks; KafkaStorage if the disk fails."""
+        found = self.search_offset_by_timestamp(timestamp)
+        if isinstance(found, TimestampedOffset):
+            return found
         with self._local.guarded("Error while fetching offset by timestamp for"):
-            return offset_by_timestamp(self._local, self._epochs, self._log_start_offset, timestamp)
+            return found.run()
+
+    def search_failed(self, error: OSError) -> KafkaStorage:
+        """What to raise when a search has failed in its thread; the directory is reported."""
+        return self._local.fail(
+            f"Error while fetching offset by timestamp for {self.name} in dir {self.log_dir}", error
+        )
 
     def legacy_offsets_before(self, timestamp: int, max_count: int) -> list[int]:
         """Segments' base offsets, newest first, as ListOffsets v0 wants them."""

@@ -19,7 +19,7 @@ from replica_manager.replication.fetch_values import (
     FetchPartition,
     TopicIdPartition,
 )
-from zkcontroller.model import NO_EPOCH
+from zkcontroller.model import NO_EPOCH, TopicPartition
 
 
 class LogPlace(Protocol):
@@ -58,15 +58,28 @@ class DelayedFetch(Generic[Place]):
         has_diverged: Callable[[ParkedPartition[Place]], bool],
     ) -> None:
         """``readable_end`` says how far the request may read now, or why it may not any more."""
-        self._partitions = partitions
+        self.partitions = {each.partition.topic_partition: each for each in partitions}
+        self._ready = dict.fromkeys(self.partitions, 0)
+        self._news: dict[TopicPartition, None] | None = None
+        self.touched: set[TopicPartition] = set()
+        """Partitions that have changed while this waited."""
         self._min_bytes = min_bytes
         self._readable_end = readable_end
         self._has_diverged = has_diverged
 
+    def changed(self, partition: TopicPartition) -> None:
+        """What changed since it was looked at; of thousands of partitions mostly one."""
+        self.touched.add(partition)
+        self._news = {} if self._news is None else self._news
+        self._news[partition] = None
+
     def is_complete(self) -> bool:
-        """Whether to answer now."""
-        size = 0
-        for parked in self._partitions:
+        """Whether to answer now; looks at what has changed, at all if that was not said."""
+        news = self.partitions if self._news is None else self._news
+        self._news = None
+        for partition in news:
+            parked = self.partitions[partition]
+            self._ready[partition] = 0
             end = self._readable_end(parked)
             if isinstance(end, ErrorCode):
                 # Not leader, unknown, offline, or another leader epoch: the read will say it.
@@ -76,11 +89,11 @@ class DelayedFetch(Generic[Place]):
             if parked.start.message_offset < end.message_offset:
                 if parked.start.is_on_older_segment(end):
                     return True  # far behind, or a segment was just rolled
-                ready = parked.start.bytes_until(end) or 0
-                size += min(ready, parked.wanted.partition_max_bytes)
+                size = parked.start.bytes_until(end) or 0
+                self._ready[partition] = min(size, parked.wanted.partition_max_bytes)
             if parked.wanted.last_fetched_epoch != NO_EPOCH and self._has_diverged(parked):
                 return True
-        return size >= self._min_bytes
+        return sum(self._ready.values()) >= self._min_bytes
 
 
 def must_answer_at_once(

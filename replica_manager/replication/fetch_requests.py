@@ -22,6 +22,7 @@ from zkcontroller.model import TopicPartition
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
+NO_BROKER: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class FetcherSettings:
     """The leader finds divergence in fetches (inter-broker protocol 2.7-IV1 and newer)."""
     asks_epochs: bool = True
     """OffsetsForLeaderEpoch can be asked (inter-broker protocol 0.11-IV2 and newer)."""
+    replica_id: int = NO_BROKER
+    """The broker that follows, for its log lines."""
 
 
 class EpochQuestion(NamedTuple):

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.replication.fetch_log import PrefixedLog
 from replica_manager.replication.fetch_values import (
     FINAL_SESSION_EPOCH,
     FIRST_TOPIC_ID_VERSION,
@@ -29,7 +30,7 @@ from replica_manager.replication.fetch_values import (
 )
 from zkcontroller.model import TopicPartition
 
-_log = logging.getLogger("kafka.clients.FetchSessionHandler")
+_logger = logging.getLogger("org.apache.kafka.clients.FetchSessionHandler")
 
 
 class NextFetch(NamedTuple):
@@ -55,8 +56,9 @@ class NextFetch(NamedTuple):
 class FetchSessionHandler:
     """The session with one leader, as its client sees it."""
 
-    def __init__(self, leader: int) -> None:
+    def __init__(self, leader: int, log_prefix: str = "") -> None:
         self._leader = leader
+        self._log = PrefixedLog(_logger, log_prefix)
         self._next = FetchMetadata()
         self._partitions: dict[TopicPartition, FetchPartition] = {}
         self.topic_names: dict[UUID, str] = {}
@@ -127,7 +129,7 @@ class FetchSessionHandler:
         of topics that nobody here knows.
         """
         if error is not ErrorCode.none:
-            _log.info(
+            self._log.info(
                 "Node %d was unable to process the fetch request with %s: %s.",
                 self._leader,
                 self._next,
@@ -145,7 +147,7 @@ class FetchSessionHandler:
             return False
         problem = self._problem(api_version, partitions, topic_ids)
         if problem is not None:
-            _log.info(
+            self._log.info(
                 "Node %d sent an invalid %s fetch response with %s",
                 self._leader,
                 "full" if is_full else "incremental",
@@ -164,8 +166,17 @@ class FetchSessionHandler:
             self._next = self._next._replace(epoch=next_session_epoch(self._next.epoch))
         return True
 
-    def handle_error(self) -> None:
-        """No answer came: whether the leader saw the request nobody knows, so start anew."""
+    def handle_error(self, cause: str | None = None) -> None:
+        """No answer came: whether the leader saw the request nobody knows, so start anew.
+
+        ``cause`` is printed below the line that says so.
+        """
+        self._log.info(
+            "Error sending fetch request %s to node %d:",
+            self._next,
+            self._leader,
+            extra=None if cause is None else {"cause": cause},
+        )
         self._close_and_open()
 
     def close(self) -> None:

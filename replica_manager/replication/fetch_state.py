@@ -16,6 +16,8 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
+from typing_extensions import override
+
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.fetch_values import UNKNOWN_OFFSET
 from replica_manager.replication.replica_log import ReplicaLog
@@ -66,6 +68,11 @@ class Truncation(NamedTuple):
     offset: int
     is_complete: bool
     """False: the leader must be asked again, about the epoch that is last then."""
+
+    @override
+    def __str__(self) -> str:
+        completed = "true" if self.is_complete else "false"
+        return f"TruncationState(offset={self.offset}, completed={completed})"
 
 
 def initial_offset(log: ReplicaLog, *, truncates_on_fetch: bool) -> int:

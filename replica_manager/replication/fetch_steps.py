@@ -16,13 +16,16 @@ Kafka asks for offsets while it handles the answer that was out of range; here t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.log.files import FileSlice
+from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.replication.fetch_log import PrefixedLog, fetcher_prefix
 from replica_manager.replication.fetch_requests import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -49,6 +52,7 @@ from replica_manager.replication.fetch_state import (
 )
 from replica_manager.replication.fetch_values import FetchedPartition, FetchPartition
 from replica_manager.replication.replica_log import FollowerAppend, ReplicaLog
+from replica_manager.replication.throttle import ReplicationThrottle
 from zkcontroller.errors import (
     CorruptRecord,
     InvalidRecord,
@@ -65,7 +69,7 @@ _STAGES: Final = {
 _OFFSETS_TURN: Final = 1
 """Place of offsets among the turns: epochs, offsets, records."""
 
-_log = logging.getLogger("kafka.server.ReplicaFetcherThread")
+_logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 
 
 @dataclass(slots=True)
@@ -86,15 +90,20 @@ class ReplicaFetcher:
         log_of: Callable[[TopicPartition], ReplicaLog],
         settings: FetcherSettings,
         failed: set[TopicPartition] | None = None,
+        fetcher_id: int = 0,
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
         """``log_of`` finds the log of a partition that is with this fetcher.
 
         A partition whose log goes offline is to be removed; until then its log raises KafkaStorage.
         """
         self.leader = leader
+        prefix = fetcher_prefix(settings.replica_id, leader, fetcher_id)
+        self._log = PrefixedLog(_logger, prefix)
         self._log_of = log_of
         self._settings = settings
-        self.session = FetchSessionHandler(leader)
+        self._throttle = throttle
+        self.session = FetchSessionHandler(leader, prefix)
         # In the order in which they are asked for: who got something moves to the end.
         self.partitions: dict[TopicPartition, PartitionFetchState] = {}
         self.failed: set[TopicPartition] = set() if failed is None else failed
@@ -143,8 +152,15 @@ class ReplicaFetcher:
             if request is not None:
                 self._turn = turn + 1
                 return request
-        delays = [state.delayed_until_ms for state in self.partitions.values()]
-        return Idle(min((delay for delay in delays if delay is not None), default=None))
+        # Who is not delayed, and yet not asked for, is held back: to be looked at again.
+        backoff_ms = now_ms + self._settings.backoff_ms
+        untils_ms = (
+            state.delayed_until_ms
+            if state.delayed_until_ms is not None and state.is_delayed(now_ms)
+            else backoff_ms
+            for state in self.partitions.values()
+        )
+        return Idle(min(untils_ms, default=None))
 
     def _ask_epoch_ends(self, now_ms: int) -> AskEpochEnds | None:
         questions: dict[TopicPartition, EpochQuestion] = {}
@@ -155,7 +171,14 @@ class ReplicaFetcher:
             if latest is not None and self._settings.asks_epochs:
                 questions[tp] = EpochQuestion(state.current_leader_epoch, latest)
             else:
-                self._truncate(tp, Truncation(state.fetch_offset, True))
+                cut = Truncation(state.fetch_offset, True)
+                self._log.info(
+                    "Truncating partition %s with %s due to local high watermark %d",
+                    tp,
+                    cut,
+                    state.fetch_offset,
+                )
+                self._truncate(tp, cut)
         return AskEpochEnds(questions) if questions else None
 
     def _ask_offsets(self, now_ms: int) -> AskOffsets | None:
@@ -170,7 +193,7 @@ class ReplicaFetcher:
     def _ask_records(self, now_ms: int) -> AskRecords | None:
         wanted: dict[TopicPartition, FetchPartition] = {}
         for tp, state in list(self.partitions.items()):
-            if not state.is_in(FetchStage.FETCHING, now_ms):
+            if not state.is_in(FetchStage.FETCHING, now_ms) or self._is_held_back(tp, state):
                 continue
             last_epoch = state.last_fetched_epoch
             uses_last_epoch = self._settings.truncates_on_fetch and last_epoch is not None
@@ -187,13 +210,23 @@ class ReplicaFetcher:
             return None
         return AskRecords(fetch)
 
+    def _is_held_back(self, tp: TopicPartition, state: PartitionFetchState) -> bool:
+        """Not in sync, and an administrator wants it slow (KIP-73)."""
+        throttle = self._throttle
+        return (
+            throttle is not None
+            and throttle.is_throttled(tp)
+            and (state.lag is None or state.lag > 0)
+            and throttle.is_exceeded
+        )
+
     # ------------------------------------------------------------------ answers
 
-    def handle_failure(self, request: Request, now_ms: int) -> None:
-        """No answer came, or none that could be read."""
+    def handle_failure(self, request: Request, now_ms: int, cause: str | None = None) -> None:
+        """No answer came, or none that could be read; ``cause`` says why, for the log."""
         match request:
             case AskRecords():
-                self.session.handle_error()
+                self.session.handle_error(cause)
                 self._delay(list(self.partitions), now_ms)
             case AskEpochEnds() | AskOffsets():
                 self._delay(request.partitions, now_ms)
@@ -207,14 +240,22 @@ class ReplicaFetcher:
             error, end = answers.get(tp, (ErrorCode.unknown_server_error, None))
             if error is ErrorCode.none and end is not None:
                 cut = truncation_for(end, self._log_of(tp), state.fetch_offset)
-                _log.info("Truncating partition %s with %s due to leader epoch and offset %s",
-                          tp, cut, end)  # fmt: skip
+                self._log.info(
+                    "Truncating partition %s with %s due to leader epoch and offset %s",
+                    tp,
+                    cut,
+                    _printed(tp, end),
+                )
                 self._truncate(tp, cut)
             elif error is ErrorCode.fenced_leader_epoch:
                 self._on_fenced(tp, question.current_leader_epoch, now_ms)
             else:
-                _log.info("Retrying leaderEpoch request for partition %s as the leader reported "
-                          "an error: %s", tp, error.name.upper())  # fmt: skip
+                self._log.info(
+                    "Retrying leaderEpoch request for partition %s as the leader reported an "
+                    "error: %s",
+                    tp,
+                    error.name.upper(),
+                )
                 self._delay([tp], now_ms)
 
     def handle_offsets(self, request: AskOffsets, answers: OffsetAnswers, now_ms: int) -> None:
@@ -234,8 +275,9 @@ class ReplicaFetcher:
             if error is ErrorCode.fenced_leader_epoch:
                 self._on_fenced(tp, question.current_leader_epoch, now_ms)
             else:
-                _log.info("Could not fetch offset for %s due to error: %s",
-                          tp, error.name.upper())  # fmt: skip
+                self._log.info(
+                    "Could not fetch offset for %s due to error: %s", tp, error.name.upper()
+                )
                 self._delay([tp], now_ms)
 
     def _asked_about(
@@ -252,6 +294,18 @@ class ReplicaFetcher:
     def handle_records(self, request: AskRecords, answers: FetchAnswers, now_ms: int) -> Progress:
         """Appends what the leader sent, or truncates where it says that the logs diverge."""
         progress = Progress()
+        for step in self.records_steps(request, answers, lambda: now_ms):
+            progress.high_watermark_moved += step.high_watermark_moved
+            progress.bytes_in += step.bytes_in
+        return progress
+
+    def records_steps(
+        self, request: AskRecords, answers: FetchAnswers, now_ms: Callable[[], int]
+    ) -> Iterator[Progress]:
+        """Like :meth:`handle_records`, a partition a step, so that others get a turn in between.
+
+        Partitions may come and go between two steps.
+        """
         is_usable = self.session.handle_answer(
             answers.api_version,
             answers.error,
@@ -262,16 +316,17 @@ class ReplicaFetcher:
         )
         if not is_usable:
             if answers.error is ErrorCode.fetch_session_topic_id_error:
-                self._delay(list(self.partitions), now_ms)
-            return progress
+                self._delay(list(self.partitions), now_ms())
+            return
         for tp, answer in answers.partitions.items():
             question = request.fetch.session_partitions.get(tp)
             state = self.partitions.get(tp)
             if question is None or state is None:
                 continue
-            if is_answer_of(question, state) and state.is_in(FetchStage.FETCHING, now_ms):
-                self._take(tp, state, question, answer, progress, now_ms)
-        return progress
+            if is_answer_of(question, state) and state.is_in(FetchStage.FETCHING, now_ms()):
+                progress = Progress()
+                self._take(tp, state, question, answer, progress, now_ms())
+                yield progress
 
     def _take(
         self,
@@ -286,8 +341,12 @@ class ReplicaFetcher:
             case ErrorCode.none if answer.diverging_epoch is not None:
                 # Neither records nor watermarks count before the logs agree.
                 cut = truncation_for(answer.diverging_epoch, self._log_of(tp), state.fetch_offset)
-                _log.info("Truncating partition %s with %s due to leader epoch and offset %s",
-                          tp, cut, answer.diverging_epoch)  # fmt: skip
+                self._log.info(
+                    "Truncating partition %s with %s due to leader epoch and offset %s",
+                    tp,
+                    cut,
+                    _printed(tp, answer.diverging_epoch),
+                )
                 self._truncate(tp, cut)
             case ErrorCode.none:
                 self._append(tp, state, answer, progress, now_ms)
@@ -296,9 +355,44 @@ class ReplicaFetcher:
             case ErrorCode.fenced_leader_epoch:
                 self._on_fenced(tp, question.current_leader_epoch, now_ms)
             case error:
-                _log.warning("Received %s from the leader for partition %s",
-                             error.name.upper(), tp)  # fmt: skip
+                self._tell_of(tp, state, error)
                 self._delay([tp], now_ms)
+
+    def _tell_of(self, tp: TopicPartition, state: PartitionFetchState, error: ErrorCode) -> None:
+        """Says what the leader answered, as loudly as Kafka does."""
+        match error:
+            case ErrorCode.unknown_leader_epoch:
+                self._log.debug(
+                    "Remote broker has a smaller leader epoch for partition %s than "
+                    "this replica's current leader epoch of %d.",
+                    tp,
+                    state.current_leader_epoch,
+                )
+            case ErrorCode.not_leader_or_follower:
+                self._log.debug(
+                    "Remote broker is not the leader for partition %s, which could "
+                    "indicate that the partition is being moved",
+                    tp,
+                )
+            case (
+                ErrorCode.unknown_topic_or_partition
+                | ErrorCode.unknown_topic_id
+                | ErrorCode.inconsistent_topic_id
+            ):
+                self._log.warning(
+                    "Received %s from the leader for partition %s. This error may be "
+                    "returned transiently when the partition is being created or "
+                    "deleted, but it is not expected to persist.",
+                    error.name.upper(),
+                    tp,
+                )
+            case _:
+                self._log.error(
+                    "Error for partition %s at offset %d: %s",
+                    tp,
+                    state.fetch_offset,
+                    error.name.upper(),
+                )
 
     # ------------------------------------------------------------------ the logs
 
@@ -313,26 +407,38 @@ class ReplicaFetcher:
         try:
             log = self._log_of(tp)
             if state.fetch_offset != log.log_end_offset:
-                _log.error("Offset mismatch for partition %s: fetched offset = %d, log end offset "
-                           "= %d.", tp, state.fetch_offset, log.log_end_offset)  # fmt: skip
+                self._log.error(
+                    "Offset mismatch for partition %s: fetched offset = %d, log end offset = %d.",
+                    tp,
+                    state.fetch_offset,
+                    log.log_end_offset,
+                )
                 self._fail(tp)
                 return
+            assert not isinstance(answer.records, FileSlice), "they came over the wire"
             appended = append_as_follower(log, answer.records)
             if log.update_high_watermark(answer.high_watermark):
                 progress.high_watermark_moved.append(tp)
             raise_log_start_offset(log, answer.log_start_offset)
         except (CorruptRecord, InvalidRecord) as invalid:
             # Bytes that were damaged on their way are whole the next time.
-            _log.error("Found invalid messages during fetch for partition %s offset %d: %s",
-                       tp, state.fetch_offset, invalid)  # fmt: skip
+            self._log.error(
+                "Found invalid messages during fetch for partition %s offset %d: %s",
+                tp,
+                state.fetch_offset,
+                invalid,
+            )
             self._delay([tp], now_ms)
             return
         except ZkControllerError:
-            _log.exception("Error while processing data for partition %s at offset %d",
-                           tp, state.fetch_offset)  # fmt: skip
+            self._log.exception(
+                "Error while processing data for partition %s at offset %d", tp, state.fetch_offset
+            )
             self._fail(tp)
             return
         progress.bytes_in += appended.valid_bytes
+        if self._throttle is not None and self._throttle.is_throttled(tp):
+            self._throttle.record(len(answer.records))
         has_records = appended.valid_bytes > 0
         next_offset = appended.last_offset + 1 if has_records else state.fetch_offset
         if has_records or state.lag is None:
@@ -358,14 +464,23 @@ class ReplicaFetcher:
                 self._turn = _OFFSETS_TURN  # a fetch may wait for records, and this after it
                 return
             if state.stage is FetchStage.FINDING_END:
-                _log.warning("Reset fetch offset for partition %s from %d to current leader's "
-                             "latest offset %d", tp, own_end, offset)  # fmt: skip
+                self._log.warning(
+                    "Reset fetch offset for partition %s from %d to current leader's "
+                    "latest offset %d",
+                    tp,
+                    own_end,
+                    offset,
+                )
                 log.truncate_to(offset)
             elif offset > own_end:
-                _log.warning("Truncate fully and reset fetch offset for partition %s from %d to "
-                             "the current leader's start offset %d because the local replica's "
-                             "end offset is smaller than the current leader's start offsets.",
-                             tp, own_end, offset)  # fmt: skip
+                self._log.warning(
+                    "Truncate fully and reset fetch offset for partition %s from %d to the "
+                    "current leader's start offset %d because the local replica's "
+                    "end offset is smaller than the current leader's start offsets.",
+                    tp,
+                    own_end,
+                    offset,
+                )
                 log.truncate_fully_and_start_at(offset)
             restarted = state._replace(
                 fetch_offset=log.log_end_offset,
@@ -374,7 +489,7 @@ class ReplicaFetcher:
                 lag=None,
             )
         except ZkControllerError:
-            _log.exception("Error getting offset for partition %s", tp)
+            self._log.exception("Error getting offset for partition %s", tp)
             self._fail(tp)
             return
         self._update(tp, restarted)
@@ -384,12 +499,16 @@ class ReplicaFetcher:
         try:
             log = self._log_of(tp)
             if cut.offset < log.high_watermark:
-                _log.warning("Truncating %s to offset %d below high watermark %d",
-                             tp, cut.offset, log.high_watermark)  # fmt: skip
+                self._log.warning(
+                    "Truncating %s to offset %d below high watermark %d",
+                    tp,
+                    cut.offset,
+                    log.high_watermark,
+                )
             log.truncate_to(cut.offset)
             last_epoch = log.latest_epoch
         except ZkControllerError:
-            _log.exception("Failed to truncate %s at offset %d", tp, cut.offset)
+            self._log.exception("Failed to truncate %s at offset %d", tp, cut.offset)
             self._fail(tp)
             return
         is_done = cut.is_complete or self._settings.truncates_on_fetch
@@ -416,30 +535,45 @@ class ReplicaFetcher:
         """The leader knows a newer epoch: the controller will tell us, too, unless it has."""
         current = self.partitions[tp].current_leader_epoch
         if asked_epoch == current:
-            _log.info("Partition %s has an older epoch (%d) than the current leader. Will await "
-                      "the new LeaderAndIsr state before resuming fetching.",
-                      tp, current)  # fmt: skip
+            self._log.info(
+                "Partition %s has an older epoch (%d) than the current leader. Will await "
+                "the new LeaderAndIsr state before resuming fetching.",
+                tp,
+                current,
+            )
             self._fail(tp)
         else:
-            _log.info("Partition %s has a newer epoch (%d) than the current leader. Retry the "
-                      "partition later.", tp, current)  # fmt: skip
+            self._log.info(
+                "Partition %s has a newer epoch (%d) than the current leader. Retry the "
+                "partition later.",
+                tp,
+                current,
+            )
             self._delay([tp], now_ms)
 
     def _fail(self, tp: TopicPartition) -> None:
         del self.partitions[tp]
         self.failed.add(tp)
-        _log.warning("Partition %s marked as failed", tp)
+        self._log.warning("Partition %s marked as failed", tp)
 
 
 def is_answer_of(question: FetchPartition, state: PartitionFetchState) -> bool:
     """Whether an answer to ``question`` is still of use.
 
-    The partition may have been truncated, or removed and added in another leader epoch, while the
-    answer was under way.  Kafka compares the offset alone.
+    While the answer was under way the partition may have been truncated, or removed and added in
+    another leader epoch, or as one of a new topic of that name.  Kafka compares the offset alone.
     """
     return (
         question.fetch_offset == state.fetch_offset
         and question.current_leader_epoch == state.current_leader_epoch
+        and question.topic_id == state.topic_id
+    )
+
+
+def _printed(tp: TopicPartition, end: EpochEndOffset) -> str:
+    return (
+        f"EpochEndOffset(errorCode=0, partition={tp.partition}, leaderEpoch={end.epoch}, "
+        f"endOffset={end.end_offset})"
     )
 
 

@@ -13,8 +13,11 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from typing_extensions import override
 
+from replica_manager.log.files import FileSlice
 from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.transaction_index import AbortedTransaction
 from zkcontroller.model import NO_EPOCH, TopicPartition
 
 UNKNOWN_OFFSET: Final = -1
@@ -46,6 +49,12 @@ class FetchMetadata(NamedTuple):
     def is_full(self) -> bool:
         """The request names every partition it wants, whatever a session knows."""
         return self.epoch in (INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH)
+
+    @override
+    def __str__(self) -> str:
+        session = "INVALID" if self.session_id == NO_SESSION else self.session_id
+        epochs = {INITIAL_SESSION_EPOCH: "INITIAL", FINAL_SESSION_EPOCH: "FINAL"}
+        return f"(sessionId={session}, epoch={epochs.get(self.epoch, self.epoch)})"
 
 
 class TopicIdPartition(NamedTuple):
@@ -86,8 +95,10 @@ class FetchedPartition(NamedTuple):
     high_watermark: int = UNKNOWN_OFFSET
     last_stable_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
-    records: bytes | memoryview = b""
-    """Record batches, the last perhaps cut short."""
+    records: bytes | memoryview | FileSlice = b""
+    """Record batches, the last perhaps cut short; a leader has them in a file."""
     diverging_epoch: EpochEndOffset | None = None
     """Where the asker's log leaves the leader's; then there are no records."""
     preferred_read_replica: int = NO_PREFERRED_REPLICA
+    aborted_transactions: tuple[AbortedTransaction, ...] | None = None
+    """Those that overlap with the records, for a reader of committed ones."""

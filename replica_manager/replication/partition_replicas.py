@@ -57,6 +57,8 @@ class ProposalOutcome(NamedTuple):
     high_watermark_moved: bool = False
     has_failed: bool = False
     """Meter ``FailedIsrUpdatesPerSec``."""
+    was_accepted: bool = False
+    """Meters ``IsrExpandsPerSec`` and ``IsrShrinksPerSec``."""
 
 
 def every_broker(_: int) -> bool:
@@ -192,7 +194,9 @@ class PartitionReplicas:
         a second time: everything else says nothing about the follower's log.
         """
         old = self.remote_replicas[replica_id]
-        old_low_watermark = self.low_watermark
+        # Nothing else that a fetch tells can move it, and it is a look at every replica.
+        may_move = log_start_offset != old.log_start_offset
+        old_low_watermark = self.low_watermark if may_move else 0
         new = self.remote_replicas[replica_id] = old.after_fetch(
             fetch_offset, log_start_offset, leader_end_offset, now_ms, broker_epoch
         )
@@ -201,7 +205,7 @@ class PartitionReplicas:
         return FetchEffect(
             proposal,
             moved and self.maybe_increment_high_watermark(now_ms),
-            self.low_watermark > old_low_watermark,
+            may_move and self.low_watermark > old_low_watermark,
         )
 
     def _maybe_expand_isr(self, replica_id: int, follower: ReplicaState) -> PendingIsr | None:
@@ -268,7 +272,8 @@ class PartitionReplicas:
             "(under-min-isr) " if self.is_under_min_isr else "",
             self.partition_epoch,
         )
-        return ProposalOutcome(high_watermark_moved=self.maybe_increment_high_watermark(now_ms))
+        moved = self.maybe_increment_high_watermark(now_ms)
+        return ProposalOutcome(high_watermark_moved=moved, was_accepted=True)
 
     def proposal_refused(self, pending: PendingIsr, error: ErrorCode) -> ProposalOutcome:
         """The controller refused; unless the state has changed meanwhile, the error decides."""
@@ -287,6 +292,16 @@ class PartitionReplicas:
             return ProposalOutcome(retry=pending, has_failed=True)
         if consequence is Consequence.REVERT:
             self.isr_state = pending.committed
+            _log.info(
+                "[Partition %s broker=%d] Failed to alter partition to %s since the controller "
+                "rejected the request with %s. Partition state has been reset to the latest "
+                "committed state %s.",
+                self.topic_partition,
+                self.broker_id,
+                pending,
+                error.name.upper(),
+                self.isr_state,
+            )
         return ProposalOutcome(has_failed=True)
 
     def check_enough_replicas_reach(self, required_offset: int) -> tuple[bool, ErrorCode]:

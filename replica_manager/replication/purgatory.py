@@ -84,6 +84,10 @@ class Purgatory(Generic[Key, Operation]):
         heapq.heappush(self._deadlines, (deadline_ms, number, parked))
         return True
 
+    def watching(self, key: Key) -> list[Operation]:
+        """Those that wait for a change of ``key``, in the order of their arrival."""
+        return [parked.operation for parked in self._watchers.get(key, {}).values()]
+
     def check(self, key: Key) -> list[Operation]:
         """Takes out those watching ``key`` that are complete, in the order of their arrival."""
         watchers = self._watchers.get(key)

@@ -8,15 +8,25 @@ Source: Kafka ``AbstractFetcherManager``, ``ReplicaFetcherManager``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from replica_manager.replication.fetch_requests import FetcherSettings
 from replica_manager.replication.fetch_state import InitialFetchState, fetcher_id
 from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.replica_log import ReplicaLog
+from replica_manager.replication.throttle import ReplicationThrottle
 from zkcontroller.model import TopicPartition
+from zkcontroller.state_changes.kafka_values import option
+from zkcontroller.state_changes.kafka_values import topic_id as printed_id
+
+MOST_LISTED: Final = 1_000
+"""Partitions that one log line lists; Kafka's lists all: megabytes after a failover."""
+
+_logger = logging.getLogger("kafka.server.ReplicaFetcherManager")
 
 
 class FetcherKey(NamedTuple):
@@ -36,13 +46,21 @@ class ReplicaFetchers:
         settings: FetcherSettings,
         on_added: Callable[[FetcherKey, ReplicaFetcher], None],
         on_removed: Callable[[FetcherKey], None],
+        address_of: Callable[[int], str] = lambda _: "",
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
-        """``on_added`` starts a fetcher or wakes one that idles, ``on_removed`` ends it."""
+        """``on_added`` starts a fetcher or wakes one that idles, ``on_removed`` ends it.
+
+        ``address_of`` says where a leader is (``host:port``), for the log.
+        """
         self._fetchers_per_leader = fetchers_per_leader
         self._log_of = log_of
         self.settings = settings
         self._on_added = on_added
         self._on_removed = on_removed
+        self._address_of = address_of
+        self._throttle = throttle
+        self._prefix = f"[ReplicaFetcherManager on broker {settings.replica_id}] "
         self.fetchers: dict[FetcherKey, ReplicaFetcher] = {}
         self.failed: set[TopicPartition] = set()
         """Gauge ``FailedPartitionsCount`` is their number; a new leader epoch takes them out."""
@@ -56,10 +74,23 @@ class ReplicaFetchers:
         for key, share in shares.items():
             fetcher = self.fetchers.get(key)
             if fetcher is None:
-                fetcher = ReplicaFetcher(key.leader, self._log_of, self.settings, self.failed)
+                fetcher = ReplicaFetcher(
+                    key.leader,
+                    self._log_of,
+                    self.settings,
+                    self.failed,
+                    key.fetcher_id,
+                    self._throttle,
+                )
                 self.fetchers[key] = fetcher
             fetcher.add_partitions(share)
             self._on_added(key, fetcher)
+            _logger.info(
+                "%sAdded fetcher to broker %d for partitions Map(%s)",
+                self._prefix,
+                key.leader,
+                _listed(self._described(key.leader, share), len(share)),
+            )
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetches partitions from nobody; answers that are under way will be ignored."""
@@ -67,6 +98,36 @@ class ReplicaFetchers:
         self.failed.difference_update(gone)
         for fetcher in self.fetchers.values():
             fetcher.remove_partitions(gone)
+        if gone:
+            _logger.info(
+                "%sRemoved fetcher for partitions Set(%s)",
+                self._prefix,
+                _listed(map(str, gone), len(gone)),
+            )
+
+    def resize(self, fetchers_per_leader: int) -> None:
+        """Shares every partition out anew among so many fetchers of each leader."""
+        if fetchers_per_leader == self._fetchers_per_leader:
+            return
+        _logger.info(
+            "%sResizing fetcher thread pool size from %d to %d",
+            self._prefix,
+            self._fetchers_per_leader,
+            fetchers_per_leader,
+        )
+        self._fetchers_per_leader = fetchers_per_leader
+        moving: dict[TopicPartition, tuple[int, InitialFetchState]] = {}
+        for key, fetcher in self.fetchers.items():
+            for tp, state in list(fetcher.partitions.items()):
+                moving[tp] = (
+                    key.leader,
+                    InitialFetchState(
+                        state.topic_id, state.current_leader_epoch, state.fetch_offset
+                    ),
+                )
+                fetcher.remove_partitions([tp])
+        self.add(moving)
+        self.remove_idle()
 
     def update_topic_id(self, partition: TopicPartition, topic_id: UUID | None) -> None:
         """Asks for a partition by another topic id from now on, or by name."""
@@ -79,3 +140,18 @@ class ReplicaFetchers:
         for key in idle:
             del self.fetchers[key]
             self._on_removed(key)
+
+    def _described(
+        self, leader: int, share: Mapping[TopicPartition, InitialFetchState]
+    ) -> Iterator[str]:
+        endpoint = f"BrokerEndPoint(id={leader}, host={self._address_of(leader)})"
+        for tp, state in share.items():
+            yield (
+                f"{tp} -> InitialFetchState({option(printed_id(state.topic_id))},{endpoint},"
+                f"{state.current_leader_epoch},{state.initial_offset})"
+            )
+
+
+def _listed(texts: Iterable[str], count: int) -> str:
+    more = f", and {count - MOST_LISTED} more" if count > MOST_LISTED else ""
+    return ", ".join(islice(texts, MOST_LISTED)) + more

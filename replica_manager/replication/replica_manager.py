@@ -25,7 +25,7 @@ from replica_manager.replication.partition import Partition, PartitionState, Rol
 from replica_manager.replication.partition_replicas import DEFAULT_REPLICA_LAG_TIME_MAX_MS
 from replica_manager.replication.replica_fetchers import ReplicaFetchers
 from replica_manager.replication.replica_log import ABSENT_LOG, ReplicaLog
-from zkcontroller.errors import KafkaStorage
+from zkcontroller.errors import InconsistentTopicId, KafkaStorage
 from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, RECOVERING, TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
 
@@ -77,7 +77,10 @@ class ReplicaLogs(Protocol):
     def open(
         self, partition: TopicPartition, topic_id: UUID | None, /, *, is_new: bool
     ) -> ReplicaLog:
-        """The partition's log, made if there is none; KafkaStorage if its directory is offline."""
+        """The partition's log, made if there is none.
+
+        KafkaStorage if its directory is offline, InconsistentTopicId if it is another topic's.
+        """
 
     def delete(self, partition: TopicPartition, /) -> None:
         """Deletes the partition's log, if there is one; KafkaStorage if that fails."""
@@ -98,6 +101,14 @@ def _nobody_waits(_: TopicPartition) -> None:
     pass
 
 
+def _nobody_leads(_: TopicPartition, __: int | None) -> None:
+    pass
+
+
+def _one_replica(_: str) -> int:
+    return 1
+
+
 class ReplicaManager:
     """The partitions of one broker.  Lives on the event loop; no method waits."""
 
@@ -112,35 +123,59 @@ class ReplicaManager:
         logs: ReplicaLogs | None = None,
         fetchers: ReplicaFetchers | None = None,
         on_changed: Callable[[TopicPartition], None] = _nobody_waits,
+        on_led: Callable[[TopicPartition, int], None] = _nobody_leads,
+        on_resigned: Callable[[TopicPartition, int | None], None] = _nobody_leads,
+        min_in_sync_replicas: Callable[[str], int] = _one_replica,
         replica_lag_time_max_ms: int = DEFAULT_REPLICA_LAG_TIME_MAX_MS,
     ) -> None:
         """``on_changed`` looks again at requests that wait for a partition.
 
-        Without ``fetchers`` followers fetch from nobody.
+        ``on_led`` hears that this broker begins to lead a partition, and in which leader epoch;
+        ``on_resigned`` that it follows from now on, or that its replica was deleted or went
+        offline (the epoch is None where it is not known).  ``min_in_sync_replicas`` tells a topic's
+        ``min.insync.replicas``.  Without ``fetchers`` followers fetch from nobody.
         """
         self._broker_id = broker_id
         self._metadata_cache = metadata_cache
         self._write = write_state_changes
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._is_tracing = is_tracing
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline: set[TopicPartition] = set()
         """Partitions whose log directory failed; until the next start they are refused."""
         self._logs = NoLogs() if logs is None else logs
         self._fetchers = fetchers
-        self._on_changed = on_changed
+        self._watchers = [on_changed]
+        self._on_led = on_led
+        self._on_resigned = on_resigned
+        self._min_in_sync_replicas = min_in_sync_replicas
         self._replica_lag_time_max_ms = replica_lag_time_max_ms
         self.controller_epoch = 0
         """The largest controller epoch seen; requests below it are refused."""
+
+    def hosted(self, partition: TopicPartition) -> Partition | ErrorCode:
+        """The partition, or what to answer to who asks this broker for it.
+
+        Source: Kafka ``ReplicaManager.getPartitionOrError``.
+        """
+        if partition in self.offline:
+            return ErrorCode.kafka_storage_error
+        found = self.partitions.get(partition)
+        if found is not None:
+            return found
+        if self._metadata_cache.snapshot.partition(*partition) is not None:
+            # It has moved away: the client is to look where.
+            return ErrorCode.not_leader_or_follower
+        return ErrorCode.unknown_topic_or_partition
 
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest, correlation_id: int
     ) -> PartitionErrors:
         """Takes over the partition states of a LeaderAndIsr request, leaders first."""
-        started_ms = self._now_ms()
+        started_ms = self.now_ms()
         handling = _LeaderAndIsrHandling(self, request, correlation_id, started_ms)
         answer = handling.run()
-        handling.log(Kind.LEADER_AND_ISR_FINISHED, elapsed_ms=self._now_ms() - started_ms)
+        handling.log(Kind.LEADER_AND_ISR_FINISHED, elapsed_ms=self.now_ms() - started_ms)
         self._write(handling.records)
         self.remove_idle_fetchers()
         return answer
@@ -180,7 +215,24 @@ class ReplicaManager:
         for tp in gone:
             self.offline.add(tp)
             self.partitions.pop(tp, None)
-            self._on_changed(tp)
+            self.partition_changed(tp)
+            self._on_resigned(tp, None)
+
+    def watch(self, watcher: Callable[[TopicPartition], None]) -> None:
+        """``watcher`` hears of every change that a request may wait for, as ``on_changed`` does."""
+        self._watchers.append(watcher)
+
+    def partition_changed(self, partition: TopicPartition) -> None:
+        """Records were appended, a watermark moved, a role changed: looks at who waits for that."""
+        for watcher in self._watchers:
+            watcher(partition)
+
+    def topics_changed(self, topics: Iterable[str]) -> None:
+        """The configuration of topics has changed: takes over their ``min.insync.replicas``."""
+        changed = frozenset(topics)
+        for tp, partition in self.partitions.items():
+            if tp.topic in changed:
+                partition.min_in_sync_replicas = self._min_in_sync_replicas(tp.topic)
 
     def stop_replicas(self, request: StopReplicaRequest, correlation_id: int) -> PartitionErrors:
         """Stops replicas, and forgets those that are to be deleted."""
@@ -242,22 +294,23 @@ class ReplicaManager:
                     )
                 )
                 continue
-            errors[tp] = self._stop(tp, delete_partition=order.delete_partition)
+            errors[tp] = self._stop(tp, order)
         self._write(records)
         self.remove_idle_fetchers()
         return PartitionErrors(ErrorCode.none, errors)
 
-    def _stop(self, tp: TopicPartition, *, delete_partition: bool) -> ErrorCode:
+    def _stop(self, tp: TopicPartition, order: StopReplicaPartition) -> ErrorCode:
         """Stops one replica; without delete it keeps its role, and only its fetcher stops."""
         self._stop_fetching([tp])
-        if delete_partition:
+        if order.delete_partition:
             self.partitions.pop(tp, None)
             try:
                 self._logs.delete(tp)
             except KafkaStorage:
                 self.mark_offline([tp])
                 return ErrorCode.kafka_storage_error
-        self._on_changed(tp)
+            self._on_resigned(tp, order.leader_epoch if order.leader_epoch >= 0 else None)
+        self.partition_changed(tp)
         return ErrorCode.none
 
     def update_metadata(
@@ -282,12 +335,17 @@ class ReplicaManager:
 
     def gauges(self) -> dict[str, int]:
         """Values of Kafka's gauges ``kafka.server:type=ReplicaManager``, by name."""
-        led = [p for p in self.partitions.values() if p.role is Role.LEADER]
+        # From any thread: the list is a copy.
+        led = [p for p in list(self.partitions.values()) if p.role is Role.LEADER]
         return {
             "LeaderCount": len(led),
             "PartitionCount": len(self.partitions),
+            "OfflineReplicaCount": len(self.offline),
             "UnderReplicatedPartitions": sum(p.is_under_replicated for p in led),
+            "UnderMinIsrPartitionCount": sum(p.is_under_min_isr for p in led),
+            "AtMinIsrPartitionCount": sum(p.is_at_min_isr for p in led),
             "ReassigningPartitions": sum(p.is_reassigning for p in led),
+            "PartitionsWithLateTransactionsCount": 0,  # there are no transactions
         }
 
     def _is_alive(self, broker_id: int) -> bool:
@@ -375,6 +433,7 @@ class _LeaderAndIsrHandling:
                     replica_lag_time_max_ms=manager._replica_lag_time_max_ms,
                     is_alive=manager._is_alive,
                 )
+                partition.min_in_sync_replicas = manager._min_in_sync_replicas(tp.topic)
             refusal = self._check(partition, state)
             if refusal is not None:
                 self._errors[tp] = refusal
@@ -426,6 +485,8 @@ class _LeaderAndIsrHandling:
         """The controller repeats what is known: only the topic id may be news."""
         if topic_id is not None and partition.topic_id is None:
             partition.create_replica(topic_id)
+            if partition.log is not ABSENT_LOG:
+                self._manager._logs.open(partition.topic_partition, topic_id, is_new=False)
             self._log_partition(partition, Kind.TOPIC_ID_ASSIGNED, topic_id=topic_id)
             self._update_fetched_id(partition, topic_id)
             return ErrorCode.none
@@ -477,6 +538,11 @@ class _LeaderAndIsrHandling:
             )
             self._manager.mark_offline([tp])
             return False
+        except InconsistentTopicId as error:
+            # The log was there before the partition: it is of a topic of that name that is gone.
+            _state_change_log.error("[Broker id=%d] %s", self._manager._broker_id, error)
+            self._errors[tp] = ErrorCode.inconsistent_topic_id
+            return False
         return True
 
     def _make_leaders(self, leaders: Mapping[Partition, PartitionState]) -> None:
@@ -494,7 +560,9 @@ class _LeaderAndIsrHandling:
             transition = partition.make_leader(state, topic_id, self._base, self._now_ms)
             self.records.append(transition.record)
             self._errors[partition.topic_partition] = ErrorCode.none
-            self._manager._on_changed(partition.topic_partition)
+            self._manager.partition_changed(partition.topic_partition)
+            if transition.has_changed:
+                self._manager._on_led(partition.topic_partition, partition.leader_epoch)
         self._trace_transition(leaders, Kind.TRANSITION_COMPLETED, "leader")
 
     def _make_followers(self, followers: Mapping[Partition, PartitionState]) -> None:
@@ -525,7 +593,8 @@ class _LeaderAndIsrHandling:
             self._base._replace(kind=Kind.FETCHERS_STOPPED, role="follower", count=len(changed))
         )
         for partition in changed:
-            self._manager._on_changed(partition.topic_partition)
+            self._manager.partition_changed(partition.topic_partition)
+            self._manager._on_resigned(partition.topic_partition, partition.leader_epoch)
         self._manager._start_fetching(changed)
         self._trace_transition(followers, Kind.TRANSITION_COMPLETED, "follower")
 

@@ -77,6 +77,14 @@ def check_cluster(broker: BrokerContext, context: RequestContext, operation: Acl
         raise RequestRefused(ErrorCode.cluster_authorization_failed)
 
 
+def check_group(
+    broker: BrokerContext, context: RequestContext, operation: AclOperation, group_id: str
+) -> None:
+    """RequestRefused(GROUP_AUTHORIZATION_FAILED) unless that is allowed on the group."""
+    if not is_allowed(broker, context, operation, ResourceType.GROUP, group_id):
+        raise RequestRefused(ErrorCode.group_authorization_failed)
+
+
 def is_cluster_allowed(
     broker: BrokerContext,
     context: RequestContext,

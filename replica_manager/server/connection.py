@@ -1,10 +1,10 @@
 """One client connection: frames in, answers out, one request at a time and in order.
 
-While a request is answered nothing more is read from its connection, as Kafka mutes it; a client
-that pipelines waits in the kernel's buffers.  So does one that has used up its quota, until its
-time is over.  A peer is not trusted: sizes are checked before anything is read, memory grows with
-what has really arrived, and a peer that neither sends nor reads is dropped after
-``connections.max.idle.ms``.
+While a request is answered nothing more is read from its connection, as Kafka mutes it; what a
+client pipelines waits in the kernel's buffers, but for what has come along with that request.  So
+does one that has used up its quota, until its time is over.  A peer is not trusted: sizes are
+checked before anything is read, memory grows with what has really arrived, and a peer that neither
+sends nor reads is dropped after ``connections.max.idle.ms``.
 
 Behind a :class:`~replica_manager.server.gate.Gate` a peer first has to come in, by TLS, SASL or
 both; until then nothing it sends reaches a handler but ApiVersions.
@@ -17,10 +17,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
+from replica_manager.log.files import FileSlice
 from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.security.sasl_authenticator import (
     MIN_REAUTHENTICATION_INTERVAL_MS,
@@ -30,7 +31,7 @@ from replica_manager.security.sasl_authenticator import (
 from replica_manager.server.gate import AdmissionRefused, Gate
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.runtime.byte_stream import ByteStream, PlainStream, TlsStream
+from zkcontroller.runtime.byte_stream import ByteStream, PlainStream, TlsStream, read_file
 
 
 class Peer(NamedTuple):
@@ -46,7 +47,12 @@ class Answer(NamedTuple):
     """The frame that answers, and for how long the client is not listened to afterwards."""
 
     frame: bytes
+    """All of it, or its beginning; empty for a request that is not answered."""
     mute_ms: int = 0
+    rest: Sequence[bytes | FileSlice] = ()
+    """What follows."""
+    closes: bool = False
+    """The connection ends here."""
 
 
 Respond: TypeAlias = Callable[[bytes, Peer], Awaitable[Answer]]
@@ -54,6 +60,13 @@ Respond: TypeAlias = Callable[[bytes, Peer], Awaitable[Answer]]
 
 _SIZE: Final = Struct(">i")
 _RECEIVE_BYTES: Final = 64 * 1024
+"""Received at once, and so much may be there of requests yet to come."""
+_RECEIVE_LARGE_BYTES: Final = 256 * 1024
+"""Received at once of a request that is not all there."""
+REQUESTS_AT_ONCE: Final = 8
+"""So many requests that are there already are answered before other connections have their turn."""
+_INLINE_BYTES: Final = 64 * 1024
+"""So much of a file is copied into the answer: cheaper than calls of its own."""
 _HANDSHAKE: Final = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
 _log = logging.getLogger("kafka.network.Processor")
 _selector_log = logging.getLogger("org.apache.kafka.common.network.Selector")
@@ -88,6 +101,12 @@ class ClientConnection:
         self._max_request_bytes = max_request_bytes
         self._max_idle_s = max_idle_s
         self._respond = respond
+        self._requests = 0
+        self._read_ahead = bytearray()
+        self._waiting_since_s: float | None = None
+        """Since when the peer keeps us waiting, to send or to receive."""
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._is_idle = False
 
     async def serve(self) -> None:
         """Answers requests until the connection ends; raises nothing but cancellation."""
@@ -95,7 +114,7 @@ class ClientConnection:
         try:
             if self._gate is not None:
                 await self._come_in(self._gate)
-            while (data := await self._receive_frame(self._max_request_bytes)) is not None:
+            while (data := await self._next_request()) is not None:
                 self.last_active_s = loop.time()
                 if self._login is not None and self._login.expires_at_ms is not None:
                     if await self._is_renewed(self._login, data):
@@ -105,7 +124,9 @@ class ClientConnection:
                         return
                 answer = await self._respond(data, self._peer)
                 del data
-                await self._send(answer.frame)
+                if answer.closes:
+                    return
+                await self._answer(answer)
                 self.last_active_s = loop.time()
                 if answer.mute_ms > 0:
                     # Muted for longer than it may be idle, it is closed, as in Kafka.
@@ -124,6 +145,8 @@ class ClientConnection:
 
     def close(self) -> None:
         """Closes the socket; ``serve`` ends."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         self._stream.close()
 
     # Coming in
@@ -211,30 +234,87 @@ class ClientConnection:
 
     # Frames
 
-    async def _send(self, data: bytes) -> None:
-        async with asyncio.timeout(self._max_idle_s):
-            await self._stream.send_all(data)
+    async def _send(self, data: bytes, *, has_more: bool = False) -> None:
+        self._wait_for_peer()
+        try:
+            await self._stream.send_all(data, has_more=has_more)
+        finally:
+            self._waiting_since_s = None
+
+    async def _answer(self, answer: Answer) -> None:
+        pending = answer.frame
+        for part in answer.rest:
+            if isinstance(part, bytes):
+                pending += part
+            elif part.length <= _INLINE_BYTES:
+                pending += await read_file(part.file.fileno(), part.position, part.length)
+            else:
+                if pending:
+                    await self._send(pending, has_more=True)
+                    pending = b""
+                self._wait_for_peer()
+                try:
+                    await self._stream.send_file(part.file.fileno(), part.position, part.length)
+                finally:
+                    self._waiting_since_s = None
+        if pending:
+            await self._send(pending)
+
+    async def _next_request(self) -> bytes | None:
+        self._requests += 1
+        if self._requests % REQUESTS_AT_ONCE == 0:
+            # A socket that is always ready never makes its task wait.
+            await asyncio.sleep(0)
+        return await self._receive_frame(self._max_request_bytes)
 
     async def _receive_frame(self, max_bytes: int) -> bytes | None:
         """The next frame without its size; None when the peer has closed between frames."""
-        received = bytearray()
-        if not await self._receive(received, _SIZE.size):
-            return None
-        (size,) = _SIZE.unpack(received)
+        buffer = self._read_ahead
+        while len(buffer) < _SIZE.size:
+            data = await self._receive(_RECEIVE_BYTES)
+            if not data:
+                return None
+            buffer += data
+        (size,) = _SIZE.unpack_from(buffer)
         if not 0 <= size <= max_bytes:
             raise InvalidFrame(f"a request of {size} bytes, {max_bytes} are allowed")
-        received.clear()
-        if not await self._receive(received, size):
-            raise InvalidFrame("the peer closed within a request")
-        return bytes(received)
-
-    async def _receive(self, received: bytearray, size: int) -> bool:
-        """Fills ``received`` up to ``size``; False if the peer closed before."""
-        while len(received) < size:
-            wanted = min(size - len(received), _RECEIVE_BYTES)
-            async with asyncio.timeout(self._max_idle_s):
-                data = await self._stream.receive(wanted)
+        end = _SIZE.size + size
+        frame = buffer[_SIZE.size : end]
+        del buffer[:end]
+        while len(frame) < size:
+            data = await self._receive(min(size - len(frame), _RECEIVE_LARGE_BYTES))
             if not data:
-                return False
-            received += data
-        return True
+                raise InvalidFrame("the peer closed within a request")
+            frame += data
+        return bytes(frame)
+
+    async def _receive(self, size: int) -> bytes:
+        """What has come, at most ``size`` bytes; nothing if the peer has closed."""
+        self._wait_for_peer()
+        try:
+            data = await self._stream.receive(size)
+        finally:
+            self._waiting_since_s = None
+        if self._is_idle:
+            raise TimeoutError
+        return data
+
+    # A timer for every call would cost as much as the call.
+
+    def _wait_for_peer(self) -> None:
+        """From now on the peer has ``max_idle_s`` to send or to take something."""
+        loop = asyncio.get_running_loop()
+        self._waiting_since_s = now_s = loop.time()
+        if self._idle_timer is None and self._max_idle_s is not None:
+            self._idle_timer = loop.call_at(now_s + self._max_idle_s, self._check_idle, loop)
+
+    def _check_idle(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._idle_timer = None
+        if self._waiting_since_s is None or self._max_idle_s is None:
+            return  # the peer waits for us
+        due_s = self._waiting_since_s + self._max_idle_s
+        if loop.time() < due_s:
+            self._idle_timer = loop.call_at(due_s, self._check_idle, loop)
+        else:
+            self._is_idle = True
+            self._stream.wake()

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.config import BrokerConfig
+from replica_manager.log.files import FileSlice
+from replica_manager.log.log_manager import LogManager
+from replica_manager.replication.fetch_sessions import FetchSessionCache
+from replica_manager.replication.log_dir_moves import LogDirMoves
 from replica_manager.replication.metadata_cache import MetadataCache
+from replica_manager.replication.record_appends import RecordAppends
+from replica_manager.replication.record_reads import RecordReads
 from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.replication.topic_stats import BrokerTopicStats
 from replica_manager.security.acl_store import AclStore
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.server.auto_creation import AutoTopicCreation
+from replica_manager.server.group_service import GroupService
 from replica_manager.server.mutation_quotas import MutationQuotas
+from replica_manager.server.producer_ids import ProducerIds
+from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.topic_admin import TopicAdmin
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
 from zkcontroller.core.effects import ControlledShutdownResult, Result
@@ -36,9 +46,18 @@ class RequestContext:
 
 
 class EncodedBody(NamedTuple):
-    """The body of an answer whose handler writes it itself, in chunks."""
+    """The body of an answer whose handler writes it itself, in chunks.
 
-    chunks: Sequence[bytes]
+    A slice of a file is sent from there; it is read by nobody before.
+    """
+
+    chunks: Sequence[bytes | FileSlice]
+
+
+class Unanswered(NamedTuple):
+    """The client wants no answer, and gets none; if something failed, its connection is closed."""
+
+    closes: bool
 
 
 class Throttled(NamedTuple):
@@ -89,6 +108,17 @@ class BrokerContext:
     """The configuration as it is now: dynamic changes replace it."""
     metadata_cache: MetadataCache
     replica_manager: ReplicaManager
+    logs: LogManager
+    appends: RecordAppends
+    reads: RecordReads
+    fetch_sessions: FetchSessionCache
+    topic_stats: BrokerTopicStats
+    groups: GroupService
+    learn_topics: Callable[[Sequence[str]], Awaitable[None]]
+    """Reads how topics are configured, before their logs are made."""
+    deletions: RecordDeletions
+    log_dir_moves: LogDirMoves
+    producer_ids: ProducerIds
     topics: TopicAdmin
     admin: ZooKeeperAdmin
     auto_creation: AutoTopicCreation

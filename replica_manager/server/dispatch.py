@@ -12,22 +12,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.log.files import FileSlice
 from replica_manager.server.authorization import check_cluster_gate
 from replica_manager.server.connection import Answer, Peer
-from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext, Throttled
+from replica_manager.server.context import (
+    BrokerContext,
+    EncodedBody,
+    RequestContext,
+    Throttled,
+    Unanswered,
+)
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.handlers import (
     allocate_producer_ids,
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     alter_user_scram_credentials,
     api_versions,
     controlled_shutdown,
@@ -35,19 +43,38 @@ from replica_manager.server.handlers import (
     create_partitions,
     create_topics,
     delete_acls,
+    delete_groups,
+    delete_records,
     delete_topics,
     describe_acls,
     describe_cluster,
     describe_configs,
+    describe_groups,
+    describe_log_dirs,
+    describe_producers,
     describe_user_scram_credentials,
     elect_leaders,
+    fetch,
+    find_coordinator,
+    heartbeat,
     incremental_alter_configs,
+    init_producer_id,
+    join_group,
     leader_and_isr,
+    leave_group,
+    list_groups,
+    list_offsets,
     list_partition_reassignments,
     metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
     sasl_authenticate,
     sasl_handshake,
     stop_replica,
+    sync_group,
     update_features,
     update_metadata,
 )
@@ -64,6 +91,9 @@ from zkcontroller.protocol.messages import read_request, write
 _log = logging.getLogger("kafka.server.KafkaApis")
 
 
+Response: TypeAlias = ResponsePayload | EncodedBody | Throttled | Unanswered
+
+
 class Handler(Protocol):
     """A module of :mod:`replica_manager.server.handlers`."""
 
@@ -72,49 +102,74 @@ class Handler(Protocol):
 
     async def handle(
         self, request: Any, context: RequestContext, broker: BrokerContext
-    ) -> ResponsePayload | EncodedBody | Throttled:
+    ) -> Response:
         """The answer; RequestRefused or another error of ours is answered by ``refuse``."""
 
-    def refuse(self, request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    def refuse(self, request: Any, context: RequestContext, error: ErrorCode) -> Response:
         """The answer to a request that failed as a whole."""
 
 
 _MODULES: Final[tuple[ModuleType, ...]] = (
+    produce,
+    fetch,
+    list_offsets,
     metadata,
     leader_and_isr,
     stop_replica,
     update_metadata,
     controlled_shutdown,
+    offset_commit,
+    offset_fetch,
+    find_coordinator,
+    join_group,
+    heartbeat,
+    leave_group,
+    sync_group,
+    describe_groups,
+    list_groups,
     sasl_handshake,
     api_versions,
     create_topics,
     delete_topics,
+    delete_records,
+    init_producer_id,
+    offset_for_leader_epoch,
     describe_acls,
     create_acls,
     delete_acls,
     describe_configs,
     alter_configs,
+    alter_replica_log_dirs,
+    describe_log_dirs,
     sasl_authenticate,
     create_partitions,
+    delete_groups,
     elect_leaders,
     incremental_alter_configs,
     alter_partition_reassignments,
     list_partition_reassignments,
+    offset_delete,
     describe_user_scram_credentials,
     alter_user_scram_credentials,
     alter_partition,
     update_features,
     describe_cluster,
+    describe_producers,
     allocate_producer_ids,
 )
 HANDLERS: Final[Mapping[int, Handler]] = {
     int(handler.API_KEY): handler for handler in (cast(Handler, module) for module in _MODULES)
 }
 
-# Requests too big for a message per partition; all others are read by kio.
-_READERS: Final[Mapping[int, Callable[[int, bytes, int], object]]] = {
+# Requests too big for a message per partition, or too frequent; all others are read by kio.
+READERS: Final[Mapping[int, Callable[[int, bytes, int], object]]] = {
     int(update_metadata.API_KEY): update_metadata.read,
+    int(produce.API_KEY): produce.read,
+    int(fetch.API_KEY): fetch.read,
 }
+
+_READ_AT_ONCE: Final = frozenset((int(produce.API_KEY),))
+"""However large they are: what is large in them is not looked at."""
 
 READ_ASIDE_BYTES: Final = 64 * 1024
 """From this size on a request is read in a thread of its own: others need not wait meanwhile."""
@@ -140,18 +195,43 @@ async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Answer:
     response = await _response(data, start, context, broker)
     # An unknown version of ApiVersions is answered in version 0; that API's header is the same.
     head = response_header(header.api_key, header.api_version, header.correlation_id)
+    return _answer(head, response)
+
+
+def _answer(head: bytes, response: Response) -> Answer:
     match response:
         case EncodedBody(chunks):
-            return Answer(frame((head, *chunks)))
+            return _framed([head, *chunks])
         case Throttled(payload, throttle_ms):
             return Answer(frame((head, write(payload))), throttle_ms)
+        case Unanswered(closes):
+            return Answer(b"", closes=closes)
         case _:
             return Answer(frame((head, write(response))))
 
 
+def _framed(chunks: Sequence[bytes | FileSlice]) -> Answer:
+    """The chunks as one frame; bytes between slices of files are put together."""
+    size = 0
+    parts: list[bytes | FileSlice] = []
+    pending: list[bytes] = []
+    for chunk in chunks:
+        if isinstance(chunk, FileSlice):
+            size += chunk.length
+            parts += [b"".join(pending), chunk]
+            pending = []
+        else:
+            size += len(chunk)
+            pending.append(chunk)
+    parts.append(b"".join(pending))
+    first, *rest = parts
+    assert isinstance(first, bytes), "a header comes first"
+    return Answer(size.to_bytes(4, "big") + first, rest=rest)
+
+
 async def _response(
     data: bytes, start: int, context: RequestContext, broker: BrokerContext
-) -> ResponsePayload | EncodedBody | Throttled:
+) -> Response:
     handler = HANDLERS.get(context.api_key)
     if handler is None:
         raise UnsupportedVersion(f"{APIS[context.api_key].name} is not answered here")
@@ -162,7 +242,7 @@ async def _response(
         raise UnsupportedVersion(
             f"{APIS[context.api_key].name} version {context.api_version} is not answered here"
         )
-    if len(data) < READ_ASIDE_BYTES:
+    if len(data) < READ_ASIDE_BYTES or context.api_key in _READ_AT_ONCE:
         request = _read(context, data, start)
     else:
         request = await asyncio.to_thread(_read, context, data, start)
@@ -190,12 +270,11 @@ def refusal(data: bytes, error: ErrorCode) -> bytes | None:
         header.api_key, header.api_version, header.correlation_id, header.client_id or "", "", ""
     )
     head = response_header(header.api_key, header.api_version, header.correlation_id)
-    response = handler.refuse(_read(context, data, start), context, error)
-    return frame((head, write(response)))
+    return _answer(head, handler.refuse(_read(context, data, start), context, error)).frame
 
 
 def _read(context: RequestContext, data: bytes, start: int) -> object:
-    read = _READERS.get(context.api_key)
+    read = READERS.get(context.api_key)
     if read is not None:
         return read(context.api_version, data, start)
     return read_request(context.api_key, context.api_version, data, start)

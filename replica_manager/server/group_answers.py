@@ -8,7 +8,7 @@ Source: Kafka ``GroupCoordinatorAdapter``, ``JoinGroupResponse``, ``LeaveGroupRe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -186,15 +186,19 @@ def write_list(result: ListResult, version: int) -> ResponsePayload:
 
 
 def write_describe(
-    result: DescribeResult, version: int, authorized_operations: int = NOT_ASKED
+    result: DescribeResult,
+    version: int,
+    authorized_operations: Callable[[str], int] = lambda _: NOT_ASKED,
 ) -> ResponsePayload:
-    """``authorized_operations`` of groups without an error, if the client asked for them."""
+    """``authorized_operations`` of a group, for those without an error."""
     schema = response_schema(ApiKey.DESCRIBE_GROUPS, version)
     groups = tuple(_described(schema, each, authorized_operations) for each in result.groups)
     return schema.response(groups=groups)
 
 
-def _described(schema: ResponseSchema, group: DescribedGroup, authorized_operations: int) -> Any:
+def _described(
+    schema: ResponseSchema, group: DescribedGroup, authorized_operations: Callable[[str], int]
+) -> Any:
     is_found = group.error is ErrorCode.none
     return schema.part(
         "DescribedGroup",
@@ -203,7 +207,7 @@ def _described(schema: ResponseSchema, group: DescribedGroup, authorized_operati
         group_state=group.state,
         protocol_type=group.protocol_type,
         protocol_data=group.protocol_name,
-        authorized_operations=authorized_operations if is_found else NOT_ASKED,
+        authorized_operations=authorized_operations(group.group_id) if is_found else NOT_ASKED,
         members=tuple(
             schema.part(
                 "DescribedGroupMember",

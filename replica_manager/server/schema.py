@@ -6,7 +6,6 @@ simply does not carry all of it.
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import timedelta
 from functools import cache
 from typing import Any, Final, cast
@@ -16,6 +15,7 @@ from kio.static.constants import EntityType
 from kio.static.protocol import ResponsePayload
 
 from zkcontroller.protocol.messages import response_type
+from zkcontroller.protocol.versioned_messages import made_of
 
 NO_THROTTLE: Final = timedelta(0)
 
@@ -34,24 +34,16 @@ class ResponseSchema:
 
     def part(self, class_name: str, **values: object) -> Any:
         """A nested message (``MetadataResponseTopic``) out of those values its version knows."""
-        return _make(getattr(self._module, class_name), values)
+        return made_of(getattr(self._module, class_name), values)
 
     def response(self, **values: object) -> ResponsePayload:
         """The response itself; ``throttle_time`` is zero."""
-        return cast(ResponsePayload, _make(self._response, {"throttle_time": NO_THROTTLE} | values))
+        return cast(
+            ResponsePayload, made_of(self._response, {"throttle_time": NO_THROTTLE} | values)
+        )
 
 
 @cache
 def response_schema(api_key: int, version: int) -> ResponseSchema:
     """The schema of that response; UnsupportedVersion if there is none."""
     return ResponseSchema(api_key, version)
-
-
-@cache
-def _field_names(entity_type: type) -> frozenset[str]:
-    return frozenset(field.name for field in dataclasses.fields(entity_type))
-
-
-def _make(entity_type: type, values: dict[str, object]) -> object:
-    known = _field_names(entity_type)
-    return entity_type(**{name: value for name, value in values.items() if name in known})

@@ -18,10 +18,8 @@ from kio.schema.errors import ErrorCode
 from replica_manager.config_keys import ConfigValue
 from replica_manager.server.errors import RequestRefused
 from replica_manager.topic_keys import TopicConfigRefused, validate_topic_config
+from zkcontroller.model import INTERNAL_TOPICS
 
-INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
-)
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 FROM_BROKER_DEFAULT: Final = -1
 _LONGEST_NAME: Final = 249

@@ -28,13 +28,14 @@ from replica_manager.server.errors import RequestRefused
 from replica_manager.server.partition_creation import NewPartitions
 from replica_manager.server.topic_creation import invalid_name_reason
 from zkcontroller.errors import ZooKeeperRefused
-from zkcontroller.model import Broker, ReplicaAssignment
+from zkcontroller.model import Broker, ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.requests import Create, ReadZnodes, SetData, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (
     BrokerIdsZnode,
     BrokerIdZnode,
     ConfigChangeZnode,
+    ConsumerOffsetZnode,
     DeleteTopicZnode,
     TopicZnode,
 )
@@ -94,6 +95,23 @@ class ZooKeeperAdmin:
     async def configs_of(self, entity_type: str) -> dict[str, dict[str, str]]:
         """The dynamic configuration of every ``users`` or ``topics`` entity, by znode name."""
         return await self._blocking(lambda: read_entity_configs(self._session, entity_type))
+
+    async def old_offset_of(self, group_id: str, partition: TopicPartition) -> int | None:
+        """What an old consumer has committed to ZooKeeper; None if it has not."""
+        path = ConsumerOffsetZnode.path(group_id, *partition)
+        znode = await self._blocking(lambda: self._session.read(path))
+        if znode is ZkCode.NO_NODE:
+            return None
+        if isinstance(znode, ZkCode):
+            raise ZooKeeperRefused(path, znode.name)
+        return ConsumerOffsetZnode.decode(path, znode.data)
+
+    async def commit_old_offset(
+        self, group_id: str, partition: TopicPartition, offset: int
+    ) -> None:
+        """Writes an old consumer's offset to ZooKeeper."""
+        path = ConsumerOffsetZnode.path(group_id, *partition)
+        await self._blocking(lambda: self._write_old_offset(path, offset))
 
     async def run(self, call: Callable[[], _R]) -> _R:
         """What a blocking call answers, asked in the executor of requests."""
@@ -170,6 +188,15 @@ class ZooKeeperAdmin:
         created = self._session.write(notice)
         if isinstance(created, ZkCode):
             raise ZooKeeperRefused(notice.path, created.name)
+
+    def _write_old_offset(self, path: str, offset: int) -> None:
+        operation = SetData(path, ConsumerOffsetZnode.encode(offset))
+        written = self._session.write(operation)
+        if written is ZkCode.NO_NODE:
+            self._session.create_missing((path,))
+            written = self._session.write(operation)
+        if isinstance(written, ZkCode):
+            raise ZooKeeperRefused(path, written.name)
 
     def _exists(self, path: str) -> bool:
         stat = self._session.exists(path)

@@ -106,6 +106,10 @@ class BrokerProcess:
         rolled = sorted(self.logs.glob(f"{name}.*"))
         return "".join(file.read_text() for file in rolled) + text
 
+    def wait_for_line(self, text: str) -> None:
+        """Waits until server.log holds ``text``; lines are written a little after the deed."""
+        wait_for(lambda: text in self.log(), f"{text!r} in the log of broker {self.broker_id}")
+
     def tell(self) -> None:
         """Prints the ends of its log files; pytest shows them if the test failed."""
         for name in ("server.log", "controller.log"):

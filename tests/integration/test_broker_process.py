@@ -219,7 +219,7 @@ def test_a_broker_killed_and_started_again_waits_for_its_old_registration_to_go(
     assert after is not None
     assert after.czxid > before.czxid
     assert broker.status["broker_epoch"] == after.czxid
-    assert "Broker id 1 is registered by session 0x" in broker.log()
+    broker.wait_for_line("Broker id 1 is registered by session 0x")
     wait_for(lambda: broker.log().count(STARTED) == 2, "the line that says so")
 
 
@@ -239,7 +239,7 @@ def test_a_second_broker_with_the_same_id_says_whose_the_id_is(
     assert code == 1
     assert "broker id 1 is in use" in errors
     assert living.address in errors
-    assert "Fatal error during KafkaServer startup. Prepare to shutdown" in twin.log()
+    twin.wait_for_line("Fatal error during KafkaServer startup. Prepare to shutdown")
     assert stat_of(session, 1) is not None
 
 
@@ -335,7 +335,10 @@ def test_a_killed_brokers_partitions_are_led_by_others(
     assert state.leader not in moved.in_sync_replicas
     survivor = cluster.brokers[moved.leader]
     wait_for(
-        lambda: metadata(survivor, "orders").topics[0].partitions[0].leader_id == moved.leader,
+        lambda: (
+            [p.leader_id for p in metadata(survivor, "orders").topics[0].partitions]
+            == [moved.leader]
+        ),
         "the survivors to tell",
     )
 

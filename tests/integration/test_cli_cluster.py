@@ -10,6 +10,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from importlib.metadata import entry_points
+from typing import Any
 
 import orjson
 import pytest
@@ -115,6 +116,52 @@ def test_an_existing_or_missing_topic_can_be_no_error(cluster: LocalCluster) -> 
     assert missing == [{"topic": "nosuch", "is_deleted": False}]
 
 
+def test_offsets_are_those_that_the_leaders_tell(cluster: LocalCluster) -> None:
+    client: Any = pytest.importorskip("confluent_kafka")
+    cluster.json("topic", "create", "written", "--partitions", "2", "--replication-factor", "3")
+    producer = client.Producer(
+        {"bootstrap.servers": cluster.json("cluster", "status")["bootstrap_servers"], "acks": "all"}
+    )
+    for number in range(5):
+        producer.produce("written", b"%d" % number, partition=1)
+    assert producer.flush(30) == 0
+
+    rows = cluster.json("topic", "offsets", "written", "orders")
+
+    leaders = {
+        (topic["topic"], each["partition"]): each["leader"]
+        for topic in cluster.json("topic", "describe", "written", "orders")
+        for each in topic["partitions"]
+    }
+    ends = {("written", 1): 5}
+    assert rows == [
+        {
+            "topic": topic, "partition": partition, "leader": leaders[topic, partition],
+            "earliest_offset": 0, "latest_offset": ends.get((topic, partition), 0),
+            "offset_count": ends.get((topic, partition), 0), "error": None,
+        }
+        for topic, partition in sorted(leaders)
+    ]  # fmt: skip
+    missing = cluster("topic", "offsets", "nosuch")
+    assert missing.exit_code == 5
+    assert "topic nosuch" in missing.stderr
+    cluster.json("topic", "delete", "written", "--yes")
+
+
+def test_log_directories_are_told_of_every_broker_or_of_one(cluster: LocalCluster) -> None:
+    rows = cluster.json("broker", "log-dirs")
+
+    assert [row["broker_id"] for row in rows] == [1, 2, 3]
+    for row in rows:
+        assert row["log_dir"].endswith(f"broker-{row['broker_id']}/data")
+        assert row["replica_count"] >= 6
+        assert row["future_replica_count"] == 0
+        assert row["size_bytes"] >= 0
+        assert row["error"] is None
+    assert [row["broker_id"] for row in cluster.json("broker", "log-dirs", "2")] == [2]
+    assert cluster("broker", "log-dirs", "9").exit_code == 5
+
+
 VERBS = (
     ("cluster", "status"),
     ("broker", "list"),
@@ -125,6 +172,8 @@ VERBS = (
     ("controller", "watch", "--count", "1"),
     ("topic", "list"),
     ("topic", "describe", "orders"),
+    ("topic", "offsets", "orders"),
+    ("broker", "log-dirs"),
     ("topic", "create", "orders", "--if-not-exists"),
     ("topic", "delete", "nosuch", "--if-exists", "--yes"),
     ("partition", "list"),

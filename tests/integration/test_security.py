@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from kio.schema.metadata.v1.request import MetadataRequest
 
 from tests.integration.broker_processes import Cluster, cluster_in, wait_for
@@ -117,6 +117,31 @@ def create(admin: Any, topic: str) -> str | None:
 
 def topics(admin: Any) -> set[str]:
     return set(admin.list_topics(timeout=TIMEOUT_S).topics)
+
+
+def test_followers_log_in_by_the_brokers_door_and_fetch_under_tls(cluster: Cluster) -> None:
+    assert create(by_sasl(cluster, "PLAIN", "PLAIN", "admin", USERS["admin"]), "copied") is None
+    errors: list[object] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": address(cluster, 1, "PLAIN"),
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "admin",
+            "sasl.password": USERS["admin"],
+            "acks": "all",
+            "log_level": 0,
+        }
+    )
+    producer.produce("copied", b"precious", on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(TIMEOUT_S) == 0
+    assert errors == [None]
+
+    def log(broker_id: int) -> bytes:
+        folder = cluster.brokers[broker_id].data / "copied-0"
+        return b"".join(file.read_bytes() for file in folder.glob("*.log"))
+
+    wait_for(lambda: b"precious" in log(1) and log(1) == log(2), "the record on both")
 
 
 def test_who_comes_in_by_which_door_sees_what_the_rules_allow(

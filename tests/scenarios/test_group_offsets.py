@@ -382,7 +382,8 @@ def test_offsets_of_another_protocol_type_are_not_deleted_while_it_has_members(
     assert deleted(world, ORDERS_0) == ("non_empty_group", [])
 
 
-def test_offsets_of_a_deleted_topic_vanish_from_every_group(world: GroupWorld) -> None:
+@pytest.mark.parametrize("others", [0, 100])
+def test_offsets_of_a_deleted_topic_vanish_from_every_group(world: GroupWorld, others: int) -> None:
     [a] = world.consumers("a")
     world.stable(a)
     a.commit(1)
@@ -391,7 +392,8 @@ def test_offsets_of_a_deleted_topic_vanish_from_every_group(world: GroupWorld) -
     late = a.commit(3)
     assert late == "waiting"
 
-    world.step(PartitionsDeleted((ORDERS_0, ORDERS_1)))
+    elsewhere = [TopicPartition("elsewhere", each) for each in range(others)]
+    world.step(PartitionsDeleted((ORDERS_0, ORDERS_1, *elsewhere)))
     world.finish_all()
 
     assert world.committed() == (-1, "none"), "a late acknowledgement does not bring it back"

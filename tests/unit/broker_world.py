@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any, cast
 from uuid import UUID
@@ -18,28 +20,44 @@ from typing_extensions import override
 
 from replica_manager.config import BrokerConfig
 from replica_manager.feature_epoch import FeatureEpoch
+from replica_manager.log.log_manager import LogManager
+from replica_manager.log.partition_log import PartitionLog
+from replica_manager.replication.disk_logs import DiskLogs
+from replica_manager.replication.fetch_sessions import MAX_SESSION_ID, FetchSessionCache
+from replica_manager.replication.isr import PendingIsr
+from replica_manager.replication.log_dir_moves import LogDirMoves, MoveSettings
 from replica_manager.replication.metadata_cache import (
     MetadataCache,
     MetadataUpdate,
     PartitionMetadata,
     TopicMetadata,
 )
-from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.replication.partition import PartitionState
+from replica_manager.replication.record_appends import RecordAppends
+from replica_manager.replication.record_reads import RecordReads
+from replica_manager.replication.replica_manager import LeaderAndIsrRequest, ReplicaManager
+from replica_manager.replication.topic_stats import BrokerTopicStats
 from replica_manager.security.principals import ANONYMOUS
 from replica_manager.server.auto_creation import AutoTopicCreation
 from replica_manager.server.connection import Peer
 from replica_manager.server.context import BrokerContext
 from replica_manager.server.dispatch import OFFERED, respond
+from replica_manager.server.group_loading import led_log
+from replica_manager.server.group_service import GroupService
+from replica_manager.server.group_settings import group_settings
 from replica_manager.server.mutation_quotas import MutationQuotas
+from replica_manager.server.producer_ids import ProducerIdsFromZooKeeper
+from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.topic_admin import TopicAdmin
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
 from tests.simulation.zookeeper import SimulatedSession
 from tests.simulation.zookeeper_server import SimulatedZooKeeper
 from zkcontroller.core.effects import ControlledShutdownResult, Result
 from zkcontroller.core.events import Question
-from zkcontroller.model import Broker, Endpoint
+from zkcontroller.model import Broker, Endpoint, TopicPartition
 from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read_response, write
+from zkcontroller.runtime.metrics import Metrics
 from zkcontroller.state_changes.kafka_lines import kafka_line
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import (
@@ -102,19 +120,33 @@ class BrokersSession(SimulatedSession):
 class BrokerWorld:
     """Broker 1, and what a test needs to look into it."""
 
-    def __init__(self, executor: ThreadPoolExecutor, **properties: str) -> None:
+    def __init__(
+        self,
+        executor: ThreadPoolExecutor,
+        *,
+        log_dirs: Sequence[Path] = (),
+        **properties: str,
+    ) -> None:
+        """Without ``log_dirs`` replicas have no logs."""
         given = {name.replace("__", "."): value for name, value in properties.items()}
         self.config = BrokerConfig.parse({"zookeeper.connect": "memory:1", **given})
         self.records: list[StateChange] = []
         self.now_ms = 0
         self.is_tracing = False
         self.cache = MetadataCache(1)
+        self.logs = LogManager(log_dirs, lambda: self.now_ms)
+        self.logs.load({})
+        self.disk_logs = DiskLogs(self.logs, lambda: self.config.values)
         self.replicas = ReplicaManager(
             1,
             self.cache,
+            logs=self.disk_logs if log_dirs else None,
+            min_in_sync_replicas=self.disk_logs.min_in_sync_replicas,
             write_state_changes=self.records.extend,
             now_ms=lambda: self.now_ms,
             is_tracing=lambda: self.is_tracing,
+            on_led=self.on_led,
+            on_resigned=self.on_resigned,
         )
         self.session = BrokersSession(SimulatedZooKeeper())
         self.session.start()
@@ -128,14 +160,41 @@ class BrokerWorld:
         self.mutation_quotas = MutationQuotas(11, lambda: self.now_ms)
         self.principal = ANONYMOUS
         """Who asks."""
+        self.is_closed = False
+        """Whether the last answer ended the connection."""
         self.mute_ms = 0
         """For how long the last client was not listened to after its answer."""
+        self.topic_stats = BrokerTopicStats(Metrics())
+        self.appends = RecordAppends(
+            self.replicas, self.flush, self.topic_stats, lambda: self.now_ms
+        )
+        self.proposals: list[tuple[TopicPartition, PendingIsr]] = []
+        self.reads = RecordReads(
+            self.replicas,
+            self.topic_stats,
+            lambda: self.now_ms,
+            lambda partition, pending: self.proposals.append((partition.topic_partition, pending)),
+        )
+        self.groups = GroupService(
+            group_settings(self.config, 1), self.appends, partial(led_log, self.replicas)
+        )
+        self.log_dir_moves = LogDirMoves(self.replicas, self.logs, MoveSettings, self.flush)
         self.context = BrokerContext(
             broker_id=1,
             cluster_id="cluster",
             config=lambda: self.config,
             metadata_cache=self.cache,
             replica_manager=self.replicas,
+            logs=self.logs,
+            appends=self.appends,
+            reads=self.reads,
+            fetch_sessions=FetchSessionCache(10, partial(Random(3).randint, 1, MAX_SESSION_ID)),
+            topic_stats=self.topic_stats,
+            groups=self.groups,
+            learn_topics=self.learn_topics,
+            deletions=RecordDeletions(self.replicas, self.logs),
+            log_dir_moves=self.log_dir_moves,
+            producer_ids=ProducerIdsFromZooKeeper(session, executor, 1),
             topics=self.topics,
             admin=ZooKeeperAdmin(session, executor),
             auto_creation=AutoTopicCreation(self.topics, self.cache, lambda: self.config),
@@ -145,6 +204,44 @@ class BrokerWorld:
             broker_epoch=lambda: BROKER_EPOCH,
             features=self.features,
         )
+
+    def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
+        """Nothing: most tests are not about groups, and have no event loop at that moment."""
+
+    def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
+        """The same."""
+
+    async def flush(self, log: PartitionLog) -> None:
+        """Brings a log to disk."""
+        log.flush()
+
+    async def learn_topics(self, topics: Sequence[str]) -> None:
+        """Nothing: no topic has a configuration of its own."""
+
+    def lead(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        leader: int = 1,
+        isr: tuple[int, ...] = (1,),
+        replicas: tuple[int, ...] = (1,),
+        leader_epoch: int = 0,
+        topic_id: UUID | None = None,
+    ) -> TopicPartition:
+        """What the controller's requests for a partition would do, to the cache and the replica."""
+        tp = TopicPartition(topic, partition)
+        self.update(
+            {topic: {partition: metadata(leader, isr=isr, replicas=replicas)}},
+            topic_ids={topic: topic_id} if topic_id else None,
+        )
+        state = PartitionState(1, leader, leader_epoch, isr, 0, replicas, (), (), True, 0)
+        answer = self.replicas.become_leader_or_follower(
+            LeaderAndIsrRequest(1, 1, -1, {tp: state}, {topic: topic_id} if topic_id else {}),
+            CORRELATION_ID,
+        )
+        assert answer.partitions == {tp: ErrorCode.none}
+        return tp
 
     async def ask(self, request: Any, *, listener_name: str = "PLAINTEXT") -> Any:
         """The response to a kio request, over the wire format both ways."""
@@ -159,9 +256,13 @@ class BrokerWorld:
         """The answer to a frame, both without their size."""
         peer = Peer(listener_name, "192.0.2.1", self.principal)
         answer = await respond(data, peer, self.context)
-        assert int.from_bytes(answer.frame[:4], "big") == len(answer.frame) - 4
         self.mute_ms = answer.mute_ms
-        return answer.frame[4:]
+        self.is_closed = answer.closes
+        frame = answer.frame + b"".join(
+            part if isinstance(part, bytes) else part.read() for part in answer.rest
+        )
+        assert not frame or int.from_bytes(frame[:4], "big") == len(frame) - 4
+        return frame[4:]
 
     def update(
         self,

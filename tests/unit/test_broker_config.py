@@ -104,10 +104,27 @@ def test_an_unknown_key_costs_one_warning_with_a_guess() -> None:
 
 
 def test_keys_without_effect_share_one_warning() -> None:
-    warnings = config(num__io__threads="4", log__flush__interval__ms="5", broker__id="1").warnings
+    warnings = config(
+        num__io__threads="4", log__flush__interval__ms="5", log__preallocate="true", broker__id="1"
+    ).warnings
 
     assert len(warnings) == 1
-    assert warnings[0].endswith("num.io.threads, log.flush.interval.ms")
+    assert warnings[0].endswith(": num.io.threads, log.preallocate")
+
+
+def test_of_the_keys_of_groups_those_of_the_new_protocols_have_no_effect() -> None:
+    warnings = config(
+        group__max__size="5",
+        offsets__retention__minutes="1",
+        offset__metadata__max__bytes="9",
+        group__consumer__max__size="5",
+        group__share__enable="true",
+        group__coordinator__threads="2",
+    ).warnings
+
+    assert [warning.partition(": ")[2] for warning in warnings] == [
+        "group.consumer.max.size, group.share.enable, group.coordinator.threads"
+    ]
 
 
 def test_keys_with_a_listener_prefix_are_known_by_what_follows() -> None:

@@ -324,7 +324,7 @@ def test_fetchers_are_counted_only_for_followers_whose_epoch_grew(world: BrokerW
 
 def test_the_time_a_request_took_is_logged(world: BrokerWorld) -> None:
     clock = iter([100, 142])
-    world.replicas._now_ms = lambda: next(clock)
+    world.replicas.now_ms = lambda: next(clock)
 
     send_one(world, state(1))
 
@@ -347,4 +347,8 @@ def test_gauges_count_what_is_led_here(world: BrokerWorld) -> None:
         "PartitionCount": 3,
         "UnderReplicatedPartitions": 1,
         "ReassigningPartitions": 1,
+        "AtMinIsrPartitionCount": 1,
+        "UnderMinIsrPartitionCount": 0,
+        "OfflineReplicaCount": 0,
+        "PartitionsWithLateTransactionsCount": 0,
     }

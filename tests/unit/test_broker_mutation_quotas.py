@@ -434,6 +434,7 @@ def test_quotas_in_zookeeper_are_taken_over_at_start_and_when_they_change() -> N
         1,
         BrokerConfig.parse({"zookeeper.connect": "memory:1"}),
         on_broker_config=lambda *_: None,
+        on_topic=lambda *_: None,
         on_unclean_topic=lambda _: None,
         on_client=lambda path, config: told.append((path, dict(config))),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import socket
 import struct
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from replica_manager.server.connection import Answer, Peer
+from replica_manager.server.connection import REQUESTS_AT_ONCE, Answer, ClientConnection, Peer
 from replica_manager.server.listener import ServerLimits, SocketServer
 from tests.unit.broker_world import BrokerWorld, metadata
 from zkcontroller.errors import ConfigInvalid, InvalidFrame
@@ -431,3 +432,35 @@ def test_a_real_request_is_answered_by_the_real_dispatcher(
     with caplog.at_level(logging.WARNING):
         run(story())
     assert caplog.messages == []
+
+
+def test_a_client_that_always_has_another_request_lets_others_have_their_turn() -> None:
+    requests = 100  # as many answers fit into the socket, unread
+    answered = 0
+    seen: list[int] = []
+
+    async def respond(data: bytes, _: Peer) -> Answer:
+        nonlocal answered
+        answered += 1
+        return Answer(data)
+
+    async def story() -> None:
+        ours, theirs = socket.socketpair()
+        for each in (ours, theirs):
+            each.setblocking(False)
+        theirs.sendall(struct.pack(">ii", 4, 7) * requests)
+        theirs.shutdown(socket.SHUT_WR)
+        connection = ClientConnection(
+            ours, "test", "PLAINTEXT", max_request_bytes=100, max_idle_s=60, respond=respond
+        )
+        serving = asyncio.create_task(connection.serve())
+        while not serving.done():
+            seen.append(answered)
+            await asyncio.sleep(0)
+        theirs.close()
+
+    asyncio.run(story())
+
+    assert answered == requests
+    turns = [later - earlier for earlier, later in itertools.pairwise([*seen, answered])]
+    assert max(turns) <= REQUESTS_AT_ONCE

@@ -469,7 +469,9 @@ def test_upkeep_writes_checkpoints_and_flushes_when_it_is_time(
     log.append_as_leader(batch(), 0)
     log.update_high_watermark(1)
     maintenance = LogMaintenance(
-        manager, executor, Schedule(flush_check_ms=100, initial_delay_ms=1000)
+        manager,
+        executor,
+        Schedule(flush_check_ms=100, initial_delay_ms=1000, high_watermark_checkpoint_ms=1000),
     )
     asyncio.run(maintenance.run_due())
     assert log.recovery_point == 0

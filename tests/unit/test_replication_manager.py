@@ -23,7 +23,7 @@ from replica_manager.replication.replica_manager import (
     StopReplicaRequest,
 )
 from tests.simulation.replication_log import InMemoryLog
-from zkcontroller.errors import KafkaStorage
+from zkcontroller.errors import InconsistentTopicId, KafkaStorage
 from zkcontroller.model import Broker, TopicPartition
 from zkcontroller.state_changes.kafka_lines import kafka_line
 from zkcontroller.state_changes.record import StateChange
@@ -38,10 +38,13 @@ class Host:
     def __init__(self, *, truncates_on_fetch: bool = True) -> None:
         self.logs: dict[TopicPartition, InMemoryLog] = {}
         self.failing: set[TopicPartition] = set()
+        self.of_another_topic: set[TopicPartition] = set()
         self.woken: list[TopicPartition] = []
         self.started: list[FetcherKey] = []
         self.ended: list[FetcherKey] = []
         self.records: list[StateChange] = []
+        self.turns: list[tuple[str, TopicPartition, int | None]] = []
+        self.min_in_sync_replicas = 1
         self.fetchers = ReplicaFetchers(
             1,
             self.logs.__getitem__,
@@ -57,6 +60,9 @@ class Host:
             logs=self,
             fetchers=self.fetchers,
             on_changed=self.woken.append,
+            on_led=lambda tp, epoch: self.turns.append(("led", tp, epoch)),
+            on_resigned=lambda tp, epoch: self.turns.append(("resigned", tp, epoch)),
+            min_in_sync_replicas=lambda _: self.min_in_sync_replicas,
         )
         brokers = [Broker(broker, ()) for broker in (1, 2, 3)]
         self.manager.update_metadata(MetadataUpdate(8, 1, 1, -1, (), brokers), 0)
@@ -65,6 +71,8 @@ class Host:
         assert not is_new
         if tp in self.failing:
             raise KafkaStorage("disk")
+        if tp in self.of_another_topic:
+            raise InconsistentTopicId("another topic's")
         return self.logs.setdefault(tp, InMemoryLog())
 
     def delete(self, tp: TopicPartition, /) -> None:
@@ -267,3 +275,41 @@ def test_failed_partitions_are_counted_until_they_come_again_or_go() -> None:
 
     host.manager.mark_offline([ONE])
     assert host.fetchers.failed == set()
+
+
+def test_who_begins_to_lead_and_who_ceases_is_told_with_the_leader_epoch() -> None:
+    host = Host()
+    host.hear(1, 4, ZERO, ONE)
+    assert host.turns == [("led", ZERO, 4), ("led", ONE, 4)]
+
+    host.turns.clear()
+    host.hear(1, 5, ZERO, partition_epoch=1)
+    assert host.turns == []  # it led already
+
+    host.hear(2, 6, ZERO, partition_epoch=2)
+    host.stop(7, delete=True)
+    host.manager.mark_offline([ONE])
+    assert host.turns == [("resigned", ZERO, 6), ("resigned", ZERO, 7), ("resigned", ONE, None)]
+
+
+def test_a_log_of_another_topic_of_that_name_is_refused() -> None:
+    host = Host()
+    host.of_another_topic.add(ZERO)
+
+    assert host.hear(1, 4, ZERO, ONE) == [ErrorCode.inconsistent_topic_id, ErrorCode.none]
+
+    assert [turn[1] for turn in host.turns] == [ONE]
+
+
+def test_a_partition_follows_the_min_isr_of_its_topic() -> None:
+    host = Host()
+    host.min_in_sync_replicas = 2
+    host.hear(1, 4)
+    assert host.manager.partitions[ZERO].min_in_sync_replicas == 2
+
+    host.min_in_sync_replicas = 3
+    host.manager.topics_changed(["another"])
+    assert host.manager.partitions[ZERO].min_in_sync_replicas == 2
+
+    host.manager.topics_changed(["orders"])
+    assert host.manager.partitions[ZERO].min_in_sync_replicas == 3

@@ -196,7 +196,9 @@ def test_a_consumers_life_in_every_version(nth: int) -> None:
     version = min(nth, 5)
     asked = request(ApiKey.DESCRIBE_GROUPS, version, groups=(GROUP, "nobody"),
                     include_authorized_operations=True)  # fmt: skip
-    result = answers.write_describe(wire.ask(requests.read_describe(asked, 6)), version, 264)
+    result = answers.write_describe(
+        wire.ask(requests.read_describe(asked, 6)), version, lambda _: 264
+    )
     found, missing = response(ApiKey.DESCRIBE_GROUPS, version, result).groups
     assert (found.group_state, missing.group_state) == ("Stable", "Dead")
     assert found.members[0].client_host == "/127.0.0.1"

@@ -124,6 +124,40 @@ _UPDATE_METADATA: Final = (
 )
 _STOP_REPLICA: Final = (("3.4-IV0", 4), ("2.6-IV0", 3), ("2.4-IV1", 2), ("2.2-IV0", 1))
 _CONTROLLED_SHUTDOWN: Final = (("2.4-IV1", 3), ("2.2-IV0", 2), ("0.9.0", 1))
+_FETCH: Final = (
+    ("3.9-IV0", 17),
+    ("3.7-IV4", 16),
+    ("3.5-IV1", 15),
+    ("3.5-IV0", 14),
+    ("3.1-IV0", 13),
+    ("2.7-IV1", 12),
+    ("2.3-IV1", 11),
+    ("2.1-IV2", 10),
+    ("2.0-IV1", 8),
+    ("1.1-IV0", 7),
+    ("0.11.0-IV1", 5),
+    ("0.11.0-IV0", 4),
+    ("0.10.1-IV1", 3),
+    ("0.10.0-IV0", 2),
+    ("0.9.0", 1),
+)
+_LIST_OFFSETS: Final = (
+    ("3.9-IV0", 9),
+    ("3.5-IV0", 8),
+    ("3.0-IV1", 7),
+    ("2.8-IV0", 6),
+    ("2.2-IV1", 5),
+    ("2.1-IV1", 4),
+    ("2.0-IV1", 3),
+    ("0.11.0-IV0", 2),
+    ("0.10.1-IV2", 1),
+)
+_OFFSETS_FOR_LEADER_EPOCH: Final = (
+    ("2.8-IV0", 4),
+    ("2.3-IV1", 3),
+    ("2.1-IV1", 2),
+    ("2.0-IV0", 1),
+)
 _BROKER_ZNODE: Final = (("2.7-IV0", 5), ("0.10.0-IV1", 4), ("0.8.0", 2))
 
 
@@ -147,6 +181,21 @@ def controlled_shutdown_version(version: InterBrokerVersion) -> int:
     return _first_match(version, _CONTROLLED_SHUTDOWN)
 
 
+def fetch_version(version: InterBrokerVersion) -> int:
+    """Version of Fetch that a follower sends where every topic has an id; else at most 12."""
+    return _first_match(version, _FETCH)
+
+
+def list_offsets_version(version: InterBrokerVersion) -> int:
+    """Version of ListOffsets that a follower sends."""
+    return _first_match(version, _LIST_OFFSETS)
+
+
+def offsets_for_leader_epoch_version(version: InterBrokerVersion) -> int:
+    """Version of OffsetsForLeaderEpoch that a follower sends."""
+    return _first_match(version, _OFFSETS_FOR_LEADER_EPOCH)
+
+
 def broker_znode_version(version: InterBrokerVersion) -> int:
     """JSON version of ``/brokers/ids/<id>`` (Kafka ``BrokerInfo``)."""
     return _first_match(version, _BROKER_ZNODE)
@@ -160,6 +209,16 @@ def feature_znode_version(version: InterBrokerVersion) -> int:
 def is_feature_versioning_supported(version: InterBrokerVersion) -> bool:
     """Whether ``/feature`` is enabled (KIP-584)."""
     return version.is_at_least("2.7-IV0")
+
+
+def is_offsets_for_leader_epoch_supported(version: InterBrokerVersion) -> bool:
+    """Whether a follower may ask where an epoch ends (KIP-101)."""
+    return version.is_at_least("0.11.0-IV2")
+
+
+def is_truncation_on_fetch_supported(version: InterBrokerVersion) -> bool:
+    """Whether leaders tell in a Fetch answer where logs diverge (KIP-595)."""
+    return version.is_at_least("2.7-IV1")
 
 
 def is_alter_partition_supported(version: InterBrokerVersion) -> bool:

@@ -33,6 +33,7 @@ from kio.serial._introspect import (
 from kio.static.protocol import Entity
 
 from zkcontroller.errors import InvalidFrame
+from zkcontroller.protocol.compression import Buffer
 from zkcontroller.protocol.primitives import unsigned_varint
 
 Cut: TypeAlias = tuple[int, int, bytes]
@@ -90,7 +91,7 @@ def checked(entity_type: type[Entity], data: bytes, offset: int) -> tuple[bytes,
     return b"".join([*kept, data[position:]]), 0
 
 
-def read_unsigned_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_unsigned_varint(data: Buffer, position: int) -> tuple[int, int]:
     """A variable-length number of at most 32 bits and the position behind it."""
     byte = data[position]
     if byte < 0x80:
@@ -106,7 +107,7 @@ def read_unsigned_varint(data: bytes, position: int) -> tuple[int, int]:
     raise InvalidFrame("a variable-length number is longer than five bytes")
 
 
-def skip_tagged_fields(data: bytes, position: int) -> int:
+def skip_tagged_fields(data: Buffer, position: int) -> int:
     """The position behind a section of tagged fields of which none is known."""
     count, position = read_unsigned_varint(data, position)
     for _ in range(_bounded(count, 2, data, position)):
@@ -116,13 +117,13 @@ def skip_tagged_fields(data: bytes, position: int) -> int:
     return position
 
 
-def _beyond(data: bytes, position: int, size: int) -> int:
+def _beyond(data: Buffer, position: int, size: int) -> int:
     if size > len(data) - position:
         raise InvalidFrame(f"{size} bytes announced, {max(len(data) - position, 0)} left")
     return position + size
 
 
-def _bounded(count: int, item_size: int, data: bytes, position: int) -> int:
+def _bounded(count: int, item_size: int, data: Buffer, position: int) -> int:
     if count * item_size > len(data) - position:
         raise InvalidFrame(
             f"{count} items announced, {max(len(data) - position, 0)} bytes left for them"

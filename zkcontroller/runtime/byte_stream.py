@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 from typing import Final, Protocol
@@ -21,6 +22,13 @@ _RECORD_BYTES: Final = 64 * 1024
 _WRITE_BYTES: Final = 256 * 1024
 """Encrypted at once: some 0.1 ms, and others get their turn between two such pieces."""
 
+_FILE_BYTES: Final = 1024 * 1024
+"""Sent from a file at once."""
+
+_READ_AHEAD_BYTES: Final = 128 * 1024
+
+_PROBE: Final = bytearray(1)
+
 
 class ByteStream(Protocol):
     """An open connection."""
@@ -28,8 +36,14 @@ class ByteStream(Protocol):
     async def receive(self, size: int) -> bytes:
         """At most ``size`` bytes, at least one; none when the peer has closed.  Or OSError."""
 
-    async def send_all(self, data: bytes) -> None:
-        """Sends all of it; OSError if the peer is gone."""
+    async def send_all(self, data: bytes, *, has_more: bool = False) -> None:
+        """Sends all of it; OSError if the peer is gone.
+
+        ``has_more``: what follows at once may travel in the same packet.
+        """
+
+    async def send_file(self, descriptor: int, position: int, length: int) -> None:
+        """Sends that range of a file; OSError if the file ends before, or the peer is gone."""
 
     def is_quiet(self) -> bool:
         """Whether the peer is there, and has sent nothing that nobody has read."""
@@ -51,8 +65,36 @@ class PlainStream:
     async def receive(self, size: int) -> bytes:
         return await asyncio.get_running_loop().sock_recv(self._socket, size)
 
-    async def send_all(self, data: bytes) -> None:
+    async def send_all(self, data: bytes, *, has_more: bool = False) -> None:
+        if has_more:
+            try:
+                sent = self._socket.send(data, socket.MSG_MORE)
+            except BlockingIOError:
+                sent = 0
+            if sent == len(data):
+                return
+            data = data[sent:]
         await asyncio.get_running_loop().sock_sendall(self._socket, data)
+
+    async def send_file(self, descriptor: int, position: int, length: int) -> None:
+        end = position + length
+        while position < end:
+            size = min(end - position, _FILE_BYTES)
+            if not _is_cached(descriptor, position, size):
+                # Takes it from the disk; what is sent below is then in memory.
+                await asyncio.to_thread(os.pread, descriptor, size, position)
+            position += await self._send_file(descriptor, position, size)
+
+    async def _send_file(self, descriptor: int, position: int, size: int) -> int:
+        while True:
+            try:
+                sent = os.sendfile(self._socket.fileno(), descriptor, position, size)
+            except BlockingIOError:
+                await _writable(self._socket)
+            else:
+                if sent == 0:
+                    raise ConnectionAbortedError("a file that is being sent has become shorter")
+                return sent
 
     def is_quiet(self) -> bool:
         return _is_quiet(self._socket)
@@ -120,11 +162,18 @@ class TlsStream:
             except ssl.SSLError as error:
                 raise ConnectionResetError(f"TLS was broken off: {error.reason}") from None
 
-    async def send_all(self, data: bytes) -> None:
+    async def send_all(self, data: bytes, *, has_more: bool = False) -> None:  # noqa: ARG002
         view = memoryview(data)
         for start in range(0, len(view), _WRITE_BYTES):
             self._tls.write(view[start : start + _WRITE_BYTES])
             await self._flush()
+
+    async def send_file(self, descriptor: int, position: int, length: int) -> None:
+        end = position + length
+        while position < end:
+            size = min(end - position, _WRITE_BYTES)
+            await self.send_all(await read_file(descriptor, position, size))
+            position += size
 
     def is_quiet(self) -> bool:
         # Session tickets come after the handshake, unasked: they must be taken in to be told apart.
@@ -167,6 +216,46 @@ class TlsStream:
             return False
         self._incoming.write(data)
         return True
+
+
+async def read_file(descriptor: int, position: int, size: int) -> bytes:
+    """That range of a file, at once if it is in memory; OSError if the file ends before."""
+    data = bytearray(size)
+    try:
+        found = os.preadv(descriptor, (data,), position, os.RWF_NOWAIT)
+    except OSError:
+        found = 0
+    if found == size:
+        return bytes(data)
+    read = await asyncio.to_thread(os.pread, descriptor, size, position)
+    if len(read) < size:
+        raise ConnectionAbortedError("a file that is being sent has become shorter")
+    return read
+
+
+def _is_cached(descriptor: int, position: int, size: int) -> bool:
+    """Whether that range of a file is in memory, so that reading it does not wait for the disk.
+
+    A page in every READ_AHEAD_BYTES is looked at: the kernel reads, and drops, about so much at a
+    time.  Where it cannot be asked nothing counts as cached.
+    """
+    last = position + size - 1
+    try:
+        for place in (*range(position, last, _READ_AHEAD_BYTES), last):
+            os.preadv(descriptor, (_PROBE,), place, os.RWF_NOWAIT)
+    except OSError:
+        return False
+    return True
+
+
+async def _writable(sock: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_writer(sock, lambda: None if ready.done() else ready.set_result(None))
+    try:
+        await ready
+    finally:
+        loop.remove_writer(sock)
 
 
 def _is_quiet(sock: socket.socket) -> bool:

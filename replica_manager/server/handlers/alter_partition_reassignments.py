@@ -13,8 +13,14 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.controller_questions import ask, by_topic, sentence, timeout_ms_of
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.controller_questions import (
+    ask,
+    by_topic,
+    composed,
+    sentence,
+    timeout_ms_of,
+)
 from replica_manager.server.schema import response_schema
 from zkcontroller.core.effects import PartitionResult, PartitionResults
 from zkcontroller.core.events import ApiPartitionReassignment
@@ -25,7 +31,9 @@ API_KEY: Final = ApiKey.ALTER_PARTITION_REASSIGNMENTS
 VERSIONS: Final = (0, 0)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """One outcome per partition; only a code if this broker is not the controller."""
     # A partition named twice: the last one counts, as in Kafka's map.
     targets = {
@@ -39,7 +47,8 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
         PartitionResults,
         timeout_ms_of(request),
     )
-    return _response(context, ErrorCode(answer.error_code), answer.results)
+    error = ErrorCode(answer.error_code)
+    return await composed(len(answer.results), lambda: _response(context, error, answer.results))
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

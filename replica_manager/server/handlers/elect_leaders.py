@@ -17,8 +17,14 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.replication.metadata_cache import MetadataSnapshot
-from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.controller_questions import ask, by_topic, sentence, timeout_ms_of
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.controller_questions import (
+    ask,
+    by_topic,
+    composed,
+    sentence,
+    timeout_ms_of,
+)
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.schema import response_schema
 from zkcontroller.core.effects import PartitionResult, PartitionResults
@@ -30,7 +36,9 @@ API_KEY: Final = ApiKey.ELECT_LEADERS
 VERSIONS: Final = (0, 2)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """One outcome per partition; of all partitions, those that needed an election."""
     election_type = _election_type(request)
     loop = asyncio.get_running_loop()
@@ -56,7 +64,8 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     ]
     if request.topic_partitions is None:
         results = [r for r in results if r.error_code != ErrorCode.election_not_needed.value]
-    return _response(context, ErrorCode(answer.error_code), results)
+    error = ErrorCode(answer.error_code)
+    return await composed(len(results), lambda: _response(context, error, results))
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

@@ -38,6 +38,9 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     if is_stale("LeaderAndIsr", request, broker):
         return refuse(request, context, ErrorCode.stale_broker_epoch)
     decoded = _decode(request, context.api_version)
+    logs = broker.logs
+    if new := {tp.topic: None for tp in decoded.partitions if logs.log(tp) is None}:
+        await broker.learn_topics(list(new))
     answer = broker.replica_manager.become_leader_or_follower(decoded, context.correlation_id)
     return _response(context, decoded, answer.error, answer.partitions)
 

@@ -10,8 +10,14 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.controller_questions import ask, by_topic, sentence, timeout_ms_of
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.controller_questions import (
+    ask,
+    by_topic,
+    composed,
+    sentence,
+    timeout_ms_of,
+)
 from replica_manager.server.schema import response_schema
 from zkcontroller.core.effects import OngoingReassignments
 from zkcontroller.core.events import ListPartitionReassignments
@@ -22,7 +28,9 @@ API_KEY: Final = ApiKey.LIST_PARTITION_REASSIGNMENTS
 VERSIONS: Final = (0, 0)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """Those of the partitions asked for that are being moved; of all, if none are named."""
     asked: tuple[TopicPartition, ...] | None = None
     if request.topics is not None:
@@ -38,7 +46,10 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
         OngoingReassignments,
         timeout_ms_of(request),
     )
-    return _response(context, ErrorCode(answer.error_code), answer.reassignments)
+    error = ErrorCode(answer.error_code)
+    return await composed(
+        len(answer.reassignments), lambda: _response(context, error, answer.reassignments)
+    )
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

@@ -54,7 +54,8 @@ async def handle(
     if is_stale("UpdateMetadata", request.head, broker):
         return refuse(request, context, ErrorCode.stale_broker_epoch)
     update = _decode(request.head, request.topics, context.api_version)
-    error, _ = broker.replica_manager.update_metadata(update, context.correlation_id)
+    error, deleted = broker.replica_manager.update_metadata(update, context.correlation_id)
+    broker.groups.on_partitions_deleted(deleted)
     if error is ErrorCode.none:
         broker.topics.waiters.changed(topic.topic for topic in update.topics)
     return refuse(request, context, error)

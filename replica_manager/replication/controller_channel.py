@@ -1,0 +1,78 @@
+"""This broker's requests to the controller, wherever that is at the moment.
+
+One connection, one request in flight.  A controller that says it is none, or that cannot be
+reached, is looked for again.
+
+Source: Kafka ``NodeToControllerChannelManagerImpl``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import RequestPayload
+
+from replica_manager.replication.controller_connection import ControllerConnection, controller_in
+from replica_manager.replication.metadata_cache import MetadataCache
+from zkcontroller.errors import InvalidFrame
+from zkcontroller.runtime.client_security import PLAINTEXT, ClientSecurity
+
+RETRY_MS: Final = 100
+"""Before the controller is looked for again."""
+
+_log = logging.getLogger("kafka.server.NodeToControllerRequestThread")
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelToController:
+    """How the controller is reached."""
+
+    broker_id: int
+    listener_name: str
+    """The control plane's listener if there is one, else that between brokers."""
+    security: ClientSecurity = PLAINTEXT
+    connect_timeout_ms: int = 30_000
+    """``controller.socket.timeout.ms``"""
+    request_timeout_ms: int = 30_000
+    """``request.timeout.ms``, for which a request is also tried again."""
+
+
+class ControllerChannel:
+    """Calls from several tasks wait for one another.  For the event loop."""
+
+    def __init__(self, metadata_cache: MetadataCache, settings: ChannelToController) -> None:
+        self._timeout_s = settings.request_timeout_ms / 1000
+        self._turn = asyncio.Lock()
+        self._controller = ControllerConnection(
+            settings.broker_id,
+            lambda: controller_in(metadata_cache, settings.listener_name),
+            connect_timeout_ms=settings.connect_timeout_ms,
+            request_timeout_ms=settings.request_timeout_ms,
+            security=settings.security,
+        )
+
+    async def ask(self, payload: RequestPayload) -> Any:
+        """The controller's answer; TimeoutError if none has come within ``request.timeout.ms``.
+
+        The answer must have an error code of its own, by which a broker says that it is not the
+        controller.
+        """
+        async with self._turn, asyncio.timeout(self._timeout_s):
+            while True:
+                try:
+                    answer: Any = await self._controller.call(lambda found: found.request(payload))
+                    if answer.error_code is not ErrorCode.not_controller:
+                        return answer
+                except (OSError, InvalidFrame) as failure:
+                    _log.debug("Disconnected from the controller at %s: %s",
+                               self._controller.node, failure)  # fmt: skip
+                await self._controller.close()
+                await asyncio.sleep(RETRY_MS / 1000)
+
+    async def close(self) -> None:
+        """Closes the connection; a call under way ends with an error."""
+        await self._controller.close()

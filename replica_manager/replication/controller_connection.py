@@ -1,0 +1,112 @@
+"""The connection to the controller, wherever that is at the moment.
+
+Who is controller is in the metadata cache.  A call to one that is frozen would wait for as long as
+a request may take; here another name in the cache ends the wait.
+
+Source: Kafka ``NodeToControllerRequestThread``, which waits up to ``controller.socket.timeout.ms``
+whoever has become controller since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, TypeVar
+
+from replica_manager.replication.metadata_cache import MetadataCache
+from zkcontroller.model import Endpoint
+from zkcontroller.runtime.client_security import ClientSecurity
+from zkcontroller.runtime.connection import Connection
+
+LOOK_AGAIN_S: Final = 1.0
+"""How often a wait looks whether the controller is still the same."""
+
+T = TypeVar("T")
+
+
+class ControllerNode(NamedTuple):
+    """Who is controller, and where."""
+
+    broker_id: int
+    endpoint: Endpoint
+
+
+def controller_in(metadata_cache: MetadataCache, listener_name: str) -> ControllerNode | None:
+    """Who is controller as far as this broker knows, reached by that listener."""
+    snapshot = metadata_cache.snapshot
+    if snapshot.controller_id is None:
+        return None
+    endpoint = snapshot.endpoint(snapshot.controller_id, listener_name)
+    return None if endpoint is None else ControllerNode(snapshot.controller_id, endpoint)
+
+
+class ControllerConnection:
+    """Opened when it is needed; one call at a time.  For the event loop."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        find: Callable[[], ControllerNode | None],
+        *,
+        connect_timeout_ms: int,
+        request_timeout_ms: int,
+        security: ClientSecurity,
+        on_found: Callable[[ControllerNode], None] = lambda _: None,
+    ) -> None:
+        """``find`` says who is controller now; ``on_found`` hears of another one than before."""
+        self._broker_id = broker_id
+        self._find = find
+        self._connect_timeout_ms = connect_timeout_ms
+        self._request_timeout_ms = request_timeout_ms
+        self._security = security
+        self._on_found = on_found
+        self._connection: Connection | None = None
+        self.node: ControllerNode | None = None
+        """Whom the connection is, or was, to."""
+
+    async def call(self, attempt: Callable[[Connection], Awaitable[T]]) -> T:
+        """What ``attempt`` makes of a connection to whoever is controller now.
+
+        ConnectionError if nobody knows who that is, or another one is meanwhile.
+        """
+        node = self._find()
+        if node is None:
+            raise ConnectionError("nobody knows who the controller is")
+
+        async def connect_and_attempt() -> T:
+            return await attempt(await self._connected(node))
+
+        asking = asyncio.create_task(connect_and_attempt())
+        try:
+            while not asking.done():
+                await asyncio.wait({asking}, timeout=LOOK_AGAIN_S)
+                if not asking.done() and self._find() != node:
+                    raise ConnectionError("the controller moved")
+            return asking.result()
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Closes the connection if there is one; a call under way ends with an error."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _connected(self, node: ControllerNode) -> Connection:
+        connection = self._connection
+        if connection is not None and node == self.node and connection.is_usable():
+            return connection
+        await self.close()
+        if node != self.node:
+            self.node = node
+            self._on_found(node)
+        self._connection = await Connection.open(
+            node.endpoint.host,
+            node.endpoint.port,
+            client_id=str(self._broker_id),
+            connect_timeout_ms=self._connect_timeout_ms,
+            request_timeout_ms=self._request_timeout_ms,
+            security=self._security,
+        )
+        return self._connection

@@ -1,0 +1,206 @@
+"""A leader's way to the controller: AlterPartition over a connection that finds its own way.
+
+A lost connection, a NOT_CONTROLLER (for the request or for one partition) or another controller
+ends the attempt; the next one looks anew.  So a frozen controller keeps no ISR from shrinking.
+
+Source: Kafka ``NodeToControllerChannelManager``, ``DefaultAlterPartitionManager`` (KIP-497).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.controller_connection import (
+    ControllerConnection,
+    ControllerNode,
+)
+from replica_manager.replication.isr import AlteredIsr
+from replica_manager.replication.isr_changes import Answers, Refused
+from replica_manager.replication.isr_proposals import (
+    FIRST_TOPIC_ID_VERSION,
+    AlterPartitionCall,
+    Proposed,
+)
+from zkcontroller.errors import InvalidFrame, UnsupportedVersion
+from zkcontroller.model import UNKNOWN_BROKER_EPOCH, TopicPartition
+from zkcontroller.protocol.api_versions import APIS, ApiKey
+from zkcontroller.protocol.inter_broker_versions import InterBrokerVersion, is_topic_id_supported
+from zkcontroller.protocol.messages import read_response, write
+from zkcontroller.protocol.versioned_messages import request_schema
+from zkcontroller.runtime.client_security import PLAINTEXT, ClientSecurity
+from zkcontroller.runtime.connection import Connection
+from zkcontroller.runtime.log_files import log_line
+from zkcontroller.runtime.log_text import throwable_text
+from zkcontroller.state_changes.kafka_values import node
+
+_LOGGER: Final = "kafka.server.NodeToControllerRequestThread"
+_API_VERSIONS_VERSION: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerLinkSettings:
+    """How a broker speaks with its controller."""
+
+    broker_id: int
+    version: InterBrokerVersion
+    timeout_ms: int = 30_000
+    """``controller.socket.timeout.ms``"""
+    security: ClientSecurity = PLAINTEXT
+
+
+class ControllerLink:
+    """One connection, opened when it is needed.  For one task."""
+
+    def __init__(
+        self,
+        settings: ControllerLinkSettings,
+        find: Callable[[], ControllerNode | None],
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        """``find`` says who is controller now, as far as this broker knows."""
+        self._settings = settings
+        self._broker_epoch = broker_epoch
+        self._controller = ControllerConnection(
+            settings.broker_id,
+            find,
+            connect_timeout_ms=settings.timeout_ms,
+            request_timeout_ms=settings.timeout_ms,
+            security=settings.security,
+            on_found=self._record,
+        )
+        self._negotiated_on: Connection | None = None
+        self._newest = 0
+        self._prefix = (
+            f"[zk-broker-{settings.broker_id}-to-controller-alter-partition-channel-manager]: "
+        )
+
+    async def propose(self, call: AlterPartitionCall) -> Answers | Refused | None:
+        """Asks the controller; None if it was not reached, or is none any more."""
+        try:
+            return await self._controller.call(lambda found: self._ask(found, call))
+        except (OSError, InvalidFrame) as failure:
+            if isinstance(failure, UnsupportedVersion):
+                self._complain(failure)
+            await self.close()
+            return None
+
+    async def close(self) -> None:
+        """Closes the connection if there is one."""
+        await self._controller.close()
+
+    async def _ask(
+        self, connection: Connection, call: AlterPartitionCall
+    ) -> Answers | Refused | None:
+        if connection is not self._negotiated_on:
+            self._newest = await self._negotiated(connection)
+            self._negotiated_on = connection
+        broker_epoch = self._broker_epoch()
+        version = call.api_version(self._newest)
+        body = alter_partition_request(version, call, self._settings.broker_id, broker_epoch)
+        answer = await connection.call(ApiKey.ALTER_PARTITION, version, (body,))
+        error, answers = read_alter_partition_answers(version, answer, call.partitions)
+        if ErrorCode.not_controller in (error, *answers.values()):
+            await self.close()
+            return None
+        return answers if error is ErrorCode.none else Refused(error, broker_epoch)
+
+    def _record(self, found: ControllerNode) -> None:
+        where = f"{found.endpoint.host}:{found.endpoint.port}"
+        log_line(
+            _LOGGER,
+            "INFO",
+            f"{self._prefix}Recorded new ZK controller, from now on will use node "
+            f"{node(found.broker_id, where, None)}",
+        )
+
+    async def _negotiated(self, connection: Connection) -> int:
+        """The newest version that both sides know, and that this cluster's dialect allows."""
+        api_versions = request_schema(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION)
+        response: Any = await connection.request(api_versions.request())
+        offered = next(
+            (api for api in response.api_keys if api.api_key == ApiKey.ALTER_PARTITION), None
+        )
+        newest = APIS[ApiKey.ALTER_PARTITION].max_version
+        if not is_topic_id_supported(self._settings.version):
+            newest = FIRST_TOPIC_ID_VERSION - 1
+        if offered is None or offered.min_version > newest:
+            raise UnsupportedVersion(f"{connection.peer} does not offer AlterPartition")
+        return min(newest, int(offered.max_version))
+
+    def _complain(self, failure: UnsupportedVersion) -> None:
+        log_line(
+            _LOGGER,
+            "ERROR",
+            f"{self._prefix}Request AlterPartition failed due to unsupported version error",
+            throwable_text(failure),
+        )
+
+
+def alter_partition_request(
+    version: int, call: AlterPartitionCall, broker_id: int, broker_epoch: int
+) -> bytes:
+    """The body of an AlterPartition request; the versions without ids name topics."""
+    schema = request_schema(ApiKey.ALTER_PARTITION, version)
+
+    def partition_data(partition: int, proposed: Proposed) -> Any:
+        proposal = proposed.pending.proposal
+        fields: dict[str, object] = {}
+        if schema.has("BrokerState"):
+            # Epochs mean nothing to a controller in ZooKeeper mode; Kafka sends none either.
+            fields["new_isr_with_epochs"] = tuple(
+                schema.part("BrokerState", broker_id=broker, broker_epoch=UNKNOWN_BROKER_EPOCH)
+                for broker in proposal.new_isr
+            )
+        return schema.part(
+            "PartitionData",
+            partition_index=partition,
+            leader_epoch=proposal.leader_epoch,
+            new_isr=proposal.new_isr,
+            leader_recovery_state=proposal.leader_recovery_state,
+            partition_epoch=proposal.partition_epoch,
+            **fields,
+        )
+
+    topics: dict[tuple[str, UUID | None], list[Any]] = {}
+    for tp, proposed in call.partitions.items():
+        data = partition_data(tp.partition, proposed)
+        topics.setdefault((tp.topic, proposed.topic_id), []).append(data)
+    return write(
+        schema.request(
+            broker_id=broker_id,
+            broker_epoch=broker_epoch,
+            topics=tuple(
+                schema.part(
+                    "TopicData", topic_name=topic, topic_id=topic_id, partitions=tuple(told)
+                )
+                for (topic, topic_id), told in topics.items()
+            ),
+        )
+    )
+
+
+def read_alter_partition_answers(
+    version: int, body: bytes, asked: Mapping[TopicPartition, Proposed]
+) -> tuple[ErrorCode, dict[TopicPartition, AlteredIsr | ErrorCode]]:
+    """The controller's answer to the whole request, and to each partition; InvalidFrame if none."""
+    response: Any = read_response(ApiKey.ALTER_PARTITION, version, body)
+    names = {proposed.topic_id: tp.topic for tp, proposed in asked.items()}
+    answers: dict[TopicPartition, AlteredIsr | ErrorCode] = {}
+    for topic in response.topics:
+        has_ids = version >= FIRST_TOPIC_ID_VERSION
+        name = names.get(topic.topic_id) if has_ids else topic.topic_name
+        if name is None:
+            continue  # nobody asked
+        for told in topic.partitions:
+            is_accepted = told.error_code is ErrorCode.none
+            answers[TopicPartition(name, told.partition_index)] = (
+                AlteredIsr(told.leader_epoch, tuple(told.isr), told.partition_epoch)
+                if is_accepted
+                else told.error_code
+            )
+    return response.error_code, answers

@@ -1,0 +1,70 @@
+"""A DeleteRecords request, waiting until every live replica has raised its log start offset.
+
+Source: Kafka ``DelayedDeleteRecords``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.model import TopicPartition
+
+NO_LOW_WATERMARK: Final = -1
+
+
+class DeletedRecords(NamedTuple):
+    """The answer for one partition."""
+
+    error: ErrorCode
+    low_watermark: int = NO_LOW_WATERMARK
+    """The smallest log start offset among the live replicas."""
+
+
+LowWatermark: TypeAlias = Callable[[TopicPartition], int | ErrorCode]
+"""The low watermark of a partition led here; the error if it is not."""
+
+
+class DelayedDeleteRecords:
+    """Waits for the low watermark of every partition whose log start was raised here."""
+
+    def __init__(
+        self,
+        raised: Mapping[TopicPartition, int],
+        refused: Mapping[TopicPartition, ErrorCode],
+        low_watermark: LowWatermark,
+    ) -> None:
+        """``raised`` has the offset that the replicas must reach."""
+        self._pending = dict(raised)
+        self._low_watermark = low_watermark
+        self.answers: dict[TopicPartition, DeletedRecords] = {
+            tp: DeletedRecords(error) for tp, error in refused.items()
+        }
+        """What to answer.  A partition that still waits has timed out, with the low watermark that
+        it had at the beginning; its log start stays raised."""
+        for tp in raised:
+            now = low_watermark(tp)
+            self.answers[tp] = DeletedRecords(
+                ErrorCode.request_timed_out,
+                NO_LOW_WATERMARK if isinstance(now, ErrorCode) else now,
+            )
+
+    @property
+    def pending(self) -> tuple[TopicPartition, ...]:
+        """Partitions that still wait; meter ``ExpiresPerSec`` counts them when time runs out."""
+        return tuple(self._pending)
+
+    def is_complete(self) -> bool:
+        """Looks at what still waits; True once nothing does."""
+        for tp, required_offset in list(self._pending.items()):
+            low_watermark = self._low_watermark(tp)
+            if isinstance(low_watermark, ErrorCode):
+                self.answers[tp] = DeletedRecords(low_watermark)
+            elif low_watermark >= required_offset:
+                self.answers[tp] = DeletedRecords(ErrorCode.none, low_watermark)
+            else:
+                continue
+            del self._pending[tp]
+        return not self._pending

@@ -1,0 +1,99 @@
+"""The replicas' logs on disk, each with the configuration of its topic.
+
+What a topic's configuration is, this object is told: at the start, when a topic comes, and when
+somebody changes it; the broker's own gives the rest.  Both reach the logs at once.
+
+Source: Kafka ``ReplicaManager``, ``Partition.createLogIfNotExists``, ``LogManager.getOrCreateLog``,
+``TopicConfigHandler``, ``DynamicLogConfig``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from uuid import UUID
+
+from replica_manager.config_keys import ConfigValue
+from replica_manager.log.log_config import LogConfig
+from replica_manager.log.log_loading import RecoveryProgress
+from replica_manager.log.log_manager import LogManager
+from replica_manager.log.partition_log import PartitionLog
+from replica_manager.topic_keys import TOPIC_KEYS
+from zkcontroller.errors import ConfigInvalid, KafkaStorage
+from zkcontroller.model import TopicPartition
+
+_log = logging.getLogger("kafka.log.LogManager")
+
+
+class DiskLogs:
+    """A :class:`~replica_manager.replication.replica_manager.ReplicaLogs` over a log manager."""
+
+    def __init__(
+        self, manager: LogManager, broker_values: Callable[[], Mapping[str, ConfigValue]]
+    ) -> None:
+        """``broker_values``: the broker's configuration as it is now."""
+        self.manager = manager
+        self._broker_values = broker_values
+        self._own_values: dict[str, dict[str, ConfigValue]] = {}
+        self._configs: dict[str, LogConfig] = {}
+        self._default = manager.default_config = LogConfig.of({}, broker_values())
+
+    def load(self, on_progress: Callable[[RecoveryProgress], None]) -> None:
+        """Opens every log, with its high watermark from the checkpoint.  Blocks."""
+        manager = self.manager
+        manager.load(dict(self._configs), on_progress)
+        for log_dir in manager.live_log_dirs:
+            for topic_partition, high_watermark in manager.high_watermarks(log_dir).items():
+                log = manager.log(topic_partition)
+                if log is not None and log.log_dir == log_dir:
+                    log.update_high_watermark(high_watermark)
+
+    def config_of(self, topic: str) -> LogConfig:
+        """The configuration of a topic's logs."""
+        return self._configs.get(topic, self._default)
+
+    def min_in_sync_replicas(self, topic: str) -> int:
+        return self.config_of(topic).min_in_sync_replicas
+
+    def topic_changed(self, topic: str, config: Mapping[str, str]) -> None:
+        """A topic's own configuration, as it stands in ZooKeeper; unknown keys are passed over."""
+        values: dict[str, ConfigValue] = {}
+        for key, text in config.items():
+            if key not in TOPIC_KEYS:
+                continue
+            try:
+                values[key] = TOPIC_KEYS[key].parse(text)
+            except ConfigInvalid as invalid:
+                _log.error("The configuration of topic %s is ignored in part: %s", topic, invalid)
+        self._own_values.pop(topic, None)
+        self._configs.pop(topic, None)
+        if values:
+            self._own_values[topic] = values
+            self._configs[topic] = LogConfig.of(values, self._broker_values())
+        self.manager.update_topic_config(topic, self.config_of(topic))
+
+    def broker_changed(self) -> None:
+        """The broker's configuration has changed: what topics inherit goes to their logs."""
+        values = self._broker_values()
+        self._default = self.manager.default_config = LogConfig.of({}, values)
+        self._configs = {
+            topic: LogConfig.of(own, values) for topic, own in self._own_values.items()
+        }
+        self.manager.update_configs(self.config_of)
+
+    def open(
+        self, partition: TopicPartition, topic_id: UUID | None, /, *, is_new: bool
+    ) -> PartitionLog:
+        """The partition's log; made if there is none, unless it may be in an offline directory."""
+        manager = self.manager
+        if not is_new and manager.log(partition) is None and manager.offline_log_dirs:
+            offline = ",".join(map(str, manager.offline_log_dirs))
+            raise KafkaStorage(
+                f"Can not create log for {partition} because log directories {offline} are offline"
+            )
+        return manager.get_or_create(partition, self.config_of(partition.topic), topic_id)
+
+    def delete(self, partition: TopicPartition, /) -> None:
+        """Deletes the partition's log and the one that was to replace it."""
+        self.manager.delete(partition)
+        self.manager.delete(partition, is_future=True)

@@ -1,0 +1,123 @@
+"""A Fetch response as a follower reads it: the records stay where they arrived, as views.
+
+A message library would copy ten megabytes to hand out the few fields around them.  So the fields
+are read here, in every version; what is behind an optional field that nobody needs is skipped.
+
+Source: Kafka ``FetchResponse.json``, ``FetchResponse.responseData``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+from struct import error as struct_error
+from typing import Final
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.replication.fetch_requests import FetchAnswers
+from replica_manager.replication.fetch_values import (
+    FIRST_TOPIC_ID_VERSION,
+    NO_PREFERRED_REPLICA,
+    UNKNOWN_OFFSET,
+    FetchedPartition,
+)
+from zkcontroller.errors import InvalidFrame
+from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.wire_reader import WireReader
+
+_FIRST_FLEXIBLE: Final = 12
+_PARTITION_HEAD: Final = Struct(">ihq")
+"""partition index, error code, high watermark."""
+_DIVERGING_EPOCH: Final = Struct(">iq")
+"""epoch, end offset: the tagged field 0."""
+_DIVERGING_EPOCH_TAG: Final = 0
+_ABORTED_TRANSACTION_BYTES: Final = 16
+_ERRORS: Final[Mapping[int, ErrorCode]] = {int(error.value): error for error in ErrorCode}
+
+
+def error_of(code: int) -> ErrorCode:
+    """The error of that code; UNKNOWN_SERVER_ERROR if Kafka 3.9 has none."""
+    return _ERRORS.get(code, ErrorCode.unknown_server_error)
+
+
+def read_fetch_response(
+    version: int, body: memoryview, topic_names: Mapping[UUID, str]
+) -> FetchAnswers:
+    """What the leader answered; InvalidFrame if ``body`` is no response of that version.
+
+    ``topic_names`` are those the request asked for by id; a partition of any other id is left out,
+    its id is told.  The records are views into ``body``, which must not change.
+    """
+    try:
+        return _Reader(version, body).read(topic_names)
+    except (IndexError, struct_error, UnicodeDecodeError):
+        raise InvalidFrame(f"a Fetch response of version {version} is cut short") from None
+
+
+class _Reader(WireReader[memoryview]):
+    def __init__(self, version: int, body: memoryview) -> None:
+        super().__init__(body, 0, is_flexible=version >= _FIRST_FLEXIBLE)
+        self._version = version
+        self._has_ids = version >= FIRST_TOPIC_ID_VERSION
+
+    def read(self, topic_names: Mapping[UUID, str]) -> FetchAnswers:
+        throttle_time_ms = self._int32() if self._version >= 1 else 0
+        error, session_id = ErrorCode.none, 0
+        if self._version >= 7:
+            error, session_id = error_of(self._int16()), self._int32()
+        partitions: dict[TopicPartition, FetchedPartition] = {}
+        topic_ids: dict[UUID, None] = {}
+        for _ in range(self._count()):
+            topic: str | None
+            if self._has_ids:
+                topic_id = UUID(bytes=bytes(self._bytes(16)))
+                topic_ids[topic_id] = None
+                topic = topic_names.get(topic_id)
+            else:
+                topic = self._nullable_text() or ""
+            for _ in range(self._count()):
+                partition, answer = self._partition()
+                if topic is not None:
+                    partitions[TopicPartition(topic, partition)] = answer
+            self._skip_tags()
+        self._skip_tags()
+        return FetchAnswers(
+            self._version, error, session_id, partitions, tuple(topic_ids), throttle_time_ms
+        )
+
+    def _partition(self) -> tuple[int, FetchedPartition]:
+        version = self._version
+        partition, code, high_watermark = _PARTITION_HEAD.unpack_from(self._data, self._at)
+        self._at += _PARTITION_HEAD.size
+        last_stable_offset = self._int64() if version >= 4 else UNKNOWN_OFFSET
+        log_start_offset = self._int64() if version >= 5 else UNKNOWN_OFFSET
+        if version >= 4:
+            self._skip_aborted_transactions()
+        preferred = self._int32() if version >= 11 else NO_PREFERRED_REPLICA
+        records = self._bytes(max(self._count(), 0))
+        return partition, FetchedPartition(
+            error_of(code),
+            high_watermark,
+            last_stable_offset,
+            log_start_offset,
+            records,
+            self._diverging_epoch(),
+            preferred,
+        )
+
+    def _diverging_epoch(self) -> EpochEndOffset | None:
+        """Tagged field 0 of a partition; None if it is not there, or says nothing."""
+        value = self._tags(_DIVERGING_EPOCH_TAG)
+        if value is None:
+            return None
+        epoch, end_offset = _DIVERGING_EPOCH.unpack_from(value)
+        return EpochEndOffset(epoch, end_offset) if epoch >= 0 else None
+
+    def _skip_aborted_transactions(self) -> None:
+        """Followers learn of transactions from the markers among the records."""
+        for _ in range(self._count()):
+            self._bytes(_ABORTED_TRANSACTION_BYTES)
+            self._skip_tags()

@@ -1,0 +1,87 @@
+"""The metrics of a broker's fetchers.
+
+Source: Kafka ``AbstractFetcherManager``, ``FetcherStats``, ``BrokerTopicStats``.  The lag of each
+single partition (``FetcherLagMetrics``) is not among them: ``MaxLag`` is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
+from zkcontroller.runtime.instruments import Meter
+from zkcontroller.runtime.metrics import Metrics, mbean
+
+
+class FetcherMeters(NamedTuple):
+    """What a fetcher is measured by."""
+
+    bytes_in: Callable[[int], None]
+    requested: Callable[[], None]
+
+
+class FetcherMetrics:
+    """Gauges over all fetchers, meters for each."""
+
+    def __init__(
+        self, metrics: Metrics, fetchers: ReplicaFetchers, address_of: Callable[[int], str]
+    ) -> None:
+        """``address_of``: ``host:port`` of a broker."""
+        self._metrics = metrics
+        self._fetchers = fetchers
+        self._address_of = address_of
+        self._names: dict[FetcherKey, tuple[str, str]] = {}
+        self._requests: dict[FetcherKey, Meter] = {}
+        # Until topics have meters of their own, and for all of them together.
+        self._replication_bytes = metrics.meter(
+            mbean("kafka.server", "BrokerTopicMetrics", "ReplicationBytesInPerSec"), "bytes"
+        )
+        for name, read in (
+            ("MaxLag", self._max_lag),
+            ("MinFetchRate", self._min_fetch_rate),
+            ("FailedPartitionsCount", lambda: len(fetchers.failed)),
+            ("DeadThreadCount", lambda: 0),
+        ):
+            tags = {"clientId": "Replica"}
+            metrics.gauge(mbean("kafka.server", "ReplicaFetcherManager", name, tags), read)
+
+    def added(self, key: FetcherKey) -> FetcherMeters:
+        """The meters of a fetcher that begins."""
+        host, _, port = self._address_of(key.leader).rpartition(":")
+        tags = {
+            "clientId": f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader}",
+            "brokerHost": host,
+            "brokerPort": port,
+        }
+        requests_name, bytes_name = (
+            mbean("kafka.server", "FetcherStats", name, tags)
+            for name in ("RequestsPerSec", "BytesPerSec")
+        )
+        requests = self._metrics.meter(requests_name, "requests")
+        received = self._metrics.meter(bytes_name, "bytes")
+        self._names[key] = (requests_name, bytes_name)
+        self._requests[key] = requests
+
+        def bytes_in(count: int) -> None:
+            received.mark(count)
+            self._replication_bytes.mark(count)
+
+        return FetcherMeters(bytes_in, requests.mark)
+
+    def removed(self, key: FetcherKey) -> None:
+        """A fetcher has ended."""
+        self._requests.pop(key, None)
+        for name in self._names.pop(key, ()):
+            self._metrics.remove(name)
+
+    def _max_lag(self) -> int:
+        # Asked from another thread: what it goes over must not change under it.
+        states = [
+            s for f in list(self._fetchers.fetchers.values()) for s in list(f.partitions.values())
+        ]
+        return max((state.lag or 0 for state in states), default=0)
+
+    def _min_fetch_rate(self) -> float:
+        rates = [meter.attributes()["OneMinuteRate"] for meter in list(self._requests.values())]
+        return min((float(rate) for rate in rates), default=0.0)

@@ -1,0 +1,182 @@
+"""Runs one fetcher: takes its next request, gets the leader's answer, hands it back; for ever.
+
+A fetcher's steps never wait, so they exclude each other and the controller's requests; what waits
+is here.  A large answer is taken a partition at a time, and others get their turn in between.
+
+Source: Kafka ``ReplicaFetcherThread``, ``AbstractFetcherThread`` (``doWork``), also for the log
+lines.  Deviations: the line about a failed request says how many partitions it was about and does
+not list them; a failure that nobody foresaw is logged and waited out, where Kafka's thread ends and
+its partitions are never fetched again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from replica_manager.replication.fetch_log import PrefixedLog, fetcher_prefix
+from replica_manager.replication.fetch_requests import (
+    AskEpochEnds,
+    AskOffsets,
+    AskRecords,
+    Idle,
+    Request,
+)
+from replica_manager.replication.fetch_steps import ReplicaFetcher
+from replica_manager.replication.leader_link import LeaderLink, LinkSettings
+from zkcontroller.errors import InvalidFrame
+from zkcontroller.model import TopicPartition
+from zkcontroller.runtime.log_text import throwable_text
+
+FAIR_BYTES: Final = 1024 * 1024
+"""After so many bytes of one answer have gone to logs, others get their turn: some 3 ms."""
+
+_logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherListener:
+    """Who hears of what a fetcher does; each is called on the event loop and must not wait."""
+
+    high_watermarks_moved: Callable[[Iterable[TopicPartition]], None]
+    """Parked fetches of these partitions can be looked at again."""
+    bytes_in: Callable[[int], None] = lambda _: None
+    """So much was appended."""
+    requested: Callable[[], None] = lambda: None
+    """A Fetch request was made, answered or not."""
+
+
+class FetcherTask:
+    """A fetcher and its task, which ends with :meth:`end`."""
+
+    def __init__(
+        self,
+        fetcher: ReplicaFetcher,
+        fetcher_id: int,
+        link: LeaderLink,
+        settings: LinkSettings,
+        backoff_ms: int,
+        now_ms: Callable[[], int],
+        listener: FetcherListener,
+    ) -> None:
+        """Starts at once; there must be a running loop."""
+        self.fetcher = fetcher
+        self._link = link
+        self._settings = settings
+        self._backoff_s = backoff_ms / 1000
+        self._now_ms = now_ms
+        self._listener = listener
+        self._has_news = asyncio.Event()
+        leader = fetcher.leader
+        self._log = PrefixedLog(_logger, fetcher_prefix(settings.replica_id, leader, fetcher_id))
+        self._task = asyncio.get_running_loop().create_task(
+            self._run(), name=f"ReplicaFetcherThread-{fetcher_id}-{leader}"
+        )
+
+    def wake(self) -> None:
+        """Partitions were added: who idles goes on."""
+        self._has_news.set()
+
+    def end(self) -> asyncio.Task[None]:
+        """Ends the task, which is answered; an answer that is under way is lost."""
+        self._log.info("Shutting down")
+        self._task.cancel()
+        return self._task
+
+    async def _run(self) -> None:
+        self._log.info("Starting")
+        try:
+            while True:
+                try:
+                    await self._step()
+                except Exception as error:  # noqa: BLE001 no failure may end replication for good
+                    self._log.error("Error due to", extra={"cause": throwable_text(error)})
+                    await asyncio.sleep(self._backoff_s)
+        except asyncio.CancelledError:
+            self._log.info("Stopped")
+            raise
+        finally:
+            await self._link.close()
+            self._log.info("Shutdown completed")
+
+    async def _step(self) -> None:
+        self._has_news.clear()
+        request = self.fetcher.next_request(self._now_ms())
+        if isinstance(request, Idle):
+            await self._rest(request.until_ms)
+            return
+        try:
+            await self._perform(request)
+        except (OSError, InvalidFrame) as failure:
+            await self._link.close()
+            cause = throwable_text(failure)
+            self._tell_of_failure(request, cause)
+            self.fetcher.handle_failure(request, self._now_ms(), cause)
+
+    async def _rest(self, until_ms: int | None) -> None:
+        """Until there is something to ask for, or partitions were added."""
+        seconds = None if until_ms is None else max(until_ms - self._now_ms(), 0) / 1000
+        try:
+            async with asyncio.timeout(seconds):
+                await self._has_news.wait()
+        except TimeoutError:
+            pass
+
+    async def _perform(self, request: Request) -> None:
+        match request:
+            case AskRecords():
+                await self._fetch(request)
+            case AskEpochEnds():
+                ends = await self._link.ask_epoch_ends(request)
+                self.fetcher.handle_epoch_ends(request, ends, self._now_ms())
+            case AskOffsets():
+                offsets = await self._link.ask_offsets(request)
+                self.fetcher.handle_offsets(request, offsets, self._now_ms())
+            case _:
+                assert_never(request)
+
+    async def _fetch(self, request: AskRecords) -> None:
+        try:
+            answers = await self._link.ask_records(request, self.fetcher.session.topic_names)
+        finally:
+            self._listener.requested()
+        taken_bytes = 0
+        for progress in self.fetcher.records_steps(request, answers, self._now_ms):
+            if progress.high_watermark_moved:
+                self._listener.high_watermarks_moved(progress.high_watermark_moved)
+            if progress.bytes_in:
+                self._listener.bytes_in(progress.bytes_in)
+            taken_bytes += progress.bytes_in
+            if taken_bytes >= FAIR_BYTES:
+                taken_bytes = 0
+                await asyncio.sleep(0)
+
+    def _tell_of_failure(self, request: Request, cause: str) -> None:
+        match request:
+            case AskRecords():
+                text = f"Error in response for fetch request {self._printed(request)}"
+            case AskEpochEnds():
+                text = f"Error when sending leader epoch request for {_listed(request.partitions)}"
+            case AskOffsets():
+                partitions = _listed(request.partitions)
+                text = f"Error getting offset for partition {partitions}"
+            case _:
+                assert_never(request)
+        self._log.warning("%s", text, extra={"cause": cause})
+
+    def _printed(self, request: AskRecords) -> str:
+        wishes, fetch = self._settings.wishes, request.fetch
+        return (
+            f"(type=FetchRequest, replicaId={self._settings.replica_id}, "
+            f"maxWait={wishes.max_wait_ms}, minBytes={wishes.min_bytes}, "
+            f"maxBytes={wishes.max_bytes}, fetchData={len(fetch.to_send)} partitions, "
+            f"isolationLevel=READ_UNCOMMITTED, removed={len(fetch.to_forget)} partitions, "
+            f"replaced={len(fetch.to_replace)} partitions, metadata={fetch.metadata}, rackId=)"
+        )
+
+
+def _listed(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(map(str, partitions))

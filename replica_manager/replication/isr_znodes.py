@@ -1,0 +1,168 @@
+"""A leader's way around the controller: below 2.7-IV2 it writes the ISR into ZooKeeper itself.
+
+The write is conditional on the version that the leader knows, so it fails once the controller has
+decided otherwise.  The controller hears of it by a znode under ``/isr_change_notification``, held
+back a while so that many changes need few of them.
+
+Source: Kafka ``ZkAlterPartitionManager``, ``ReplicationUtils``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.isr import AlteredIsr
+from replica_manager.replication.isr_changes import Answers
+from replica_manager.replication.isr_proposals import AlterPartitionCall
+from zkcontroller.errors import ZkControllerError, ZnodeCorrupt
+from zkcontroller.model import TopicPartition
+from zkcontroller.zookeeper.requests import (
+    Create,
+    ReadZnodes,
+    SetData,
+    UnfencedBatch,
+    Written,
+    ZkCode,
+)
+from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.znodes import IsrChangeNotificationSequenceZnode, PartitionStateZnode
+
+CHECK_INTERVAL_MS: Final = 2_500
+LINGER_MS: Final = 5_000
+"""A notification waits until nothing has changed for so long …"""
+MAX_DELAY_MS: Final = 60_000
+"""… unless the one before is so long ago."""
+
+_log = logging.getLogger("kafka.server.ZkAlterPartitionManager")
+
+
+class IsrZnodes:
+    """Writes what leaders decide.  Lives on the event loop; ZooKeeper is asked in an executor."""
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        executor: Executor,
+        broker_id: int,
+        controller_epoch: Callable[[TopicPartition], int | None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        """``controller_epoch``: of the controller that made this broker the partition's leader.
+
+        None if the partition is gone.
+        """
+        self._session = session
+        self._executor = executor
+        self._broker_id = broker_id
+        self._controller_epoch = controller_epoch
+        self._now_ms = now_ms
+        self._changed: dict[TopicPartition, None] = {}
+        self._changed_ms = self._told_ms = now_ms()
+        self._task: asyncio.Task[None] | None = None
+
+    async def propose(self, call: AlterPartitionCall) -> Answers | None:
+        """What became of each write; None while ZooKeeper cannot be asked."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(
+                self._tell_now_and_then(), name="isr-change-propagation"
+            )
+        answers: dict[TopicPartition, AlteredIsr | ErrorCode] = {}
+        states: dict[TopicPartition, tuple[PartitionStateZnode, int]] = {}
+        for tp, proposed in call.partitions.items():
+            controller_epoch = self._controller_epoch(tp)
+            if controller_epoch is None:
+                answers[tp] = ErrorCode.unknown_topic_or_partition
+                continue
+            leader_epoch, new_isr, partition_epoch, recovery = proposed.pending.proposal
+            state = PartitionStateZnode(
+                self._broker_id, leader_epoch, new_isr, controller_epoch, recovery
+            )
+            states[tp] = (state, partition_epoch)
+        try:
+            written = await asyncio.get_running_loop().run_in_executor(
+                self._executor, _write, self._session, states
+            )
+        except ZkControllerError as failure:
+            _log.warning("Error while updating ISRs in ZooKeeper: %s", failure)
+            return None
+        for tp, zk_version in written.items():
+            if zk_version is None:
+                answers[tp] = ErrorCode.invalid_update_version
+                continue
+            state, _ = states[tp]
+            answers[tp] = AlteredIsr(state.leader_epoch, state.in_sync_replicas, zk_version)
+            self._changed[tp] = None
+            self._changed_ms = self._now_ms()
+        return answers
+
+    async def close(self) -> None:
+        """Ends the notifications."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _tell_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL_MS / 1000)
+            if self._changed and self._is_time():
+                await self._tell()
+
+    def _is_time(self) -> bool:
+        now_ms = self._now_ms()
+        return self._changed_ms + LINGER_MS < now_ms or self._told_ms + MAX_DELAY_MS < now_ms
+
+    async def _tell(self) -> None:
+        partitions = tuple(self._changed)
+        data = IsrChangeNotificationSequenceZnode(partitions).encode()
+        note = Create(IsrChangeNotificationSequenceZnode.CREATE_PATH, data, sequential=True)
+        try:
+            result = await asyncio.get_running_loop().run_in_executor(
+                self._executor, self._session.write, note
+            )
+        except ZkControllerError as failure:
+            _log.warning("Error while propagating ISR changes: %s", failure)
+            return
+        if isinstance(result, ZkCode):
+            _log.warning("Error while propagating ISR changes: %s", result.name)
+            return
+        for tp in partitions:
+            self._changed.pop(tp, None)
+        self._told_ms = self._now_ms()
+
+
+def _write(
+    session: ZooKeeperSession, states: dict[TopicPartition, tuple[PartitionStateZnode, int]]
+) -> dict[TopicPartition, int | None]:
+    """The new version of each partition's znode; None where another one was written before."""
+    paths = {tp: PartitionStateZnode.path(*tp) for tp in states}
+    results = session.perform(
+        UnfencedBatch(
+            [SetData(paths[tp], state.encode(), version) for tp, (state, version) in states.items()]
+        )
+    )
+    versions = {
+        tp: result.zk_version if isinstance(result, Written) else None
+        for tp, result in zip(states, results, strict=True)
+    }
+    # A write whose reply was lost was sent again, and found its own work.
+    doubtful = [
+        tp for tp, result in zip(states, results, strict=True) if result is ZkCode.BAD_VERSION
+    ]
+    found = session.perform(ReadZnodes([paths[tp] for tp in doubtful])) if doubtful else []
+    for tp, znode in zip(doubtful, found, strict=True):
+        if not isinstance(znode, ZkCode) and _is_same(paths[tp], znode.data, states[tp][0]):
+            versions[tp] = znode.zk_version
+    return versions
+
+
+def _is_same(path: str, data: bytes, state: PartitionStateZnode) -> bool:
+    try:
+        return PartitionStateZnode.decode(path, data) == state
+    except ZnodeCorrupt:
+        return False

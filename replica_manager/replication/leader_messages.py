@@ -1,0 +1,248 @@
+"""What a follower asks its leader, as bytes, and the leader's answers, as values.
+
+Which versions they speak follows from ``inter.broker.protocol.version``; nothing is negotiated.
+
+Source: Kafka ``RemoteLeaderEndPoint``, ``FetchRequest.Builder.forReplica``,
+``ListOffsetsRequest.Builder.forReplica``, ``OffsetsForLeaderEpochRequest.Builder.forFollower``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import groupby
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.replication.fetch_requests import (
+    AskEpochEnds,
+    AskOffsets,
+    AskRecords,
+    EpochAnswers,
+    FetchAnswers,
+    OffsetAnswers,
+)
+from replica_manager.replication.fetch_response import read_fetch_response
+from replica_manager.replication.fetch_values import FetchPartition, TopicIdPartition
+from zkcontroller.model import NO_EPOCH, TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.inter_broker_versions import (
+    InterBrokerVersion,
+    fetch_version,
+    list_offsets_version,
+    offsets_for_leader_epoch_version,
+)
+from zkcontroller.protocol.messages import read_response, write
+from zkcontroller.protocol.versioned_messages import request_schema
+
+_READ_UNCOMMITTED: Final = 0
+_V = TypeVar("_V")
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerWishes:
+    """Configuration that goes into each Fetch request."""
+
+    max_wait_ms: int = 500
+    """``replica.fetch.wait.max.ms``"""
+    min_bytes: int = 1
+    """``replica.fetch.min.bytes``"""
+    max_bytes: int = 10_485_760
+    """``replica.fetch.response.max.bytes``"""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderDialect:
+    """The versions in which a follower speaks with its leader."""
+
+    fetch: int
+    list_offsets: int
+    offsets_for_leader_epoch: int
+
+    @staticmethod
+    def of(version: InterBrokerVersion) -> LeaderDialect:
+        """Those that belong to an ``inter.broker.protocol.version``."""
+        return LeaderDialect(
+            fetch_version(version),
+            list_offsets_version(version),
+            offsets_for_leader_epoch_version(version),
+        )
+
+
+def fetch_request(
+    version: int, request: AskRecords, wishes: FollowerWishes, replica_id: int, broker_epoch: int
+) -> bytes:
+    """The body of a Fetch request; ``version`` is what :meth:`AskRecords.api_version` says."""
+    schema = request_schema(ApiKey.FETCH, version)
+    fields: dict[str, object] = {}
+    if schema.has("ReplicaState"):
+        fields["replica_state"] = schema.part(
+            "ReplicaState", replica_id=replica_id, replica_epoch=broker_epoch
+        )
+    fetch = request.fetch
+    forgotten = fetch.forgotten(version) if schema.has("ForgottenTopic") else ()
+    return write(
+        schema.request(
+            replica_id=replica_id,
+            max_wait=timedelta(milliseconds=wishes.max_wait_ms),
+            min_bytes=wishes.min_bytes,
+            max_bytes=wishes.max_bytes,
+            isolation_level=_READ_UNCOMMITTED,
+            session_id=fetch.metadata.session_id,
+            session_epoch=fetch.metadata.epoch,
+            topics=tuple(
+                schema.part(
+                    "FetchTopic",
+                    topic=topic,
+                    topic_id=topic_id,
+                    partitions=tuple(
+                        _fetch_partition(schema.part, tp.partition, question)
+                        for tp, question in questions
+                    ),
+                )
+                for (topic, topic_id), questions in _runs(fetch.to_send)
+            ),
+            forgotten_topics_data=tuple(
+                schema.part(
+                    "ForgottenTopic",
+                    topic=topic,
+                    topic_id=topic_id,
+                    partitions=tuple(partitions),
+                )
+                for (topic, topic_id), partitions in _grouped(forgotten).items()
+            ),
+            **fields,
+        )
+    )
+
+
+def _fetch_partition(part: Any, partition: int, question: FetchPartition) -> Any:
+    return part(
+        "FetchPartition",
+        partition=partition,
+        current_leader_epoch=question.current_leader_epoch,
+        fetch_offset=question.fetch_offset,
+        last_fetched_epoch=question.last_fetched_epoch,
+        log_start_offset=question.log_start_offset,
+        partition_max_bytes=question.partition_max_bytes,
+    )
+
+
+def _runs(
+    questions: Mapping[TopicPartition, FetchPartition],
+) -> Iterable[tuple[tuple[str, UUID | None], Iterable[tuple[TopicPartition, FetchPartition]]]]:
+    """Neighbours of one topic together; the order, in which the leader serves, stays."""
+    return groupby(questions.items(), key=lambda item: (item[0].topic, item[1].topic_id))
+
+
+def _grouped(
+    partitions: Iterable[TopicIdPartition],
+) -> dict[tuple[str | None, UUID | None], list[int]]:
+    grouped: dict[tuple[str | None, UUID | None], list[int]] = {}
+    for topic_id, topic, partition in partitions:
+        grouped.setdefault((topic, topic_id), []).append(partition)
+    return grouped
+
+
+def read_fetch_answers(
+    version: int, body: memoryview, topic_names: Mapping[UUID, str]
+) -> FetchAnswers:
+    """The leader's answer to :func:`fetch_request`; InvalidFrame if it is none."""
+    return read_fetch_response(version, body, topic_names)
+
+
+def epoch_request(version: int, request: AskEpochEnds, replica_id: int) -> bytes:
+    """The body of an OffsetsForLeaderEpoch request."""
+    schema = request_schema(ApiKey.OFFSET_FOR_LEADER_EPOCH, version)
+    return write(
+        schema.request(
+            replica_id=replica_id,
+            topics=tuple(
+                schema.part(
+                    "OffsetForLeaderTopic",
+                    topic=topic,
+                    partitions=tuple(
+                        schema.part(
+                            "OffsetForLeaderPartition",
+                            partition=partition,
+                            current_leader_epoch=question.current_leader_epoch,
+                            leader_epoch=question.leader_epoch,
+                        )
+                        for partition, question in questions
+                    ),
+                )
+                for topic, questions in _by_topic(request.partitions).items()
+            ),
+        )
+    )
+
+
+def read_epoch_answers(version: int, body: bytes) -> EpochAnswers:
+    """The leader's answer to :func:`epoch_request`; InvalidFrame if it is none.
+
+    Version 0 does not tell the epoch.
+    """
+    response: Any = read_response(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, body)
+    return {
+        TopicPartition(topic.topic, told.partition): (
+            told.error_code,
+            EpochEndOffset(getattr(told, "leader_epoch", NO_EPOCH), told.end_offset),
+        )
+        for topic in response.topics
+        for told in topic.partitions
+    }
+
+
+def offsets_request(version: int, request: AskOffsets, replica_id: int) -> bytes:
+    """The body of a ListOffsets request."""
+    schema = request_schema(ApiKey.LIST_OFFSETS, version)
+    return write(
+        schema.request(
+            replica_id=replica_id,
+            isolation_level=_READ_UNCOMMITTED,
+            topics=tuple(
+                schema.part(
+                    "ListOffsetsTopic",
+                    name=topic,
+                    partitions=tuple(
+                        schema.part(
+                            "ListOffsetsPartition",
+                            partition_index=partition,
+                            current_leader_epoch=question.current_leader_epoch,
+                            timestamp=question.timestamp,
+                            max_num_offsets=1,
+                        )
+                        for partition, question in questions
+                    ),
+                )
+                for topic, questions in _by_topic(request.partitions).items()
+            ),
+        )
+    )
+
+
+def read_offset_answers(version: int, body: bytes) -> OffsetAnswers:
+    """The leader's answer to :func:`offsets_request`; InvalidFrame if it is none."""
+    response: Any = read_response(ApiKey.LIST_OFFSETS, version, body)
+    return {
+        TopicPartition(topic.name, told.partition_index): (told.error_code, _offset_of(told))
+        for topic in response.topics
+        for told in topic.partitions
+    }
+
+
+def _offset_of(told: Any) -> int:
+    """Version 0 tells a list of which one offset was asked for; none comes with an error."""
+    if hasattr(told, "offset"):
+        offset: int = told.offset
+        return offset
+    return next(iter(told.old_style_offsets), -1)
+
+
+def _by_topic(questions: Mapping[TopicPartition, _V]) -> dict[str, list[tuple[int, _V]]]:
+    grouped: dict[str, list[tuple[int, _V]]] = {}
+    for tp, question in questions.items():
+        grouped.setdefault(tp.topic, []).append((tp.partition, question))
+    return grouped

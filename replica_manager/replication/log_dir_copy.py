@@ -1,0 +1,78 @@
+"""One step of a replica's move to another log directory: what the future log gets next.
+
+The future log follows the current one as a follower follows its leader, by epochs and offsets; only
+that both are here, and one look says whether they have parted.  So a current log that truncates
+while it is being copied, or did so before a restart, takes the future one along.
+
+Source: Kafka ``ReplicaAlterLogDirsThread``, ``Partition.maybeReplaceCurrentWithFutureReplica``;
+KIP-113.  Kafka marks partitions for truncation instead of looking each time.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from replica_manager.log.local_log import LogRead
+from replica_manager.log.log_values import FetchIsolation
+from replica_manager.log.partition_log import PartitionLog
+from replica_manager.replication.fetch_state import truncation_for
+from replica_manager.replication.fetch_steps import append_as_follower, raise_log_start_offset
+
+_log = logging.getLogger("kafka.server.ReplicaAlterLogDirsThread")
+
+
+def has_caught_up(current: PartitionLog, future: PartitionLog) -> bool:
+    """Whether the future log can take the current one's place at this moment."""
+    return current.log_end_offset == future.log_end_offset
+
+
+def align(current: PartitionLog, future: PartitionLog) -> None:
+    """Cuts off what the future log has and the current one has not."""
+    while (epoch := future.latest_epoch) is not None:
+        leaders = current.end_offset_for_epoch(epoch)
+        if leaders is None:
+            # Nothing of that epoch is in the current log any more.
+            _truncate(future, future.epoch_entries[-1].start_offset)
+            continue
+        cut = truncation_for(leaders, future, future.high_watermark)
+        if cut.offset < future.log_end_offset or not cut.is_complete:
+            _truncate(future, cut.offset)
+        if cut.is_complete:
+            break
+    if future.log_end_offset > current.log_end_offset:
+        _truncate(future, current.log_end_offset)
+    if future.log_end_offset < current.log_start_offset:
+        future.truncate_fully_and_start_at(current.log_start_offset)
+
+
+def _truncate(future: PartitionLog, offset: int) -> None:
+    _log.info("Truncating future log %s to offset %d", future.name, offset)
+    future.truncate_to(offset)
+
+
+def read_next(current: PartitionLog, future: PartitionLog, max_bytes: int) -> LogRead:
+    """What to append to an aligned future log next; at least one whole batch if there is any."""
+    return current.read(
+        future.log_end_offset, max_bytes, FetchIsolation.LOG_END, min_one_message=True
+    )
+
+
+def append(current: PartitionLog, future: PartitionLog, records: bytes) -> bool:
+    """Appends what was read; says whether the future log's start has moved.
+
+    Raises CorruptRecord if the bytes are damaged, KafkaStorage if the disk fails.
+    """
+    old_start = future.log_start_offset
+    if records:
+        append_as_follower(future, records)
+    future.update_high_watermark(current.high_watermark)
+    raise_log_start_offset(future, current.log_start_offset)
+    return future.log_start_offset != old_start
+
+
+def take_over_epochs(current: PartitionLog, future: PartitionLog) -> None:
+    """Epochs that have begun without a record so far are in no batch that was copied."""
+    latest = -1 if future.latest_epoch is None else future.latest_epoch
+    for entry in current.epoch_entries:
+        if entry.epoch > latest:
+            future.assign_epoch_start_offset(entry.epoch, entry.start_offset)

@@ -1,0 +1,287 @@
+"""Replicas on their way from one log directory to another of the same broker.
+
+AlterReplicaLogDirs makes a *future log* in the other directory; a few tasks copy what the current
+log has, each one partition at a time, and put the future log in its place once it has everything.
+A move that a stop has interrupted goes on when the partition has its role again: the future log is
+still there.
+
+Files are read in threads.  Only the last bytes, which were appended a moment ago, are read at once:
+between that and the exchange of the logs nothing can come.
+
+Source: Kafka ``ReplicaManager.alterReplicaLogDirs``, ``ReplicaAlterLogDirsManager``,
+``LocalLeaderEndPoint``; KIP-113.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.log.local_log import LogRead
+from replica_manager.log.log_directory import FolderKind, folder_name
+from replica_manager.log.log_manager import LogManager
+from replica_manager.log.partition_log import PartitionLog
+from replica_manager.replication.log_dir_copy import (
+    align,
+    append,
+    has_caught_up,
+    read_next,
+    take_over_epochs,
+)
+from replica_manager.replication.partition import Partition
+from replica_manager.replication.replica_manager import ReplicaManager
+from zkcontroller.errors import KafkaStorage, OffsetOutOfRange, ZkControllerError
+from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.error_codes import error_code_for
+
+LAST_BYTES: Final = 1024 * 1024
+"""So much at the end of a log is read without a thread: it is in the page cache, as a rule."""
+
+AT_ONCE: Final = 32
+"""So many logs are made before the event loop may serve others: some 10 ms."""
+BACKOFF_S: Final = 1.0
+"""Before the next look where nothing could be read."""
+
+_LONGEST_NAME: Final = 255
+_ANY_ID: Final = UUID(int=0)
+_log = logging.getLogger("kafka.server.ReplicaAlterLogDirsManager")
+
+
+class MoveSettings(NamedTuple):
+    """Configuration, as it is now."""
+
+    max_bytes: int = 1_048_576
+    """``replica.fetch.max.bytes``: what is copied at once."""
+    bytes_per_second: int = 2**63 - 1
+    """``replica.alter.log.dirs.io.max.bytes.per.second``, of all moves together."""
+    tasks: int = 1
+    """``num.replica.alter.log.dirs.threads``, as many as there are directories by default."""
+
+
+class Pace:
+    """Spreads what is copied over time: all together so many bytes a second."""
+
+    def __init__(self) -> None:
+        self._free_at_s = 0.0
+
+    def delay_s(self, now_s: float, copied: int, bytes_per_second: int) -> float:
+        """How long to wait after that many bytes."""
+        self._free_at_s = max(self._free_at_s, now_s) + copied / max(1, bytes_per_second)
+        return self._free_at_s - now_s
+
+
+class _Move(NamedTuple):
+    partition: Partition
+    current: PartitionLog
+    future: PartitionLog
+
+
+class LogDirMoves:
+    """The moves of one broker.  Lives on the event loop."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        logs: LogManager,
+        settings: Callable[[], MoveSettings],
+        flush: Callable[[PartitionLog], Awaitable[None]],
+    ) -> None:
+        """``flush`` returns when a log is on disk, or its directory offline."""
+        self._replicas = replicas
+        self._logs = logs
+        self._settings = settings
+        self._flush = flush
+        self._waiting: dict[TopicPartition, None] = {}
+        self._moving: set[TopicPartition] = set()
+        self.failed: set[TopicPartition] = set()
+        """Moves that cannot go on before they are asked for again."""
+        self._has_work = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._pace = Pace()
+        replicas.watch(self._look)
+
+    def start(self) -> None:
+        """Begins to work."""
+        self._tasks = [
+            asyncio.create_task(self._work()) for _ in range(max(1, self._settings().tasks))
+        ]
+
+    async def stop(self) -> None:
+        """Leaves the moves as they are, to go on after the next start."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    @property
+    def under_way(self) -> frozenset[TopicPartition]:
+        """The partitions that are being moved, or wait for it."""
+        return frozenset(self._moving) | frozenset(self._waiting)
+
+    # What is asked for.
+
+    async def alter(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
+        """Where replicas shall be from now on, as absolute paths; one code per partition.
+
+        A replica that is not here yet is REPLICA_NOT_AVAILABLE, but will be made there.
+        """
+        answers: dict[TopicPartition, ErrorCode] = {}
+        for number, (tp, path) in enumerate(wanted.items(), 1):
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
+            try:
+                answers[tp] = self._alter(tp, path)
+            except ZkControllerError as failure:
+                answers[tp] = error_code_for(failure)
+            if answers[tp] is not ErrorCode.none:
+                _log.warning("Unable to alter log dirs for %s: %s", tp, answers[tp].name.upper())
+        return answers
+
+    def _alter(self, tp: TopicPartition, path: str) -> ErrorCode:
+        if len(folder_name(tp, FolderKind.FUTURE, _ANY_ID)) > _LONGEST_NAME:
+            return ErrorCode.invalid_topic_exception
+        log_dir = self._log_dir(path)
+        if log_dir is None:
+            return ErrorCode.log_dir_not_found
+        if not self._logs.is_live(log_dir) or tp in self._replicas.offline:
+            return ErrorCode.kafka_storage_error
+        hosted = self._replicas.hosted(tp)
+        future = self._logs.log(tp, is_future=True)
+        if isinstance(hosted, Partition) and future is not None and future.log_dir != log_dir:
+            self._logs.delete(tp, is_future=True)
+            self._replicas.partition_changed(tp)
+            future = None
+        current = self._logs.log(tp)
+        if all(log is None or log.log_dir != log_dir for log in (current, future)):
+            self._logs.prefer_log_dir(tp, log_dir)
+        if hosted is ErrorCode.not_leader_or_follower:
+            return ErrorCode.replica_not_available
+        if isinstance(hosted, ErrorCode):
+            return hosted
+        if current is None:
+            return ErrorCode.replica_not_available
+        if current.log_dir == log_dir:
+            _log.info("Current log directory %s of %s is the requested one", log_dir, tp)
+            return ErrorCode.none
+        if future is None:
+            if self._logs.offline_log_dirs:
+                # A future log of the partition may be in one of them.
+                return ErrorCode.kafka_storage_error
+            self._logs.get_or_create(tp, current.config, current.topic_id, is_future=True)
+        self.failed.discard(tp)
+        self._look(tp)
+        return ErrorCode.none
+
+    def _log_dir(self, path: str) -> Path | None:
+        known = (*self._logs.live_log_dirs, *self._logs.offline_log_dirs)
+        return next((each for each in known if str(each.absolute()) == path), None)
+
+    def _look(self, tp: TopicPartition) -> None:
+        """Something about the partition is new: goes on moving it if it has a future log."""
+        if self._logs.log(tp, is_future=True) is None or tp in self._moving or tp in self.failed:
+            return
+        self._waiting[tp] = None
+        self._has_work.set()
+
+    # Moving.
+
+    async def _work(self) -> None:
+        while True:
+            if not self._waiting:
+                self._has_work.clear()
+                await self._has_work.wait()
+                continue
+            tp = min(self._waiting)
+            del self._waiting[tp]
+            self._moving.add(tp)
+            try:
+                await self._move(tp)
+            except Exception:  # noqa: BLE001 - a defect must not end the moves of the others
+                _log.exception("Partition %s marked as failed: its log cannot be moved", tp)
+                self.failed.add(tp)
+            finally:
+                self._moving.discard(tp)
+
+    def _found(self, tp: TopicPartition) -> _Move | None:
+        """The logs, as long as both are here and the partition has a role."""
+        partition = self._replicas.partitions.get(tp)
+        current, future = self._logs.log(tp), self._logs.log(tp, is_future=True)
+        if partition is None or current is None or future is None or partition.log is not current:
+            return None
+        return _Move(partition, current, future)
+
+    async def _move(self, tp: TopicPartition) -> None:
+        move = self._found(tp)
+        if move is not None:
+            _log.info("Beginning/resuming copy of partition %s from offset %d",
+                      tp, move.future.log_end_offset)  # fmt: skip
+        on_disk: PartitionLog | None = None
+        while (move := self._found(tp)) is not None:
+            try:
+                align(move.current, move.future)
+                if not has_caught_up(move.current, move.future):
+                    await self._copy(tp, move)
+                elif on_disk is not move.future:
+                    # The current log will be deleted: what it has must be safe in the future one.
+                    await self._flush(move.future)
+                    on_disk = move.future
+                else:
+                    self._exchange(tp, move)
+                    await self._flush(move.future)
+                    return
+            except KafkaStorage as failure:
+                # The directory is offline now, and its logs are no longer found.
+                _log.warning("The move of %s ends with its log directory: %s", tp, failure)
+                return
+
+    async def _copy(self, tp: TopicPartition, move: _Move) -> None:
+        """Copies a piece; once the future log has everything, nobody gets a turn before this ends.
+
+        The logs can be exchanged then, which might never be so otherwise.
+        """
+        settings = self._settings()
+        offset = move.future.log_end_offset
+        try:
+            found = read_next(move.current, move.future, settings.max_bytes)
+        except OffsetOutOfRange:
+            await asyncio.sleep(0)  # retention has been here: align again
+            return
+        try:
+            records = await self._read(move.current, found)
+        except OSError as error:
+            self._logs.fail(move.current.log_dir, f"Error while reading log of {tp}: {error}")
+            return
+        if self._found(tp) != move or move.future.log_end_offset != offset:
+            return
+        if append(move.current, move.future, records):
+            self._replicas.partition_changed(tp)
+        now_s = asyncio.get_running_loop().time()
+        delay_s = self._pace.delay_s(now_s, len(records), settings.bytes_per_second)
+        if not has_caught_up(move.current, move.future):
+            # Others get their turn even where nothing must be waited for.
+            await asyncio.sleep(delay_s)
+
+    async def _read(self, current: PartitionLog, found: LogRead) -> bytes:
+        piece = found.slice
+        if piece is None:
+            await asyncio.sleep(BACKOFF_S)
+            return b""
+        file = current.active_segment.file
+        is_last = piece.file is file and piece.position + piece.length == file.size
+        if is_last and piece.length <= LAST_BYTES:
+            return piece.read()
+        return await asyncio.to_thread(piece.read)
+
+    def _exchange(self, tp: TopicPartition, move: _Move) -> None:
+        append(move.current, move.future, b"")
+        take_over_epochs(move.current, move.future)
+        move.partition.log = self._logs.replace_current_with_future(tp)
+        _log.info("The current replica for %s is successfully replaced with the future replica",
+                  tp)  # fmt: skip
+        self._replicas.partition_changed(tp)

@@ -1,0 +1,240 @@
+"""Records on their way into partitions that this broker leads: appended, flushed, committed.
+
+An append is done on the event loop, to the page cache, partition by partition; with ``acks`` -1 its
+answer then waits in the purgatory until every replica in sync has the records.  Nothing else waits:
+a flush that ``flush.messages`` asks for is done in a thread, before the high watermark counts the
+records.
+
+Source: Kafka ``ReplicaManager.appendRecords`` and ``appendToLocalLog``, ``Partition
+.appendRecordsToLeader``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.log.log_values import LogAppendInfo
+from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.replication.delayed_produce import DelayedProduce, must_wait
+from replica_manager.replication.partition import Partition
+from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.replication.topic_stats import BrokerTopicStats
+from replica_manager.replication.waiting_room import WaitingRoom
+from zkcontroller.errors import (
+    CorruptRecord,
+    InvalidProducerEpoch,
+    InvalidRecord,
+    KafkaStorage,
+    MessageTooLarge,
+    RecordListTooLarge,
+    RecordsRefused,
+    ZkControllerError,
+)
+from zkcontroller.model import INTERNAL_TOPICS, TopicPartition
+from zkcontroller.protocol.compression import Buffer
+from zkcontroller.protocol.error_codes import error_code_for
+
+_log = logging.getLogger("kafka.server.ReplicaManager")
+
+BYTES_AT_ONCE: Final = 1024 * 1024
+PARTITIONS_AT_ONCE: Final = 32
+"""So much is appended before the event loop may serve others: some 2 to 5 ms."""
+
+_UNKNOWN: Final = -1
+_ACKS: Final = (-1, 0, 1)
+# What is a client's own affair, or told elsewhere, is neither logged nor counted as a failure.
+_EXPECTED: Final = (MessageTooLarge, RecordListTooLarge, CorruptRecord, KafkaStorage)
+
+
+class AppendedPartition(NamedTuple):
+    """What became of the records for one partition."""
+
+    error: ErrorCode
+    base_offset: int = _UNKNOWN
+    log_append_time_ms: int = _UNKNOWN
+    log_start_offset: int = _UNKNOWN
+    record_errors: tuple[tuple[int, str], ...] = ()
+    """Place in the batch and complaint, of the records at fault."""
+    message: str | None = None
+
+
+class _Taken(NamedTuple):
+    """An append that happened."""
+
+    partition: Partition
+    log: PartitionLog
+    info: LogAppendInfo
+
+
+class RecordAppends:
+    """Every append of clients and coordinators.  For the event loop."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        flush: Callable[[PartitionLog], Awaitable[None]],
+        stats: BrokerTopicStats,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """``flush`` returns when a log is on disk; ``now_ms`` is the clock of ``replicas``."""
+        self._replicas = replicas
+        self._flush = flush
+        self._stats = stats
+        self._now_ms = now_ms
+        self.waiting: WaitingRoom[TopicPartition, DelayedProduce] = WaitingRoom()
+        replicas.watch(self.waiting.check)
+
+    async def append(
+        self,
+        batches: Mapping[TopicPartition, Buffer],
+        *,
+        acks: int,
+        timeout_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        allows_internal_topics: bool = False,
+    ) -> dict[TopicPartition, AppendedPartition]:
+        """Appends to each partition what is given for it; the outcome of each.
+
+        Coordinators may write to internal topics, clients only if that is allowed.
+        """
+        if acks not in _ACKS:
+            refused = AppendedPartition(ErrorCode.invalid_required_acks)
+            return dict.fromkeys(batches, refused)
+        outcomes: dict[TopicPartition, AppendedPartition] = {}
+        required: dict[TopicPartition, int] = {}
+        unflushed: list[tuple[TopicPartition, _Taken]] = []
+        size = count = 0
+        for tp, records in batches.items():
+            if size >= BYTES_AT_ONCE or count >= PARTITIONS_AT_ONCE:
+                size = count = 0
+                await asyncio.sleep(0)
+            size += len(records)
+            count += 1
+            is_allowed = allows_internal_topics or origin is not AppendOrigin.CLIENT
+            taken = self._append(tp, records, acks, origin, is_allowed=is_allowed)
+            if isinstance(taken, AppendedPartition):
+                outcomes[tp] = taken
+                continue
+            info = taken.info
+            required[tp] = info.last_offset + 1
+            outcomes[tp] = AppendedPartition(
+                ErrorCode.none, info.first_offset, info.log_append_time, info.log_start_offset
+            )
+            if info.is_flush_due:
+                unflushed.append((tp, taken))
+            else:
+                self._announce(tp, taken)
+        for tp, taken in unflushed:
+            await self._flush(taken.log)
+            if taken.log.recovery_point > taken.info.last_offset:
+                self._announce(tp, taken)
+            else:
+                del required[tp]
+                outcomes[tp] = AppendedPartition(ErrorCode.kafka_storage_error)
+        if must_wait(acks, required):
+            await self._wait(outcomes, required, timeout_ms)
+        return outcomes
+
+    def _append(
+        self,
+        tp: TopicPartition,
+        records: Buffer,
+        acks: int,
+        origin: AppendOrigin,
+        *,
+        is_allowed: bool,
+    ) -> _Taken | AppendedPartition:
+        self._stats.mark(tp.topic, "total_produce_requests")
+        if not is_allowed and tp.topic in INTERNAL_TOPICS:
+            return AppendedPartition(ErrorCode.invalid_topic_exception)
+        partition = self._replicas.hosted(tp)
+        if isinstance(partition, ErrorCode):
+            return AppendedPartition(partition)
+        refusal = partition.append_refusal(acks)
+        if refusal is ErrorCode.not_enough_replicas:
+            self._tell_failure(
+                tp,
+                f"The size of the current ISR : {len(partition.in_sync_replicas)} is insufficient "
+                f"to satisfy the min.isr requirement of {partition.effective_min_isr} for "
+                f"partition {tp}",
+            )
+            return AppendedPartition(refusal, log_start_offset=partition.log.log_start_offset)
+        if refusal is not ErrorCode.none:
+            return AppendedPartition(refusal)
+        log = partition.log
+        assert isinstance(log, PartitionLog), "a leader has a log"
+        try:
+            info = log.append_as_leader(records, partition.leader_epoch, origin=origin)
+        except ZkControllerError as refused:
+            return self._refused(tp, records, log, refused)
+        except Exception:  # noqa: BLE001 - a defect that one batch meets must not harm the others
+            _log.exception("Error processing append operation on partition %s", tp)
+            return AppendedPartition(
+                ErrorCode.unknown_server_error, log_start_offset=log.log_start_offset
+            )
+        self._stats.mark(tp.topic, "bytes_in", len(records))
+        if not info.is_duplicate and info.valid_bytes:
+            count = info.last_offset - info.first_offset + 1
+            self._stats.mark(tp.topic, "messages_in", count)
+        return _Taken(partition, log, info)
+
+    def _refused(
+        self, tp: TopicPartition, records: Buffer, log: PartitionLog, refused: ZkControllerError
+    ) -> AppendedPartition:
+        error = error_code_for(refused)
+        self._count(tp, records, refused)
+        if isinstance(refused, _EXPECTED):
+            return AppendedPartition(error)
+        self._tell_failure(tp, str(refused), is_fault=not isinstance(refused, InvalidProducerEpoch))
+        record_errors = refused.record_errors if isinstance(refused, InvalidRecord) else ()
+        return AppendedPartition(
+            error,
+            log_start_offset=log.log_start_offset,
+            record_errors=record_errors,
+            message=str(refused) if record_errors else None,
+        )
+
+    def _count(self, tp: TopicPartition, records: Buffer, refused: ZkControllerError) -> None:
+        match refused:
+            case MessageTooLarge() | RecordListTooLarge():
+                self._stats.mark(tp.topic, "bytes_rejected", len(records))
+            case CorruptRecord():
+                self._stats.mark(tp.topic, "invalid_message_crc_records")
+            case InvalidRecord():
+                self._stats.mark(tp.topic, "invalid_offset_or_sequence_records")
+            case _:
+                assert isinstance(refused, RecordsRefused | KafkaStorage), refused
+
+    def _tell_failure(self, tp: TopicPartition, reason: str, *, is_fault: bool = True) -> None:
+        level = logging.ERROR if is_fault else logging.INFO
+        _log.log(level, "Error processing append operation on partition %s: %s", tp, reason)
+        self._stats.mark(tp.topic, "failed_produce_requests")
+
+    def _announce(self, tp: TopicPartition, taken: _Taken) -> None:
+        """Counts the new end for the high watermark, and wakes who waits for the partition."""
+        taken.partition.maybe_increment_high_watermark(self._now_ms())
+        self._replicas.partition_changed(tp)
+
+    async def _wait(
+        self,
+        outcomes: dict[TopicPartition, AppendedPartition],
+        required: Mapping[TopicPartition, int],
+        timeout_ms: int,
+    ) -> None:
+        delayed = DelayedProduce(required, {}, self._check_committed)
+        await self.waiting.wait(delayed, required, timeout_ms)
+        for tp, error in delayed.errors.items():
+            if error is not ErrorCode.none:
+                outcomes[tp] = outcomes[tp]._replace(error=error)
+
+    def _check_committed(self, tp: TopicPartition, required_offset: int) -> tuple[bool, ErrorCode]:
+        partition = self._replicas.hosted(tp)
+        if isinstance(partition, ErrorCode):
+            return False, partition
+        return partition.check_enough_replicas_reach(required_offset)

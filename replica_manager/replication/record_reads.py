@@ -1,0 +1,311 @@
+"""Records on their way out: what a Fetch request reads, at once or when there is enough.
+
+A read finds a place in a file and says how much may be sent from there; nothing is copied.  A
+follower's read tells how far it is: that may raise the high watermark, and propose an ISR.  A
+request for which there is too little waits in the purgatory, and is read again as a whole when
+enough has come, or its time is over.
+
+Source: Kafka ``ReplicaManager.fetchMessages`` and ``readFromLog``, ``Partition.fetchRecords``;
+KIP-392 for readers that are nearer to a follower.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.log.files import FileSlice
+from replica_manager.log.local_log import LogOffsetMetadata
+from replica_manager.log.log_values import FetchIsolation
+from replica_manager.log.partition_log import PartitionLog
+from replica_manager.replication.delayed_fetch import (
+    DelayedFetch,
+    ParkedPartition,
+    must_answer_at_once,
+)
+from replica_manager.replication.fetch_values import (
+    FetchedPartition,
+    FetchPartition,
+    TopicIdPartition,
+)
+from replica_manager.replication.isr import PendingIsr
+from replica_manager.replication.partition import Partition
+from replica_manager.replication.partition_reads import (
+    CONSUMER_REPLICA_ID,
+    FetchPlan,
+    check_read,
+    diverges,
+    plan_fetch,
+)
+from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.replication.throttle import ReplicationThrottle
+from replica_manager.replication.topic_stats import BrokerTopicStats
+from replica_manager.replication.waiting_room import WaitingRoom
+from zkcontroller.errors import KafkaStorage, OffsetOutOfRange
+from zkcontroller.model import UNKNOWN_BROKER_EPOCH, TopicPartition
+
+_log = logging.getLogger("kafka.server.ReplicaManager")
+
+PARTITIONS_AT_ONCE: Final = 100
+"""So many are read before the event loop may serve others: some 3 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParams:
+    """What holds for all partitions of a Fetch request."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK
+    replica_id: int = CONSUMER_REPLICA_ID
+    replica_epoch: int = UNKNOWN_BROKER_EPOCH
+    has_hard_limit: bool = False
+    """``max_bytes`` holds even if not one batch fits: versions 0 to 2."""
+    is_leader_only: bool = True
+    """A follower must not serve: other followers, and consumers before version 11."""
+    preferred_replica: Callable[[Partition, int], int | None] = lambda _, __: None
+    """Which follower a consumer should rather read that offset from, None for nobody."""
+
+    @property
+    def is_from_follower(self) -> bool:
+        return self.replica_id >= 0
+
+
+class RecordReads:
+    """Every Fetch request's reads.  For the event loop."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        stats: BrokerTopicStats,
+        now_ms: Callable[[], int],
+        propose: Callable[[Partition, PendingIsr], None],
+        on_expired: Callable[[bool], None] = lambda _: None,
+        throttle: ReplicationThrottle | None = None,
+    ) -> None:
+        """``propose`` sends an ISR to the controller.
+
+        ``on_expired`` hears that a request has waited in vain, and whether it was a follower's;
+        ``now_ms`` is the clock of ``replicas``; ``throttle`` is for what goes to followers.
+        """
+        self._replicas = replicas
+        self._stats = stats
+        self._now_ms = now_ms
+        self._propose = propose
+        self._on_expired = on_expired
+        self._throttle = throttle or ReplicationThrottle(now_ms)
+        self.waiting: WaitingRoom[TopicPartition, DelayedFetch[LogOffsetMetadata]] = WaitingRoom()
+        replicas.watch(self._partition_changed)
+
+    async def fetch(
+        self, params: FetchParams, wanted: Mapping[TopicIdPartition, FetchPartition]
+    ) -> dict[TopicIdPartition, FetchedPartition]:
+        """What each partition has to give, in the order in which they were asked for."""
+        starts: dict[TopicIdPartition, LogOffsetMetadata] = {}
+        fetched = await self._read_all(params, wanted, starts, {})
+        for topic, count in Counter(partition.topic for partition in wanted).items():
+            assert topic is not None, "an unknown one is refused before"
+            self._stats.mark(topic, "total_fetch_requests", count)
+        if must_answer_at_once(
+            fetched.values(), max_wait_ms=params.max_wait_ms, min_bytes=params.min_bytes
+        ):
+            return fetched
+        parked = [
+            ParkedPartition(partition, starts[partition], question)
+            for partition, question in wanted.items()
+        ]
+        delayed = DelayedFetch(
+            parked,
+            params.min_bytes,
+            lambda parked: self._readable_end(params, parked),
+            self._has_diverged,
+        )
+        if not await self.waiting.wait(delayed, delayed.partitions, params.max_wait_ms):
+            self._on_expired(params.is_from_follower)
+        same = {
+            partition: fetched[partition]
+            for tp, (partition, *_) in delayed.partitions.items()
+            if tp not in delayed.touched
+            and not fetched[partition].records
+            and not self._throttle.is_throttled(tp)
+        }
+        return await self._read_all(params, wanted, None, same)
+
+    def _partition_changed(self, tp: TopicPartition) -> None:
+        for delayed in self.waiting.purgatory.watching(tp):
+            delayed.changed(tp)
+        self.waiting.check(tp)
+
+    async def _read_all(
+        self,
+        params: FetchParams,
+        wanted: Mapping[TopicIdPartition, FetchPartition],
+        starts: dict[TopicIdPartition, LogOffsetMetadata] | None,
+        same: Mapping[TopicIdPartition, FetchedPartition],
+    ) -> dict[TopicIdPartition, FetchedPartition]:
+        """Reads one partition after the other, as long as bytes are left.
+
+        ``starts`` takes where each read began; None: it is read a second time, which tells nothing
+        new about a follower.  What is known to be the ``same`` as the first time is not read.
+        """
+        fetched: dict[TopicIdPartition, FetchedPartition] = {}
+        left = params.max_bytes
+        # Whoever's first batch is larger than all limits must get on nevertheless.
+        min_one_message = not params.has_hard_limit
+        count = 0
+        for partition, question in wanted.items():
+            if partition in same:
+                fetched[partition] = same[partition]
+                continue
+            count += 1
+            if count % PARTITIONS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            found = self._read(params, partition, question, left, starts, min_one=min_one_message)
+            fetched[partition] = found
+            size = len(found.records)
+            if size:
+                min_one_message = False
+                left = max(0, left - size)
+        return fetched
+
+    def _read(
+        self,
+        params: FetchParams,
+        partition: TopicIdPartition,
+        wanted: FetchPartition,
+        max_bytes: int,
+        starts: dict[TopicIdPartition, LogOffsetMetadata] | None,
+        *,
+        min_one: bool,
+    ) -> FetchedPartition:
+        tp = partition.topic_partition
+        hosted = self._replicas.hosted(tp)
+        if isinstance(hosted, ErrorCode):
+            return FetchedPartition(hosted)
+        if partition.topic_id is not None and hosted.topic_id not in (None, partition.topic_id):
+            return FetchedPartition(ErrorCode.inconsistent_topic_id)
+        preferred = params.preferred_replica(hosted, wanted.fetch_offset)
+        if preferred is not None:
+            return _sent_elsewhere(hosted, wanted, preferred)
+        plan = plan_fetch(
+            hosted, wanted, replica_id=params.replica_id, leader_only=params.is_leader_only
+        )
+        if isinstance(plan, FetchedPartition):
+            return plan
+        log = hosted.log
+        assert isinstance(log, PartitionLog), "who has offsets to read has a log"
+        try:
+            read = log.read(
+                wanted.fetch_offset,
+                min(wanted.partition_max_bytes, max_bytes),
+                params.isolation,
+                min_one_message=min_one,
+            )
+        except OffsetOutOfRange:
+            return FetchedPartition(ErrorCode.offset_out_of_range)
+        except KafkaStorage:
+            return FetchedPartition(ErrorCode.kafka_storage_error)
+        except Exception:  # noqa: BLE001 - a defect that one log meets must not harm the others
+            _log.exception("Error processing fetch on partition %s: %s", tp, wanted)
+            self._stats.mark(tp.topic, "failed_fetch_requests")
+            return FetchedPartition(ErrorCode.unknown_server_error)
+        if starts is not None:
+            starts[partition] = read.start
+            if params.is_from_follower:
+                self._record(params, hosted, wanted, plan)
+        is_useless = read.is_first_batch_incomplete and not params.has_hard_limit
+        if is_useless or read.slice is None or self._is_held_back(params, hosted):
+            records: bytes | FileSlice = b""
+        else:
+            records = read.slice
+            if params.is_from_follower and self._throttle.is_throttled(tp):
+                self._throttle.record(len(records))
+        return FetchedPartition(
+            ErrorCode.none,
+            plan.high_watermark,
+            plan.last_stable_offset,
+            plan.log_start_offset,
+            records,
+            aborted_transactions=read.aborted_transactions,
+        )
+
+    def _is_held_back(self, params: FetchParams, partition: Partition) -> bool:
+        """A follower that is not in sync, and of which an administrator wants it slow (KIP-73)."""
+        return (
+            params.is_from_follower
+            and self._throttle.is_throttled(partition.topic_partition)
+            and params.replica_id not in partition.in_sync_replicas
+            and self._throttle.is_exceeded
+        )
+
+    def _record(
+        self, params: FetchParams, partition: Partition, wanted: FetchPartition, plan: FetchPlan
+    ) -> None:
+        """A follower has shown how far it is."""
+        effect = partition.record_fetch(
+            params.replica_id,
+            wanted.fetch_offset,
+            wanted.log_start_offset,
+            plan.log_end_offset,
+            self._now_ms(),
+            params.replica_epoch,
+        )
+        if effect.proposal is not None:
+            self._propose(partition, effect.proposal)
+        if effect.high_watermark_moved or effect.low_watermark_moved:
+            self._replicas.partition_changed(partition.topic_partition)
+
+    # Waiting
+
+    def _readable_end(
+        self, params: FetchParams, parked: ParkedPartition[LogOffsetMetadata]
+    ) -> LogOffsetMetadata | ErrorCode:
+        hosted = self._replicas.hosted(parked.partition.topic_partition)
+        if isinstance(hosted, ErrorCode):
+            return hosted
+        error = check_read(
+            hosted, parked.wanted.current_leader_epoch, leader_only=params.is_leader_only
+        )
+        if error is not ErrorCode.none:
+            return error
+        if self._is_held_back(params, hosted):
+            return parked.start
+        log = hosted.log
+        assert isinstance(log, PartitionLog), "it was read before"
+        match params.isolation:
+            case FetchIsolation.LOG_END:
+                return log.log_end_offset_metadata
+            case FetchIsolation.HIGH_WATERMARK:
+                return log.high_watermark_metadata
+            case FetchIsolation.TXN_COMMITTED:
+                return log.last_stable_offset_metadata
+
+    def _has_diverged(self, parked: ParkedPartition[LogOffsetMetadata]) -> bool:
+        hosted = self._replicas.hosted(parked.partition.topic_partition)
+        if isinstance(hosted, ErrorCode):
+            return True
+        end = hosted.log.end_offset_for_epoch(parked.wanted.last_fetched_epoch)
+        return end is None or diverges(parked.wanted, end)
+
+
+def _sent_elsewhere(
+    partition: Partition, wanted: FetchPartition, preferred: int
+) -> FetchedPartition:
+    error = check_read(partition, wanted.current_leader_epoch, leader_only=False)
+    if error is not ErrorCode.none:
+        return FetchedPartition(error)
+    log = partition.log
+    return FetchedPartition(
+        ErrorCode.none,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
+        preferred_read_replica=preferred,
+    )

@@ -1,0 +1,256 @@
+"""What a broker's replication has running: fetchers, the looks at the ISRs, proposals under way.
+
+One object per broker.  The replica manager adds partitions to its ``fetchers``; whoever serves
+followers submits what a partition proposes; both from the event loop.
+
+Source: Kafka ``ReplicaFetcherManager``, ``AlterPartitionManager``, ``ReplicaManager``
+(``maybeShrinkIsr``, the task ``isr-expiration``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+from typing import Final
+
+from replica_manager.config import BrokerConfig
+from replica_manager.replication.controller_connection import controller_in
+from replica_manager.replication.controller_link import (
+    ControllerLink,
+    ControllerLinkSettings,
+)
+from replica_manager.replication.fetch_requests import FetcherSettings
+from replica_manager.replication.fetch_steps import ReplicaFetcher
+from replica_manager.replication.fetcher_metrics import FetcherMetrics
+from replica_manager.replication.fetcher_task import FetcherListener, FetcherTask
+from replica_manager.replication.isr import PendingIsr
+from replica_manager.replication.isr_changes import IsrChanges, IsrRoute
+from replica_manager.replication.isr_znodes import IsrZnodes
+from replica_manager.replication.leader_link import LeaderLink, LinkSettings
+from replica_manager.replication.leader_messages import FollowerWishes, LeaderDialect
+from replica_manager.replication.metadata_cache import MetadataCache
+from replica_manager.replication.partition import Partition
+from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
+from replica_manager.replication.replica_log import ReplicaLog
+from replica_manager.replication.throttle import ReplicationThrottle
+from zkcontroller.model import Endpoint, TopicPartition
+from zkcontroller.protocol.inter_broker_versions import (
+    is_alter_partition_supported,
+    is_offsets_for_leader_epoch_supported,
+    is_truncation_on_fetch_supported,
+)
+from zkcontroller.runtime.client_security import ClientSecurity
+from zkcontroller.runtime.log_text import throwable_text
+from zkcontroller.runtime.metrics import Metrics
+from zkcontroller.zookeeper.session import ZooKeeperSession
+
+FAIR_PARTITIONS: Final = 2_000
+"""After a look at the ISRs of so many partitions others get their turn: some 3 ms."""
+
+_manager_log = logging.getLogger("kafka.server.ReplicaFetcherManager")
+_log = logging.getLogger("kafka.server.ReplicaManager")
+
+
+class ReplicationTasks:
+    """The tasks of one broker's replication.  Lives on the event loop."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: BrokerConfig,
+        *,
+        partitions: Callable[[], Mapping[TopicPartition, Partition]],
+        metadata_cache: MetadataCache,
+        broker_epoch: Callable[[], int],
+        security: Mapping[str, ClientSecurity],
+        session: ZooKeeperSession,
+        executor: Executor,
+        metrics: Metrics,
+        now_ms: Callable[[], int],
+        on_changed: Callable[[TopicPartition], None],
+        throttle: ReplicationThrottle | None = None,
+    ) -> None:
+        """``partitions`` are the replica manager's; ``throttle`` is for what is fetched.
+
+        ``security`` says what a listener asks of whoever connects; ``now_ms`` is the time by which
+        partitions are asked and told; ``on_changed`` looks again at requests that wait for a
+        partition.
+        """
+        self._broker_id = broker_id
+        self._listeners = config.listeners
+        self._partitions = partitions
+        self._metadata_cache = metadata_cache
+        self._broker_epoch = broker_epoch
+        self._session = session
+        self._executor = executor
+        self._now_ms = now_ms
+        self._on_changed = on_changed
+        self._link_settings = _link_settings(broker_id, config, security)
+        self._look_interval_s = config.integer("replica.lag.time.max.ms") / 2 / 1000
+        self.fetchers = ReplicaFetchers(
+            config.integer("num.replica.fetchers"),
+            self._log_of,
+            _fetcher_settings(broker_id, config),
+            self._on_added,
+            self._on_removed,
+            self._address_of,
+            throttle,
+        )
+        self._tasks: dict[FetcherKey, FetcherTask] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._metrics = FetcherMetrics(metrics, self.fetchers, self._address_of)
+        self._isr_changes = IsrChanges(self._route(config, security), metrics, now_ms, on_changed)
+        self._looking: asyncio.Task[None] | None = None
+        self._is_stopped = False
+
+    def submit(self, partition: Partition, pending: PendingIsr) -> None:
+        """Has a proposal of a partition decided on."""
+        self._isr_changes.submit(partition, pending)
+
+    def start(self) -> None:
+        """Begins to look at the ISRs and to bring proposals; fetchers begin when they are added."""
+        self._isr_changes.start()
+        loop = asyncio.get_running_loop()
+        self._looking = loop.create_task(self._look_now_and_then(), name="isr-expiration")
+
+    async def stop(self) -> None:
+        """Ends everything; no log is written to when it returns."""
+        self._is_stopped = True
+        _manager_log.info("%sshutting down", self._manager_prefix)
+        for key in list(self._tasks):
+            self._on_removed(key)
+        if self._ending:
+            await asyncio.wait(self._ending)
+        _manager_log.info("%sshutdown completed", self._manager_prefix)
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        await self._isr_changes.stop()
+
+    @property
+    def _manager_prefix(self) -> str:
+        return f"[ReplicaFetcherManager on broker {self._broker_id}] "
+
+    # ------------------------------------------------------------------ fetchers
+
+    def _on_added(self, key: FetcherKey, fetcher: ReplicaFetcher) -> None:
+        running = self._tasks.get(key)
+        if running is not None and running.fetcher is fetcher:
+            running.wake()
+            return
+        if self._is_stopped:
+            return
+        link = LeaderLink(
+            key.leader, key.fetcher_id, self._link_settings, self._endpoint_of, self._broker_epoch
+        )
+        meters = self._metrics.added(key)
+        self._tasks[key] = FetcherTask(
+            fetcher,
+            key.fetcher_id,
+            link,
+            self._link_settings,
+            self.fetchers.settings.backoff_ms,
+            self._now_ms,
+            FetcherListener(self._high_watermarks_moved, meters.bytes_in, meters.requested),
+        )
+
+    def _on_removed(self, key: FetcherKey) -> None:
+        running = self._tasks.pop(key, None)
+        if running is None:
+            return
+        self._metrics.removed(key)
+        ending = running.end()
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+    def _high_watermarks_moved(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            self._on_changed(tp)
+
+    def _log_of(self, tp: TopicPartition) -> ReplicaLog:
+        return self._partitions()[tp].log
+
+    def _endpoint_of(self, broker_id: int) -> Endpoint | None:
+        return self._metadata_cache.snapshot.endpoint(broker_id, self._listeners.inter_broker)
+
+    def _address_of(self, broker_id: int) -> str:
+        endpoint = self._endpoint_of(broker_id)
+        return "unknown" if endpoint is None else f"{endpoint.host}:{endpoint.port}"
+
+    # ------------------------------------------------------------------ ISRs
+
+    def _route(self, config: BrokerConfig, security: Mapping[str, ClientSecurity]) -> IsrRoute:
+        version = config.inter_broker_version
+        if not is_alter_partition_supported(version):
+            return IsrZnodes(
+                self._session,
+                self._executor,
+                self._broker_id,
+                self._controller_epoch_of,
+                self._now_ms,
+            )
+        settings = ControllerLinkSettings(
+            self._broker_id,
+            version,
+            config.integer("controller.socket.timeout.ms"),
+            security[self._listeners.controller_uses],
+        )
+        return ControllerLink(
+            settings,
+            lambda: controller_in(self._metadata_cache, self._listeners.controller_uses),
+            self._broker_epoch,
+        )
+
+    def _controller_epoch_of(self, tp: TopicPartition) -> int | None:
+        partition = self._partitions().get(tp)
+        return None if partition is None else partition.controller_epoch
+
+    async def _look_now_and_then(self) -> None:
+        while True:
+            try:
+                await self._look()
+            except Exception as error:  # noqa: BLE001 the next look must come whatever happens
+                cause = throwable_text(error)
+                _log.error("Error while shrinking ISRs", extra={"cause": cause})
+            await asyncio.sleep(self._look_interval_s)
+
+    async def _look(self) -> None:
+        """Proposes to drop who lags."""
+        for number, tp in enumerate(list(self._partitions())):
+            partition = self._partitions().get(tp)
+            if partition is not None:
+                pending = partition.maybe_shrink_isr(self._now_ms())
+                if pending is not None:
+                    self.submit(partition, pending)
+            if number % FAIR_PARTITIONS == FAIR_PARTITIONS - 1:
+                await asyncio.sleep(0)
+
+
+def _fetcher_settings(broker_id: int, config: BrokerConfig) -> FetcherSettings:
+    version = config.inter_broker_version
+    return FetcherSettings(
+        config.integer("replica.fetch.max.bytes"),
+        config.integer("replica.fetch.backoff.ms"),
+        is_truncation_on_fetch_supported(version),
+        is_offsets_for_leader_epoch_supported(version),
+        broker_id,
+    )
+
+
+def _link_settings(
+    broker_id: int, config: BrokerConfig, security: Mapping[str, ClientSecurity]
+) -> LinkSettings:
+    return LinkSettings(
+        broker_id,
+        LeaderDialect.of(config.inter_broker_version),
+        FollowerWishes(
+            config.integer("replica.fetch.wait.max.ms"),
+            config.integer("replica.fetch.min.bytes"),
+            config.integer("replica.fetch.response.max.bytes"),
+        ),
+        config.integer("replica.socket.timeout.ms"),
+        config.integer("request.timeout.ms"),
+        security[config.listeners.inter_broker],
+    )

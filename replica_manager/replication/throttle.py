@@ -1,0 +1,137 @@
+"""How much of a broker's replication goes one way, and whether that is more than was allowed.
+
+An administrator who moves replicas names those that are to go slowly in the topic's configuration
+(``partition:broker`` pairs, or ``*``), and how fast they may in the broker's.  What is in sync is
+never held back, so that no ISR suffers.
+
+Source: Kafka ``ReplicationQuotaManager``, ``TopicConfigHandler.parseThrottledPartitions``,
+``SimpleRate``; KIP-73.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from zkcontroller.model import TopicPartition
+
+UNLIMITED: Final = 2**63 - 1
+
+LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+
+_EVERY_REPLICA: Final = "*"
+_NO_REPLICA: Final = "none"
+
+
+@dataclass(slots=True)
+class _Sample:
+    """A stretch of time and what went through in it."""
+
+    started_ms: int
+    bytes_seen: int = 0
+
+
+class ReplicationThrottle:
+    """One direction.  Lives on the event loop."""
+
+    def __init__(
+        self, now_ms: Callable[[], int], *, samples: int = 11, sample_ms: int = 1_000
+    ) -> None:
+        """``samples``: ``replication.quota.window.num``, each of ``…window.size.seconds``."""
+        self._now_ms = now_ms
+        self._most_samples = samples
+        self._sample_ms = sample_ms
+        self.bytes_per_second = UNLIMITED
+        self._samples: deque[_Sample] = deque()
+        self._throttled: dict[str, frozenset[int] | None] = {}
+
+    def set_topic(self, topic: str, broker_id: int, replicas: str) -> None:
+        """Takes over what a topic's configuration names; an empty text ends its throttle."""
+        partitions = throttled_partitions(replicas, broker_id)
+        if partitions is not None and not partitions:
+            self._throttled.pop(topic, None)
+        else:
+            self._throttled[topic] = partitions
+
+    def is_throttled(self, partition: TopicPartition) -> bool:
+        """Whether that replica is among those that are to go slowly."""
+        if partition.topic not in self._throttled:
+            return False
+        partitions = self._throttled[partition.topic]
+        return partitions is None or partition.partition in partitions
+
+    def record(self, size: int) -> None:
+        """So many bytes of throttled replicas went through."""
+        now_ms = self._now_ms()
+        self._forget_old(now_ms)
+        if not self._samples or now_ms - self._samples[-1].started_ms >= self._sample_ms:
+            self._samples.append(_Sample(now_ms))
+        self._samples[-1].bytes_seen += size
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether more went through than the rate allows."""
+        return self.rate() > self.bytes_per_second
+
+    def rate(self) -> float:
+        """Bytes per second of late."""
+        now_ms = self._now_ms()
+        self._forget_old(now_ms)
+        if not self._samples:
+            return 0.0
+        seen = sum(sample.bytes_seen for sample in self._samples)
+        elapsed_ms = max(now_ms - self._samples[0].started_ms, self._sample_ms)
+        return seen * 1000 / elapsed_ms
+
+    def _forget_old(self, now_ms: int) -> None:
+        oldest_ms = now_ms - self._most_samples * self._sample_ms
+        while self._samples and self._samples[0].started_ms < oldest_ms:
+            self._samples.popleft()
+
+
+class ReplicationThrottles:
+    """Both directions of one broker."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        now_ms: Callable[[], int],
+        *,
+        samples: int = 11,
+        sample_ms: int = 1_000,
+    ) -> None:
+        self._broker_id = broker_id
+        self.leader = ReplicationThrottle(now_ms, samples=samples, sample_ms=sample_ms)
+        """What this broker sends to followers."""
+        self.follower = ReplicationThrottle(now_ms, samples=samples, sample_ms=sample_ms)
+        """What it fetches from leaders."""
+
+    def set_rates(self, leader: int, follower: int) -> None:
+        """Takes over how many bytes a second throttled replicas may go."""
+        self.leader.bytes_per_second = leader
+        self.follower.bytes_per_second = follower
+
+    def topic_changed(self, topic: str, config: Mapping[str, str]) -> None:
+        """Takes over which replicas of a topic are throttled, out of its own configuration."""
+        self.leader.set_topic(topic, self._broker_id, config.get(LEADER_REPLICAS, ""))
+        self.follower.set_topic(topic, self._broker_id, config.get(FOLLOWER_REPLICAS, ""))
+
+
+def throttled_partitions(replicas: str, broker_id: int) -> frozenset[int] | None:
+    """The partitions whose replica on that broker is named; None: all of them."""
+    pairs = [pair.strip() for pair in replicas.split(",") if pair.strip()]
+    if pairs == [_EVERY_REPLICA]:
+        return None
+    if pairs == [_NO_REPLICA]:
+        return frozenset()
+    split = [pair.partition(":") for pair in pairs]
+    return frozenset(
+        int(partition)
+        for partition, _, broker in split
+        if partition.isdecimal() and broker == str(broker_id)
+    )

@@ -1,0 +1,44 @@
+"""Who leads, for a client that asked the wrong broker: it need not ask for metadata (KIP-951).
+
+Source: Kafka ``KafkaApis.getCurrentLeader``.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.server.context import BrokerContext
+from zkcontroller.model import NO_EPOCH, NO_LEADER, TopicPartition
+from zkcontroller.protocol.produce import NodeEndpoint
+
+
+class CurrentLeaders:
+    """Collects the endpoints of the leaders that one answer names."""
+
+    def __init__(self, broker: BrokerContext, listener_name: str) -> None:
+        self._broker = broker
+        self._listener_name = listener_name
+        self._endpoints: dict[int, NodeEndpoint] = {}
+
+    @property
+    def endpoints(self) -> list[NodeEndpoint]:
+        """Of the leaders named so far that can be reached on the client's listener."""
+        return list(self._endpoints.values())
+
+    def of(self, tp: TopicPartition) -> tuple[int, int]:
+        """Leader and leader epoch as far as they are known here, -1 where not."""
+        snapshot = self._broker.metadata_cache.snapshot
+        hosted = self._broker.replica_manager.hosted(tp)
+        if isinstance(hosted, ErrorCode):
+            known = snapshot.partition(*tp)
+            leader, epoch = (
+                (NO_LEADER, NO_EPOCH) if known is None else (known.leader, known.leader_epoch)
+            )
+        else:
+            leader = NO_LEADER if hosted.leader is None else hosted.leader
+            epoch = hosted.leader_epoch
+        live = snapshot.live_brokers.get(leader)
+        endpoint = None if live is None else live.endpoint(self._listener_name)
+        if live is not None and endpoint is not None:
+            self._endpoints[leader] = NodeEndpoint(leader, endpoint.host, endpoint.port, live.rack)
+        return leader, epoch

@@ -1,0 +1,83 @@
+"""What ``server.properties`` and ZooKeeper say about the group coordinator, read once at the start.
+
+Source: Kafka ``GroupCoordinatorConfig``, ``KafkaServer.startup``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from replica_manager.config import BrokerConfig
+from replica_manager.groups.config import GroupConfig
+from replica_manager.groups.desk import OFFSETS_TOPIC
+from zkcontroller.errors import ConfigInvalid, ZooKeeperRefused
+from zkcontroller.protocol.compression import Codec
+from zkcontroller.zookeeper.requests import ZkCode
+from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.znodes import TopicZnode
+
+_MINUTE_MS: Final = 60_000
+_ALL_REPLICAS: Final = -1
+
+
+class GroupSettings(NamedTuple):
+    """The coordinator's configuration, and what its driver needs beside it."""
+
+    config: GroupConfig
+    codec: Codec
+    """``offsets.topic.compression.codec``: of the batches it appends."""
+    load_buffer_bytes: int
+    """``offsets.load.buffer.size``: so much of a log is read at once, or one batch."""
+    default_partition_count: int
+    """``offsets.topic.num.partitions``: where the topic does not exist yet."""
+
+
+def group_settings(config: BrokerConfig, broker_id: int) -> GroupSettings:
+    """All ``group.*`` and ``offsets.*`` keys; ConfigInvalid for a value that Kafka refuses."""
+    acks = config.integer("offsets.commit.required.acks")
+    replication_factor = config.integer("offsets.topic.replication.factor")
+    if not _ALL_REPLICAS <= acks <= replication_factor:
+        raise ConfigInvalid(
+            "offsets.commit.required.acks",
+            acks,
+            f"between -1 and offsets.topic.replication.factor, which is {replication_factor}",
+        )
+    codec = config.integer("offsets.topic.compression.codec")
+    if not 0 <= codec < len(Codec):
+        raise ConfigInvalid(
+            "offsets.topic.compression.codec",
+            codec,
+            "0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)",
+        )
+    return GroupSettings(
+        GroupConfig(
+            broker_id=broker_id,
+            min_session_timeout_ms=config.integer("group.min.session.timeout.ms"),
+            max_session_timeout_ms=config.integer("group.max.session.timeout.ms"),
+            initial_rebalance_delay_ms=config.integer("group.initial.rebalance.delay.ms"),
+            max_size=config.integer("group.max.size"),
+            offset_metadata_max_bytes=config.integer("offset.metadata.max.bytes"),
+            offsets_retention_ms=config.integer("offsets.retention.minutes") * _MINUTE_MS,
+            offsets_retention_check_interval_ms=config.integer(
+                "offsets.retention.check.interval.ms"
+            ),
+            offsets_commit_required_acks=acks,
+            offsets_commit_timeout_ms=config.integer("offsets.commit.timeout.ms"),
+            offsets_topic_segment_bytes=config.integer("offsets.topic.segment.bytes"),
+            inter_broker_version=config.inter_broker_version,
+        ),
+        Codec(codec),
+        config.integer("offsets.load.buffer.size"),
+        config.integer("offsets.topic.num.partitions"),
+    )
+
+
+def offsets_partition_count(session: ZooKeeperSession) -> int | None:
+    """How many partitions ``__consumer_offsets`` has; None if there is no such topic.  Blocks."""
+    path = TopicZnode.path(OFFSETS_TOPIC)
+    znode = session.read(path)
+    if znode is ZkCode.NO_NODE:
+        return None
+    if isinstance(znode, ZkCode):
+        raise ZooKeeperRefused(path, znode.name)
+    return len(TopicZnode.decode(OFFSETS_TOPIC, znode.data).partitions)

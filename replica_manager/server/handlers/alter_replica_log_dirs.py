@@ -1,0 +1,68 @@
+"""AlterReplicaLogDirs (34): moves replicas of this broker to other log directories of it.
+
+Answered as soon as the moves have begun; DescribeLogDirs tells how far they are.
+
+Source: Kafka ``KafkaApis.handleAlterReplicaLogDirsRequest`` (KIP-113).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.controller_questions import by_topic
+from replica_manager.server.schema import response_schema
+from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+
+API_KEY: Final = ApiKey.ALTER_REPLICA_LOG_DIRS
+VERSIONS: Final = (0, 2)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """One code per partition."""
+    # A partition named twice: the last directory counts, as in Kafka's map.
+    wanted = {tp: path for path, tp in _wanted(request)}
+    answers = await broker.log_dir_moves.alter(wanted)
+    return _response(context, list(answers.items()))
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """Every partition of the request, with that code."""
+    return _response(context, [(tp, error) for _, tp in _wanted(request)])
+
+
+def _wanted(request: Any) -> list[tuple[str, TopicPartition]]:
+    return [
+        (log_dir.path, TopicPartition(topic.name, partition))
+        for log_dir in request.dirs
+        for topic in log_dir.topics
+        for partition in topic.partitions
+    ]
+
+
+def _response(
+    context: RequestContext, answers: Sequence[tuple[TopicPartition, ErrorCode]]
+) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        results=tuple(
+            schema.part(
+                "AlterReplicaLogDirTopicResult",
+                topic_name=topic,
+                partitions=tuple(
+                    schema.part(
+                        "AlterReplicaLogDirPartitionResult",
+                        partition_index=index,
+                        error_code=error,
+                    )
+                    for index, error in partitions
+                ),
+            )
+            for topic, partitions in by_topic(answers).items()
+        )
+    )

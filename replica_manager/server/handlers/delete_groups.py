@@ -1,0 +1,43 @@
+"""DeleteGroups (42): groups without members are forgotten, with their offsets.
+
+Source: Kafka ``KafkaApis.handleDeleteGroupsRequest``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.groups.requests import DeleteGroups, DeleteGroupsResult
+from replica_manager.server.authorization import allowed_names
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.group_answers import write_delete_groups
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+
+API_KEY: Final = ApiKey.DELETE_GROUPS
+VERSIONS: Final = (0, 2)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """A code for each group, each once."""
+    group_ids = dict.fromkeys(request.groups_names)
+    deletable = allowed_names(broker, context, AclOperation.DELETE, ResourceType.GROUP, group_ids)
+    asked = DeleteGroups(broker.groups.new_request_id(), tuple(deletable))
+    result = await broker.groups.ask(asked, DeleteGroupsResult)
+    refused = dict.fromkeys(
+        (group_id for group_id in group_ids if group_id not in deletable),
+        ErrorCode.group_authorization_failed,
+    )
+    return write_delete_groups(
+        DeleteGroupsResult({**result.errors, **refused}), context.api_version
+    )
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The code for every group."""
+    return write_delete_groups(
+        DeleteGroupsResult(dict.fromkeys(request.groups_names, error)), context.api_version
+    )

@@ -1,0 +1,85 @@
+"""DeleteRecords (21): forgets what is before an offset, on every live replica.
+
+Source: Kafka ``KafkaApis.handleDeleteRecordsRequest`` (KIP-107, KIP-204).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.replication.delayed_delete_records import DeletedRecords
+from replica_manager.server.authorization import allowed_names
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.controller_questions import by_topic, timeout_ms_of
+from replica_manager.server.schema import response_schema
+from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+
+API_KEY: Final = ApiKey.DELETE_RECORDS
+VERSIONS: Final = (0, 2)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """One answer per partition, when all live replicas have raised their log start."""
+    allowed = allowed_names(
+        broker,
+        context,
+        AclOperation.DELETE,
+        ResourceType.TOPIC,
+        [topic.name for topic in request.topics],
+    )
+    cache = broker.metadata_cache.snapshot
+    refused: dict[TopicPartition, DeletedRecords] = {}
+    wanted: dict[TopicPartition, int] = {}
+    for tp, offset in _offsets(request).items():
+        if tp.topic not in allowed:
+            refused[tp] = DeletedRecords(ErrorCode.topic_authorization_failed)
+        elif cache.partition(*tp) is None:
+            refused[tp] = DeletedRecords(ErrorCode.unknown_topic_or_partition)
+        else:
+            wanted[tp] = offset
+    deleted = await broker.deletions.delete(wanted, timeout_ms_of(request))
+    return _response(context, {**deleted, **refused})
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """Every partition of the request, with that code."""
+    return _response(context, dict.fromkeys(_offsets(request), DeletedRecords(error)))
+
+
+def _offsets(request: Any) -> dict[TopicPartition, int]:
+    """What is asked for; of a partition that is named twice the last counts, as in Kafka."""
+    return {
+        TopicPartition(topic.name, each.partition_index): each.offset
+        for topic in request.topics
+        for each in topic.partitions
+    }
+
+
+def _response(
+    context: RequestContext, answers: Mapping[TopicPartition, DeletedRecords]
+) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        topics=tuple(
+            schema.part(
+                "DeleteRecordsTopicResult",
+                name=name,
+                partitions=tuple(
+                    schema.part(
+                        "DeleteRecordsPartitionResult",
+                        partition_index=index,
+                        low_watermark=answer.low_watermark,
+                        error_code=answer.error,
+                    )
+                    for index, answer in partitions
+                ),
+            )
+            for name, partitions in by_topic(list(answers.items())).items()
+        )
+    )

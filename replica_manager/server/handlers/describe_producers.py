@@ -1,0 +1,115 @@
+"""DescribeProducers (61): what a replica's log knows of idempotent and transactional producers.
+
+Any replica answers, not only the leader.
+
+Source: Kafka ``KafkaApis.handleDescribeProducersRequest``, ``Partition.activeProducerState``
+(KIP-664).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.authorization import is_allowed
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.controller_questions import LONGEST_MESSAGE
+from replica_manager.server.schema import ResponseSchema, response_schema
+from replica_manager.server.topic_creation import invalid_name_reason
+from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+
+API_KEY: Final = ApiKey.DESCRIBE_PRODUCERS
+VERSIONS: Final = (0, 0)
+
+_NO_TRANSACTION: Final = -1
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """The producers of each partition, or why they are not told."""
+    schema = response_schema(API_KEY, context.api_version)
+    topics = []
+    for topic in request.topics:
+        refusal = _refusal(topic.name, context, broker)
+        partitions = [
+            _producers(schema, TopicPartition(topic.name, partition), broker)
+            if refusal is None
+            else _error(schema, partition, *refusal)
+            for partition in topic.partition_indexes
+        ]
+        topics.append(schema.part("TopicResponse", name=topic.name, partitions=tuple(partitions)))
+    return schema.response(topics=tuple(topics))
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """Every partition of the request, with that code."""
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        topics=tuple(
+            schema.part(
+                "TopicResponse",
+                name=topic.name,
+                partitions=tuple(
+                    _error(schema, partition, error, None) for partition in topic.partition_indexes
+                ),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _refusal(
+    name: str, context: RequestContext, broker: BrokerContext
+) -> tuple[ErrorCode, str | None] | None:
+    reason = invalid_name_reason(name)
+    if reason is not None:
+        return ErrorCode.invalid_topic_exception, reason[:LONGEST_MESSAGE]
+    if not is_allowed(broker, context, AclOperation.READ, ResourceType.TOPIC, name):
+        return ErrorCode.topic_authorization_failed, "Topic authorization failed."
+    if name not in broker.metadata_cache.snapshot.partitions:
+        return (
+            ErrorCode.unknown_topic_or_partition,
+            "This server does not host this topic-partition.",
+        )
+    return None
+
+
+def _error(schema: ResponseSchema, partition: int, error: ErrorCode, message: str | None) -> Any:
+    return schema.part(
+        "PartitionResponse",
+        partition_index=partition,
+        error_code=error,
+        error_message=message,
+        active_producers=(),
+    )
+
+
+def _producers(schema: ResponseSchema, tp: TopicPartition, broker: BrokerContext) -> Any:
+    hosted = broker.replica_manager.hosted(tp)
+    if isinstance(hosted, ErrorCode):
+        return _error(schema, tp.partition, hosted, None)
+    log = broker.logs.log(tp)
+    if log is None:
+        return _error(schema, tp.partition, ErrorCode.not_leader_or_follower, None)
+    return schema.part(
+        "PartitionResponse",
+        partition_index=tp.partition,
+        error_code=ErrorCode.none,
+        active_producers=tuple(
+            schema.part(
+                "ProducerState",
+                producer_id=entry.producer_id,
+                producer_epoch=entry.producer_epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.last_timestamp,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=_NO_TRANSACTION
+                if entry.transaction_first_offset is None
+                else entry.transaction_first_offset,
+            )
+            for entry in log.producers.entries.values()
+        ),
+    )

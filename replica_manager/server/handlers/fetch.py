@@ -1,0 +1,293 @@
+"""Fetch (1): records for consumers and for the followers of partitions that are led here.
+
+Records leave as they stand in the log, from its files; only clients of versions below 4 get them
+converted, in memory.
+
+Source: Kafka ``KafkaApis.handleFetchRequest``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.config import RACK_AWARE_SELECTOR
+from replica_manager.log.files import FileSlice
+from replica_manager.log.log_values import FetchIsolation
+from replica_manager.replication.fetch_sessions import FetchAnswer, FetchContext
+from replica_manager.replication.fetch_values import (
+    FetchedPartition,
+    FetchMetadata,
+    FetchPartition,
+    TopicIdPartition,
+)
+from replica_manager.replication.partition import Partition
+from replica_manager.replication.record_reads import FetchParams
+from replica_manager.server.authorization import allowed_names, is_cluster_allowed
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.current_leaders import CurrentLeaders
+from replica_manager.server.replica_selector import follower_in_rack
+from zkcontroller.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
+from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.compression import Codec
+from zkcontroller.protocol.fetch import (
+    LAST_VERSION,
+    TOPIC_IDS_SINCE,
+    AnsweredPartition,
+    FetchRequest,
+    TopicName,
+    WantedPartition,
+    fetch_response,
+    read_fetch_request,
+)
+from zkcontroller.protocol.legacy_messages import down_converted
+from zkcontroller.protocol.record_batch import MAGIC_0, MAGIC_1
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+
+API_KEY: Final = ApiKey.FETCH
+VERSIONS: Final = (0, LAST_VERSION)
+_SOFT_LIMIT_SINCE: Final = 3
+_MAGIC_1_SINCE: Final = 2
+_MAGIC_2_SINCE: Final = 4
+_STORAGE_ERROR_SINCE: Final = 6
+_ZSTD_SINCE: Final = 10
+_FOLLOWERS_SINCE: Final = 11
+_CURRENT_LEADER_SINCE: Final = 16
+
+read = read_fetch_request
+
+
+async def handle(
+    request: FetchRequest, context: RequestContext, broker: BrokerContext
+) -> EncodedBody:
+    """What the partitions of the request, or of its session, have to give."""
+    version = context.api_version
+    is_from_follower = request.replica_id >= 0
+    topic_names = broker.metadata_cache.snapshot.topic_names
+    wanted = {
+        _named(topic, each.partition, topic_names): _question(topic, each)
+        for topic, partitions in request.topics
+        for each in partitions
+    }
+    forgotten = [
+        _named(topic, each, topic_names)
+        for topic, partitions in request.forgotten
+        for each in partitions
+    ]
+    session = broker.fetch_sessions.context(
+        version,
+        FetchMetadata(request.session_id, request.session_epoch),
+        wanted,
+        forgotten,
+        topic_names,
+        is_from_follower=is_from_follower,
+        now_ms=broker.replica_manager.now_ms(),
+    )
+    interesting, erroneous = _sorted_out(session, context, broker, is_from_follower)
+    fetched: dict[TopicIdPartition, FetchedPartition] = {}
+    if interesting:
+        fetched = await broker.reads.fetch(_params(request, context, broker), interesting)
+    answer = session.answer({**fetched, **erroneous}, broker.replica_manager.now_ms())
+    return await _answered(answer, interesting, request, context, broker)
+
+
+def refuse(request: FetchRequest, context: RequestContext, error: ErrorCode) -> EncodedBody:
+    """The code at the top; before there was one, for every partition."""
+    topics = [
+        (topic, [_failed(each.partition, error) for each in partitions])
+        for topic, partitions in request.topics
+    ]
+    return EncodedBody(fetch_response(context.api_version, error, 0, topics))
+
+
+def _named(topic: TopicName, partition: int, names: Mapping[UUID, str]) -> TopicIdPartition:
+    if isinstance(topic, str):
+        return TopicIdPartition(None, topic, partition)
+    return TopicIdPartition(topic, None if topic is None else names.get(topic), partition)
+
+
+def _question(topic: TopicName, wanted: WantedPartition) -> FetchPartition:
+    return FetchPartition(
+        topic if isinstance(topic, UUID) else None,
+        wanted.fetch_offset,
+        wanted.partition_max_bytes,
+        wanted.current_leader_epoch,
+        wanted.last_fetched_epoch,
+        wanted.log_start_offset,
+    )
+
+
+def _sorted_out(
+    session: FetchContext, context: RequestContext, broker: BrokerContext, is_from_follower: bool
+) -> tuple[dict[TopicIdPartition, FetchPartition], dict[TopicIdPartition, FetchedPartition]]:
+    """What may be read, and the others with their errors."""
+    interesting: dict[TopicIdPartition, FetchPartition] = {}
+    erroneous: dict[TopicIdPartition, FetchedPartition] = {}
+    partitions = dict(session.partitions())
+    allowed: set[str | None]
+    if is_from_follower:
+        is_trusted = is_cluster_allowed(broker, context, AclOperation.CLUSTER_ACTION)
+        allowed = {each.topic for each in partitions if is_trusted}
+    else:
+        is_trusted = True
+        names = [each.topic for each in partitions if each.topic is not None]
+        allowed = set(allowed_names(broker, context, AclOperation.READ, ResourceType.TOPIC, names))
+    known = broker.metadata_cache.snapshot.partitions
+    for each, question in partitions.items():
+        if each.topic is None and is_trusted:
+            erroneous[each] = FetchedPartition(ErrorCode.unknown_topic_id)
+        elif each.topic is None or each.topic not in allowed:
+            erroneous[each] = FetchedPartition(ErrorCode.topic_authorization_failed)
+        elif each.partition not in known.get(each.topic, ()):
+            erroneous[each] = FetchedPartition(ErrorCode.unknown_topic_or_partition)
+        else:
+            interesting[each] = question
+    return interesting, erroneous
+
+
+def _params(request: FetchRequest, context: RequestContext, broker: BrokerContext) -> FetchParams:
+    config = broker.config()
+    is_from_follower = request.replica_id >= 0
+    max_bytes = min(request.max_bytes, config.integer("fetch.max.bytes"))
+    if is_from_follower:
+        isolation = FetchIsolation.LOG_END
+    elif request.is_read_committed:
+        isolation = FetchIsolation.TXN_COMMITTED
+    else:
+        isolation = FetchIsolation.HIGH_WATERMARK
+    selects = config.text("replica.selector.class") == RACK_AWARE_SELECTOR
+    is_asked = selects and context.api_version >= _FOLLOWERS_SINCE and not is_from_follower
+
+    def nearer(partition: Partition, fetch_offset: int) -> int | None:
+        snapshot = broker.metadata_cache.snapshot
+        return follower_in_rack(partition, fetch_offset, request.rack_id, snapshot)
+
+    return FetchParams(
+        request.max_wait_ms,
+        min(request.min_bytes, max_bytes),
+        max_bytes,
+        isolation,
+        request.replica_id,
+        request.replica_epoch,
+        has_hard_limit=context.api_version < _SOFT_LIMIT_SINCE,
+        is_leader_only=is_from_follower or context.api_version < _FOLLOWERS_SINCE,
+        **({"preferred_replica": nearer} if is_asked else {}),
+    )
+
+
+async def _answered(
+    answer: FetchAnswer,
+    wanted: Mapping[TopicIdPartition, FetchPartition],
+    request: FetchRequest,
+    context: RequestContext,
+    broker: BrokerContext,
+) -> EncodedBody:
+    version = context.api_version
+    leaders = CurrentLeaders(broker, context.listener_name)
+    topics: dict[TopicName, list[AnsweredPartition[bytes | FileSlice]]] = {}
+    for each, found in answer.partitions.items():
+        name: TopicName = each.topic_id if version >= TOPIC_IDS_SINCE else each.topic
+        converted = found
+        if each.topic is not None and each in wanted:
+            converted = await _converted(
+                broker,
+                each.topic_partition,
+                found,
+                wanted[each].fetch_offset,
+                version,
+                is_from_follower=request.replica_id >= 0,
+            )
+            _count(broker, each, converted, request.replica_id)
+        topics.setdefault(name, []).append(_encodable(each, converted, leaders, version))
+    return EncodedBody(
+        fetch_response(
+            version, answer.error, answer.session_id, list(topics.items()), leaders.endpoints
+        )
+    )
+
+
+def _encodable(
+    each: TopicIdPartition, found: FetchedPartition, leaders: CurrentLeaders, version: int
+) -> AnsweredPartition[bytes | FileSlice]:
+    error, records = found.error, found.records
+    assert not isinstance(records, memoryview), "only a follower gets views"
+    is_elsewhere = error in (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
+    current_leader = (
+        leaders.of(each.topic_partition)
+        if is_elsewhere and version >= _CURRENT_LEADER_SINCE
+        else None
+    )
+    if error is ErrorCode.kafka_storage_error and version < _STORAGE_ERROR_SINCE:
+        error = ErrorCode.not_leader_or_follower  # such a client would give up
+    aborted, diverging = found.aborted_transactions, found.diverging_epoch
+    return AnsweredPartition(
+        each.partition,
+        error,
+        found.high_watermark,
+        found.last_stable_offset,
+        found.log_start_offset,
+        records,
+        None if aborted is None else [(each.producer_id, each.first_offset) for each in aborted],
+        found.preferred_read_replica,
+        None if diverging is None else (diverging.epoch, diverging.end_offset),
+        current_leader,
+    )
+
+
+def _failed(partition: int, error: ErrorCode) -> AnsweredPartition[bytes | FileSlice]:
+    return AnsweredPartition(partition, error, -1, -1, -1, b"")
+
+
+def _count(
+    broker: BrokerContext, each: TopicIdPartition, found: FetchedPartition, replica_id: int
+) -> None:
+    size = len(found.records)
+    if not size:
+        return
+    if replica_id < 0:
+        broker.topic_stats.mark(each.topic_partition.topic, "bytes_out", size)
+        return
+    broker.topic_stats.mark_all("replication_bytes_out", size)
+    partition = broker.replica_manager.hosted(each.topic_partition)
+    if not isinstance(partition, ErrorCode) and replica_id in partition.adding_replicas:
+        broker.topic_stats.mark_all("reassignment_bytes_out", size)
+
+
+async def _converted(
+    broker: BrokerContext,
+    tp: TopicPartition,
+    found: FetchedPartition,
+    fetch_offset: int,
+    version: int,
+    *,
+    is_from_follower: bool,
+) -> FetchedPartition:
+    """As an old version can read it."""
+    if version >= _ZSTD_SINCE:
+        return found
+    log = broker.logs.log(tp)
+    if log is not None and log.config.codec is Codec.ZSTD:
+        return FetchedPartition(ErrorCode.unsupported_compression_type)
+    records = found.records
+    if version >= _MAGIC_2_SINCE or not isinstance(records, FileSlice):
+        return found
+    if log is not None and not log.config.allows_down_conversion and not is_from_follower:
+        return FetchedPartition(ErrorCode.unsupported_version)
+    magic = MAGIC_1 if version >= _MAGIC_1_SINCE else MAGIC_0
+    broker.topic_stats.mark(tp.topic, "fetch_message_conversions")
+    try:
+        converted = await asyncio.to_thread(_convert, records, magic, fetch_offset)
+    except UnsupportedCompressionType:
+        return FetchedPartition(ErrorCode.unsupported_compression_type)
+    except (CorruptRecord, InvalidRecord):
+        return FetchedPartition(ErrorCode.corrupt_message)
+    return found._replace(records=converted)
+
+
+def _convert(records: FileSlice, magic: int, fetch_offset: int) -> bytes:
+    return down_converted(records.read(), magic, fetch_offset)

@@ -1,0 +1,149 @@
+"""FindCoordinator (10): which broker coordinates a group.
+
+It is the leader of the group's partition of ``__consumer_offsets``; who asks first has the topic
+created.  There are no coordinators of transactions or share groups here.
+
+Source: Kafka ``KafkaApis.handleFindCoordinatorRequest``.
+Deviation: a transactional id is refused with a sentence, for there are no transactions here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.groups.desk import OFFSETS_TOPIC
+from replica_manager.server.authorization import check_cluster, is_allowed
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.schema import response_schema
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+
+API_KEY: Final = ApiKey.FIND_COORDINATOR
+VERSIONS: Final = (0, 6)
+
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
+_SHARE: Final = 2
+_SHARE_SINCE: Final = 6
+_SEVERAL_KEYS_SINCE: Final = 4
+
+_NO_BROKER: Final = -1
+_NO_TRANSACTIONS: Final = "Transactions are not supported by this broker."
+_LAST_ASKED_FOREVER: Final = 2
+"""Up to this version librdkafka asks, which asks again whatever the code is but this one."""
+
+_SENTENCES: Final = {
+    # What Kafka says where there is no error.
+    ErrorCode.none: "NONE",
+    ErrorCode.coordinator_not_available: "The coordinator is not available.",
+    ErrorCode.group_authorization_failed: "Group authorization failed.",
+    ErrorCode.transactional_id_authorization_failed: "Transactional Id authorization failed.",
+    ErrorCode.invalid_request: "Unknown coordinator type received.",
+}
+
+
+class _Coordinator(NamedTuple):
+    """Where a coordinator is, or why that cannot be said."""
+
+    error: ErrorCode
+    broker_id: int = _NO_BROKER
+    host: str = ""
+    port: int = _NO_BROKER
+    message: str | None = None
+    """A sentence of ours; else it is Kafka's."""
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """The coordinator of each key, on the listener of the request."""
+    key_type = getattr(request, "key_type", _GROUP)
+    keys = dict.fromkeys(_keys(request, context))
+    found = {key: await _find(key, key_type, context, broker) for key in keys}
+    return _response(context, found)
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The code for every key."""
+    return _response(context, dict.fromkeys(_keys(request, context), _Coordinator(error)))
+
+
+def _keys(request: Any, context: RequestContext) -> tuple[str, ...]:
+    if context.api_version >= _SEVERAL_KEYS_SINCE:
+        keys: tuple[str, ...] = request.coordinator_keys
+        return keys
+    return (request.key,)
+
+
+async def _find(
+    key: str, key_type: int, context: RequestContext, broker: BrokerContext
+) -> _Coordinator:
+    refusal = _refusal(key, key_type, context, broker)
+    if refusal is not None:
+        return refusal
+    snapshot = broker.metadata_cache.snapshot
+    if OFFSETS_TOPIC not in snapshot.partitions:
+        # As in Kafka, who has a topic created by the way is charged for it but never waits.
+        quota = broker.mutation_quotas.of(
+            context.client_id, is_strict=False, user=context.principal.name
+        )
+        await broker.auto_creation.create((OFFSETS_TOPIC,), quota.charge)
+        return _Coordinator(ErrorCode.coordinator_not_available)
+    partition = snapshot.partition(OFFSETS_TOPIC, broker.groups.partition_for(key))
+    if partition is None:
+        return _Coordinator(ErrorCode.coordinator_not_available)
+    endpoint = snapshot.endpoint(partition.leader, context.listener_name)
+    if endpoint is None:
+        return _Coordinator(ErrorCode.coordinator_not_available)
+    return _Coordinator(ErrorCode.none, partition.leader, endpoint.host, endpoint.port)
+
+
+def _refusal(
+    key: str, key_type: int, context: RequestContext, broker: BrokerContext
+) -> _Coordinator | None:
+    """Why no coordinator is looked for; None if one is."""
+
+    def may_describe(resource_type: ResourceType) -> bool:
+        return is_allowed(broker, context, AclOperation.DESCRIBE, resource_type, key)
+
+    if key_type == _GROUP:
+        is_visible = may_describe(ResourceType.GROUP)
+        return None if is_visible else _Coordinator(ErrorCode.group_authorization_failed)
+    if key_type == _TRANSACTION:
+        denied = ErrorCode.transactional_id_authorization_failed
+        if not may_describe(ResourceType.TRANSACTIONAL_ID):
+            return _Coordinator(denied)
+        is_final = context.api_version > _LAST_ASKED_FOREVER
+        error = ErrorCode.unsupported_version if is_final else denied
+        return _Coordinator(error, message=_NO_TRANSACTIONS)
+    if key_type == _SHARE and context.api_version >= _SHARE_SINCE:
+        check_cluster(broker, context, AclOperation.CLUSTER_ACTION)
+        return _Coordinator(ErrorCode.coordinator_not_available)
+    return _Coordinator(ErrorCode.invalid_request)
+
+
+def _response(context: RequestContext, found: dict[str, _Coordinator]) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    if context.api_version < _SEVERAL_KEYS_SINCE:
+        [coordinator] = found.values()
+        error = coordinator.error
+        return schema.response(**_fields(coordinator, _SENTENCES.get(error, error.name.upper())))
+    return schema.response(
+        coordinators=tuple(
+            # Kafka's answers about several keys carry no sentences.
+            schema.part("Coordinator", key=key, **_fields(each, ""))
+            for key, each in found.items()
+        )
+    )
+
+
+def _fields(coordinator: _Coordinator, kafkas_message: str) -> dict[str, object]:
+    message = coordinator.message
+    return {
+        "error_code": coordinator.error,
+        "error_message": kafkas_message if message is None else message,
+        "node_id": coordinator.broker_id,
+        "host": coordinator.host,
+        "port": coordinator.port,
+    }

@@ -1,0 +1,34 @@
+"""Heartbeat (12): a member says that it lives, and hears whether there is a rebalance to join.
+
+Source: Kafka ``KafkaApis.handleHeartbeatRequest``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.groups.requests import HeartbeatResult
+from replica_manager.server.authorization import check_group
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.group_answers import write_heartbeat
+from replica_manager.server.group_requests import read_heartbeat
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
+
+API_KEY: Final = ApiKey.HEARTBEAT
+VERSIONS: Final = (0, 4)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """A code."""
+    check_group(broker, context, AclOperation.READ, request.group_id)
+    asked = read_heartbeat(request, broker.groups.new_request_id())
+    return write_heartbeat(await broker.groups.ask(asked, HeartbeatResult), context.api_version)
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """A code."""
+    return write_heartbeat(HeartbeatResult(error), context.api_version)

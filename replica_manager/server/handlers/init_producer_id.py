@@ -1,0 +1,89 @@
+"""InitProducerId (22): the id by which an idempotent producer's batches are told apart.
+
+There is no transaction coordinator here: a producer with a transactional id is refused with
+UNSUPPORTED_VERSION, which no client tries again.
+
+Source: Kafka ``KafkaApis.handleInitProducerIdRequest``,
+``TransactionCoordinator.handleInitProducerId`` (KIP-98, KIP-360, KIP-679).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.authorization import (
+    is_allowed,
+    is_allowed_on_any,
+    is_cluster_allowed,
+)
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.schema import response_schema
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.record_batch import NO_PRODUCER_EPOCH
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+
+API_KEY: Final = ApiKey.INIT_PRODUCER_ID
+VERSIONS: Final = (0, 5)
+
+_NO_PRODUCER_ID: Final = -1
+_log = logging.getLogger("kafka.coordinator.transaction.TransactionCoordinator")
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """A new id with epoch 0; an id that the producer has already counts for nothing."""
+    transactional_id = request.transactional_id
+    denied = _denied(transactional_id, context, broker)
+    if denied is not None:
+        return refuse(request, context, denied)
+    known_id = getattr(request, "producer_id", _NO_PRODUCER_ID)
+    known_epoch = getattr(request, "producer_epoch", NO_PRODUCER_EPOCH)
+    if (known_id == _NO_PRODUCER_ID) != (known_epoch == NO_PRODUCER_EPOCH):
+        return refuse(request, context, ErrorCode.invalid_request)
+    if transactional_id == "":
+        return refuse(request, context, ErrorCode.invalid_request)
+    if transactional_id is not None:
+        _log.warning(
+            "[TransactionCoordinator id=%d] Client %s wants transactions with transactionalId %s: "
+            "this broker has none",
+            broker.broker_id, context.client_id, transactional_id,
+        )  # fmt: skip
+        return refuse(request, context, ErrorCode.unsupported_version)
+    return _response(context, ErrorCode.none, await broker.producer_ids.next_id(), 0)
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """No id, but a code."""
+    return _response(context, error, _NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+def _denied(
+    transactional_id: str | None, context: RequestContext, broker: BrokerContext
+) -> ErrorCode | None:
+    """Why the client gets no id; None if it may have one."""
+    if transactional_id is not None:
+        is_free = is_allowed(
+            broker,
+            context,
+            AclOperation.WRITE,
+            ResourceType.TRANSACTIONAL_ID,
+            transactional_id,
+        )
+        return None if is_free else ErrorCode.transactional_id_authorization_failed
+    # Who may write to any topic may do so idempotently (KIP-679).
+    if is_cluster_allowed(
+        broker, context, AclOperation.IDEMPOTENT_WRITE, log_if_denied=False
+    ) or is_allowed_on_any(broker, context, AclOperation.WRITE, ResourceType.TOPIC):
+        return None
+    return ErrorCode.cluster_authorization_failed
+
+
+def _response(
+    context: RequestContext, error: ErrorCode, producer_id: int, producer_epoch: int
+) -> ResponsePayload:
+    return response_schema(API_KEY, context.api_version).response(
+        error_code=error, producer_id=producer_id, producer_epoch=producer_epoch
+    )

@@ -1,0 +1,40 @@
+"""JoinGroup (11): a member comes to a group, and waits until the others have come.
+
+Source: Kafka ``KafkaApis.handleJoinGroupRequest``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.groups.requests import JoinResult
+from replica_manager.server.authorization import check_group
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.group_answers import write_join
+from replica_manager.server.group_requests import read_join
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
+
+API_KEY: Final = ApiKey.JOIN_GROUP
+VERSIONS: Final = (0, 9)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """The generation the member belongs to; its leader is told of everybody."""
+    check_group(broker, context, AclOperation.READ, request.group_id)
+    asked = read_join(
+        request,
+        broker.groups.new_request_id(),
+        context.api_version,
+        client_id=context.client_id,
+        client_host=context.client_address,
+    )
+    return write_join(await broker.groups.ask(asked, JoinResult), context.api_version)
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """No generation, no members."""
+    return write_join(JoinResult(error), context.api_version)

@@ -1,0 +1,49 @@
+"""ListGroups (16): the groups that this broker coordinates.
+
+Source: Kafka ``KafkaApis.handleListGroupsRequest``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.groups.requests import ListResult
+from replica_manager.server.authorization import allowed_names, is_cluster_allowed
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.group_answers import write_list
+from replica_manager.server.group_requests import read_list
+from replica_manager.server.large_answers import answer_of
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+
+API_KEY: Final = ApiKey.LIST_GROUPS
+VERSIONS: Final = (0, 5)
+
+
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
+    """All of them for who may describe the cluster, else those that the client may describe."""
+    asked = read_list(request, broker.groups.new_request_id())
+    result = await broker.groups.ask(asked, ListResult)
+    if not is_cluster_allowed(broker, context, AclOperation.DESCRIBE, log_if_denied=False):
+        described = allowed_names(
+            broker,
+            context,
+            AclOperation.DESCRIBE,
+            ResourceType.GROUP,
+            (group.group_id for group in result.groups),
+            log_if_denied=False,
+        )
+        result = ListResult(
+            result.error, tuple(each for each in result.groups if each.group_id in described)
+        )
+    return await answer_of(lambda: write_list(result, context.api_version), len(result.groups))
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The code, and no groups."""
+    return write_list(ListResult(error, ()), context.api_version)

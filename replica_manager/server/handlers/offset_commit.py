@@ -1,0 +1,79 @@
+"""OffsetCommit (8): a group's offsets are written down, in version 0 to ZooKeeper.
+
+Source: Kafka ``KafkaApis.handleOffsetCommitRequest``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.groups.requests import CommitResult
+from replica_manager.server.authorization import check_group
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.group_answers import write_commit
+from replica_manager.server.group_partitions import partitions_of, refused_partitions
+from replica_manager.server.group_requests import read_commit
+from replica_manager.server.large_answers import answer_of
+from zkcontroller.errors import ZkControllerError
+from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
+
+API_KEY: Final = ApiKey.OFFSET_COMMIT
+VERSIONS: Final = (0, 9)
+_TO_ZOOKEEPER: Final = 0
+
+
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
+    """A code for each partition; those that do not exist are refused, the others written."""
+    check_group(broker, context, AclOperation.READ, request.group_id)
+    partitions = partitions_of(request.topics)
+    refused = refused_partitions(partitions, context, broker)
+    known = {each for each in partitions if each not in refused}
+    if not known:
+        return write_commit(refused, context.api_version)
+    if context.api_version == _TO_ZOOKEEPER:
+        errors = await _commit_to_zookeeper(request, known, broker)
+    else:
+        asked = read_commit(request, broker.groups.new_request_id(), known)
+        errors = dict((await broker.groups.ask(asked, CommitResult)).errors)
+    told = refused | errors
+    return await answer_of(lambda: write_commit(told, context.api_version), len(told))
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The code for every partition."""
+    errors = dict.fromkeys(partitions_of(request.topics), error)
+    return write_commit(errors, context.api_version)
+
+
+async def _commit_to_zookeeper(
+    request: Any, known: set[TopicPartition], broker: BrokerContext
+) -> dict[TopicPartition, ErrorCode]:
+    if not request.group_id or "/" in request.group_id:
+        raise RequestRefused(ErrorCode.invalid_group_id)
+    longest = broker.config().integer("offset.metadata.max.bytes")
+    errors: dict[TopicPartition, ErrorCode] = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
+            if partition not in known:
+                continue
+            errors[partition] = ErrorCode.none
+            if len(each.committed_metadata or "") > longest:
+                errors[partition] = ErrorCode.offset_metadata_too_large
+                continue
+            try:
+                await broker.admin.commit_old_offset(
+                    request.group_id, partition, each.committed_offset
+                )
+            except ZkControllerError as failure:
+                errors[partition] = error_code_for(failure)
+    return errors

@@ -1,0 +1,91 @@
+"""OffsetForLeaderEpoch (23): where a leader epoch ends in the log of a partition's leader.
+
+Followers ask before they truncate, consumers to see whether what they have read is still there.
+Whoever acts for the cluster may ask about every topic, others about those they may describe.
+
+Source: Kafka ``KafkaApis.handleOffsetForLeaderEpochRequest``,
+``ReplicaManager.lastOffsetForLeaderEpoch``; KIP-101, KIP-279, KIP-320.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.log.leader_epochs import UNDEFINED, EpochEndOffset
+from replica_manager.replication.partition_reads import end_offset_for_leader_epoch
+from replica_manager.server.authorization import allowed_names, is_cluster_allowed
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.schema import response_schema
+from zkcontroller.model import NO_EPOCH, TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+
+API_KEY: Final = ApiKey.OFFSET_FOR_LEADER_EPOCH
+VERSIONS: Final = (0, 4)
+
+_Told = tuple[str, list[tuple[int, ErrorCode, EpochEndOffset]]]
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """One answer per partition; topics that the client may not see come last."""
+    names = [topic.topic for topic in request.topics]
+    if is_cluster_allowed(broker, context, AclOperation.CLUSTER_ACTION, log_if_denied=False):
+        allowed = dict.fromkeys(names)
+    else:
+        allowed = allowed_names(broker, context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+    answers = [
+        (topic.topic, [_answer(broker, topic.topic, asked) for asked in topic.partitions])
+        for topic in request.topics
+        if topic.topic in allowed
+    ]
+    denied = [topic for topic in request.topics if topic.topic not in allowed]
+    answers += _refused(denied, ErrorCode.topic_authorization_failed)
+    return _response(context, answers)
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """Every partition of the request, with that code."""
+    return _response(context, _refused(request.topics, error))
+
+
+def _answer(broker: BrokerContext, topic: str, asked: Any) -> tuple[int, ErrorCode, EpochEndOffset]:
+    hosted = broker.replica_manager.hosted(TopicPartition(topic, asked.partition))
+    if isinstance(hosted, ErrorCode):
+        return asked.partition, hosted, UNDEFINED
+    current_leader_epoch = getattr(asked, "current_leader_epoch", NO_EPOCH)
+    error, end = end_offset_for_leader_epoch(hosted, current_leader_epoch, asked.leader_epoch)
+    return asked.partition, error, end
+
+
+def _refused(topics: Sequence[Any], error: ErrorCode) -> list[_Told]:
+    return [
+        (topic.topic, [(asked.partition, error, UNDEFINED) for asked in topic.partitions])
+        for topic in topics
+    ]
+
+
+def _response(context: RequestContext, answers: Sequence[_Told]) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        topics=tuple(
+            schema.part(
+                "OffsetForLeaderTopicResult",
+                topic=topic,
+                partitions=tuple(
+                    schema.part(
+                        "EpochEndOffset",
+                        error_code=error,
+                        partition=partition,
+                        leader_epoch=end.epoch,
+                        end_offset=end.end_offset,
+                    )
+                    for partition, error, end in told
+                ),
+            )
+            for topic, told in answers
+        )
+    )

@@ -1,0 +1,182 @@
+"""Produce (0): appends what clients send to the partitions led here.
+
+With ``acks`` 0 nothing is answered; if something failed, the connection is closed, so that the
+client looks for the leader anew.
+
+Source: Kafka ``KafkaApis.handleProduceRequest``, ``ProduceRequest.validateRecords``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.record_appends import AppendedPartition
+from replica_manager.server.authorization import allowed_names, is_allowed
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext, Unanswered
+from replica_manager.server.current_leaders import CurrentLeaders
+from zkcontroller.errors import CorruptRecord
+from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.compression import Codec
+from zkcontroller.protocol.error_codes import error_name
+from zkcontroller.protocol.produce import (
+    LAST_VERSION,
+    ProducedPartition,
+    ProduceRequest,
+    produce_response,
+    read_produce_request,
+)
+from zkcontroller.protocol.record_batch import MAGIC_2, iterate_batches, read_header
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+
+API_KEY: Final = ApiKey.PRODUCE
+VERSIONS: Final = (0, LAST_VERSION)
+_ONE_BATCH_SINCE: Final = 3
+_ZSTD_SINCE: Final = 7
+_CURRENT_LEADER_SINCE: Final = 10
+_ADMIN_CLIENT_ID: Final = "__admin_client"
+_CODEC: Final = 0x07
+
+_log = logging.getLogger("kafka.server.KafkaApis")
+
+read = read_produce_request
+
+
+async def handle(
+    request: ProduceRequest, context: RequestContext, broker: BrokerContext
+) -> EncodedBody | Unanswered:
+    """The offsets that the records got; nothing is said where ``acks`` is 0."""
+    if _is_transactional(request) and not (
+        request.transactional_id is not None
+        and is_allowed(
+            broker,
+            context,
+            AclOperation.WRITE,
+            ResourceType.TRANSACTIONAL_ID,
+            request.transactional_id,
+        )
+    ):
+        return refuse(request, context, ErrorCode.transactional_id_authorization_failed)
+    outcomes: dict[TopicPartition, AppendedPartition] = {}
+    batches: dict[TopicPartition, memoryview] = {}
+    allowed = allowed_names(
+        broker,
+        context,
+        AclOperation.WRITE,
+        ResourceType.TOPIC,
+        [topic for topic, _ in request.topics],
+    )
+    known = broker.metadata_cache.snapshot.partitions
+    for topic, partitions in request.topics:
+        for partition, records in partitions:
+            error = ErrorCode.none
+            if topic not in allowed:
+                error = ErrorCode.topic_authorization_failed
+            elif partition not in known.get(topic, ()):
+                error = ErrorCode.unknown_topic_or_partition
+            elif context.api_version >= _ONE_BATCH_SINCE:
+                error = _check_records(records, context.api_version)
+            if error is ErrorCode.none:
+                batches[TopicPartition(topic, partition)] = records
+            else:
+                outcomes[TopicPartition(topic, partition)] = AppendedPartition(error)
+    if batches:
+        outcomes |= await broker.appends.append(
+            batches,
+            acks=request.acks,
+            timeout_ms=request.timeout_ms,
+            allows_internal_topics=context.client_id == _ADMIN_CLIENT_ID,
+        )
+    if request.acks == 0:
+        return _unanswered(outcomes, context)
+    return _answered(outcomes, context, broker)
+
+
+def refuse(
+    request: ProduceRequest, context: RequestContext, error: ErrorCode
+) -> EncodedBody | Unanswered:
+    """The code for every partition; a closed connection for who wants no answer."""
+    if request.acks == 0:
+        return Unanswered(closes=True)
+    topics = [
+        (topic, [ProducedPartition(each.partition, error, -1, -1, -1) for each in partitions])
+        for topic, partitions in request.topics
+    ]
+    return EncodedBody([produce_response(context.api_version, topics)])
+
+
+def _check_records(records: memoryview, version: int) -> ErrorCode:
+    """Since version 3 a partition gets exactly one batch, of magic 2; since 7 it may be zstd."""
+    try:
+        batches = iterate_batches(records)
+        found = next(batches, None)
+        if found is None or found[1].magic != MAGIC_2:
+            return ErrorCode.invalid_record
+        if version < _ZSTD_SINCE and found[1].attributes & _CODEC == Codec.ZSTD:
+            return ErrorCode.unsupported_compression_type
+        if next(batches, None) is not None:
+            return ErrorCode.invalid_record
+    except CorruptRecord:
+        return ErrorCode.corrupt_message
+    return ErrorCode.none
+
+
+def _is_transactional(request: ProduceRequest) -> bool:
+    """Whether any partition's first batch belongs to a transaction.
+
+    Source: Kafka ``RequestUtils.hasTransactionalRecords``.
+    """
+    for _, partitions in request.topics:
+        for _, records in partitions:
+            try:
+                header = read_header(records)
+            except CorruptRecord:
+                continue  # refused by itself, later
+            if header is not None and header.is_transactional:
+                return True
+    return False
+
+
+def _unanswered(
+    outcomes: Mapping[TopicPartition, AppendedPartition], context: RequestContext
+) -> Unanswered:
+    failed = {tp: found.error for tp, found in outcomes.items() if found.error != ErrorCode.none}
+    if failed:
+        _log.info(
+            "Closing connection due to error during produce request with correlation id %d from "
+            "client id %s with ack=0\nTopic and partition to exceptions: %s",
+            context.correlation_id,
+            context.client_id,
+            ", ".join(f"{tp} -> {error_name(error)}" for tp, error in failed.items()),
+        )
+    return Unanswered(closes=bool(failed))
+
+
+def _answered(
+    outcomes: Mapping[TopicPartition, AppendedPartition],
+    context: RequestContext,
+    broker: BrokerContext,
+) -> EncodedBody:
+    leaders = CurrentLeaders(broker, context.listener_name)
+    topics: dict[str, list[ProducedPartition]] = {}
+    for tp, outcome in outcomes.items():
+        is_elsewhere = outcome.error is ErrorCode.not_leader_or_follower
+        topics.setdefault(tp.topic, []).append(
+            ProducedPartition(
+                tp.partition,
+                outcome.error,
+                *outcome[1:],
+                current_leader=(
+                    leaders.of(tp)
+                    if is_elsewhere and context.api_version >= _CURRENT_LEADER_SINCE
+                    else None
+                ),
+            )
+        )
+    return EncodedBody(
+        [produce_response(context.api_version, list(topics.items()), leaders.endpoints)]
+    )

@@ -1,0 +1,37 @@
+"""SyncGroup (14): the leader gives the assignment of a generation, every member gets its part.
+
+Source: Kafka ``KafkaApis.handleSyncGroupRequest``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.groups.requests import SyncResult
+from replica_manager.server.authorization import check_group
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.group_answers import write_sync
+from replica_manager.server.group_requests import lacks_protocol, read_sync
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
+
+API_KEY: Final = ApiKey.SYNC_GROUP
+VERSIONS: Final = (0, 5)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """The member's assignment, when the leader has sent it."""
+    if lacks_protocol(request, context.api_version):
+        raise RequestRefused(ErrorCode.inconsistent_group_protocol)
+    check_group(broker, context, AclOperation.READ, request.group_id)
+    asked = read_sync(request, broker.groups.new_request_id())
+    return write_sync(await broker.groups.ask(asked, SyncResult), context.api_version)
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """No assignment."""
+    return write_sync(SyncResult(error), context.api_version)

@@ -1,0 +1,155 @@
+"""What ListOffsets answers for one partition: who may ask, how far they see, where to look.
+
+Source: Kafka ``Partition.fetchOffsetForTimestamp`` and ``legacyFetchOffsetsForTimestamp``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.log.log_values import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+)
+from replica_manager.log.offsets_by_time import TimestampSearch
+from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.segment import TimestampedOffset
+from replica_manager.replication.partition import Partition
+from replica_manager.replication.partition_reads import (
+    CONSUMER_REPLICA_ID,
+    check_latest_offset,
+    check_read,
+)
+from replica_manager.server.context import BrokerContext
+from replica_manager.server.errors import RequestRefused
+from zkcontroller.model import NO_EPOCH, TopicPartition
+from zkcontroller.protocol.records import NO_TIMESTAMP
+
+DEBUGGING_REPLICA_ID: Final = -2
+"""Replica id of who may also ask a follower."""
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+_SEARCHES: Final = 3
+"""How often a search begins anew because retention or compaction took its files away."""
+
+
+class OffsetReader(NamedTuple):
+    """Who asks for offsets."""
+
+    replica_id: int
+    isolation_level: int = READ_UNCOMMITTED
+    """Of a client; a replica sees everything."""
+
+    @property
+    def is_client(self) -> bool:
+        return self.replica_id == CONSUMER_REPLICA_ID
+
+    @property
+    def asks_leader_only(self) -> bool:
+        return self.replica_id != DEBUGGING_REPLICA_ID
+
+    def end_of(self, log: PartitionLog) -> int:
+        """The offset that the reader must not reach."""
+        if not self.is_client:
+            return log.log_end_offset
+        if self.isolation_level == READ_COMMITTED:
+            return log.last_stable_offset
+        return log.high_watermark
+
+
+class FoundOffset(NamedTuple):
+    """The answer for a partition; -1 is Kafka's "nothing"."""
+
+    error: ErrorCode = ErrorCode.none
+    timestamp: int = NO_TIMESTAMP
+    offset: int = -1
+    leader_epoch: int = NO_EPOCH
+    old_style_offsets: tuple[int, ...] = ()
+    """Version 0's answer: base offsets of segments, newest first."""
+
+
+def _readable(
+    broker: BrokerContext, tp: TopicPartition, current_leader_epoch: int, reader: OffsetReader
+) -> tuple[Partition, PartitionLog]:
+    partition = broker.replica_manager.hosted(tp)
+    if isinstance(partition, ErrorCode):
+        raise RequestRefused(partition)
+    refusal = check_read(partition, current_leader_epoch, leader_only=reader.asks_leader_only)
+    if refusal is not ErrorCode.none:
+        raise RequestRefused(refusal)
+    log = broker.logs.log(tp)
+    if log is None:
+        raise RequestRefused(ErrorCode.not_leader_or_follower)
+    return partition, log
+
+
+async def find_offset(
+    broker: BrokerContext,
+    tp: TopicPartition,
+    timestamp: int,
+    reader: OffsetReader,
+    current_leader_epoch: int = NO_EPOCH,
+) -> FoundOffset:
+    """The offset for a timestamp, or what a special value stands for.
+
+    Raises RequestRefused, KafkaStorage, or the RecordsRefused of a batch that cannot be read.
+    """
+    partition, log = _readable(broker, tp, current_leader_epoch, reader)
+    end = reader.end_of(log)
+    error = check_latest_offset(partition) if reader.is_client else ErrorCode.none
+    if timestamp == LATEST_TIMESTAMP:
+        if error is not ErrorCode.none:
+            raise RequestRefused(error)
+        return FoundOffset(offset=end, leader_epoch=partition.leader_epoch)
+    found = await search(log, timestamp)
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        assert found is not None, "every log begins somewhere"
+        return _answer(found)
+    if found is not None and found.offset < end:
+        return _answer(found)
+    # The leader's own end may yet turn out to be further on than what is committed now.
+    return FoundOffset(error)
+
+
+async def search(log: PartitionLog, timestamp: int) -> TimestampedOffset | None:
+    """What the log has for that timestamp; waits for a thread if files must be read."""
+    for attempt in range(_SEARCHES):
+        found = log.search_offset_by_timestamp(timestamp)
+        if not isinstance(found, TimestampSearch):
+            return found
+        try:
+            return await asyncio.to_thread(found.run)
+        except FileNotFoundError as gone:
+            if attempt == _SEARCHES - 1:
+                raise log.search_failed(gone) from gone
+        except OSError as error:
+            raise log.search_failed(error) from error
+    raise AssertionError("the last attempt answers")
+
+
+def legacy_offsets(
+    broker: BrokerContext,
+    tp: TopicPartition,
+    timestamp: int,
+    max_num_offsets: int,
+    reader: OffsetReader,
+) -> FoundOffset:
+    """What version 0 is answered; RequestRefused as for the newer ones."""
+    _, log = _readable(broker, tp, NO_EPOCH, reader)
+    if max_num_offsets < 0:
+        raise RequestRefused(ErrorCode.unknown_server_error)
+    offsets = log.legacy_offsets_before(timestamp, max_num_offsets)
+    high_watermark = log.high_watermark
+    if reader.is_client and any(offset > high_watermark for offset in offsets):
+        offsets = [high_watermark, *(each for each in offsets if each <= high_watermark)]
+    return FoundOffset(old_style_offsets=tuple(offsets))
+
+
+def _answer(found: TimestampedOffset) -> FoundOffset:
+    epoch = NO_EPOCH if found.leader_epoch is None else found.leader_epoch
+    return FoundOffset(ErrorCode.none, found.timestamp, found.offset, epoch)

@@ -1,0 +1,205 @@
+"""Ids for producers, out of blocks that no other broker has.
+
+Since ``inter.broker.protocol.version`` 3.0 the controller hands the blocks out.  While one is under
+way, who needs an id is told to ask again; nine tenths into a block the next one is asked for.
+Before, brokers took blocks from ZooKeeper themselves.
+
+Source: Kafka ``RPCProducerIdManager``, ``ZkProducerIdManager`` (KIP-730).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any, Final, NamedTuple, Protocol
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.controller_channel import ControllerChannel
+from replica_manager.server.errors import RequestRefused
+from zkcontroller.core.producer_ids import BLOCK_LENGTH, LAST_PRODUCER_ID
+from zkcontroller.errors import ZooKeeperRefused
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.error_codes import error_name
+from zkcontroller.protocol.messages import request_type
+from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
+from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.znodes import ProducerIdBlockZnode
+
+RETRY_MS: Final = 50
+"""After a request for a block that failed, before the next."""
+_PREFETCH_AT: Final = 0.9
+_log = logging.getLogger("kafka.coordinator.transaction.RPCProducerIdManager")
+_zookeeper_log = logging.getLogger("kafka.coordinator.transaction.ZkProducerIdManager")
+
+
+class ProducerIds(Protocol):
+    """Where ids come from."""
+
+    async def next_id(self) -> int:
+        """An id that nobody else gets; RequestRefused if there is none at the moment."""
+
+    async def stop(self) -> None:
+        """Gives up what is under way."""
+
+
+class Block(NamedTuple):
+    """Ids from ``start`` on."""
+
+    start: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+
+class Blocks(Protocol):
+    """Where blocks come from."""
+
+    async def allocate(self) -> Block:
+        """A block that nobody else gets; RequestRefused or TimeoutError if there is none now."""
+
+    async def close(self) -> None:
+        """No more are needed."""
+
+
+class BlocksOfController:
+    """Asks the controller by AllocateProducerIds."""
+
+    def __init__(
+        self, channel: ControllerChannel, broker_id: int, broker_epoch: Callable[[], int]
+    ) -> None:
+        self._channel = channel
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+
+    async def allocate(self) -> Block:
+        """The controller's next block."""
+        request: Any = request_type(ApiKey.ALLOCATE_PRODUCER_IDS, 0)
+        answer = await self._channel.ask(
+            request(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+        )
+        if answer.error_code is not ErrorCode.none:
+            raise RequestRefused(
+                answer.error_code, f"the controller answers {error_name(answer.error_code)}"
+            )
+        return Block(answer.producer_id_start, answer.producer_id_len)
+
+    async def close(self) -> None:
+        """Closes the connection."""
+        await self._channel.close()
+
+
+class ProducerIdsFromController:
+    """Asks the controller for blocks.  Lives on the event loop."""
+
+    def __init__(self, blocks: Blocks, now_ms: Callable[[], int]) -> None:
+        self._blocks = blocks
+        self._now_ms = now_ms
+        self._current = Block(0, 0)
+        self._next = 0
+        self._following: Block | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._not_before_ms = 0
+
+    async def next_id(self) -> int:
+        """An id; RequestRefused(COORDINATOR_LOAD_IN_PROGRESS) while a block is under way."""
+        if self._next >= self._current.end:
+            if self._following is None:
+                self._ask()
+                raise RequestRefused(
+                    ErrorCode.coordinator_load_in_progress,
+                    "Producer ID block is full. Waiting for next block",
+                )
+            self._current, self._following = self._following, None
+            self._next = self._current.start
+        producer_id = self._next
+        self._next += 1
+        if producer_id == self._current.start + int(self._current.length * _PREFETCH_AT):
+            self._ask()
+        return producer_id
+
+    async def stop(self) -> None:
+        """Gives up a request under way; its block, if one was allocated, is lost."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+        await self._blocks.close()
+
+    def _ask(self) -> None:
+        is_asking = self._asking is not None and not self._asking.done()
+        if not is_asking and self._following is None and self._now_ms() >= self._not_before_ms:
+            self._asking = asyncio.create_task(self._fetch())
+
+    async def _fetch(self) -> None:
+        try:
+            block = await self._blocks.allocate()
+        except (RequestRefused, TimeoutError) as failure:
+            _log.warning("No block of producer ids from the controller, trying again: %s", failure)
+            self._not_before_ms = self._now_ms() + RETRY_MS
+            return
+        if block.length <= 0 or block.start < self._current.end or block.end > LAST_PRODUCER_ID + 1:
+            _log.error("Producer ID block is not usable after %s: %s", self._current, block)
+            self._not_before_ms = self._now_ms() + RETRY_MS
+            return
+        self._following = block
+
+
+class ProducerIdsFromZooKeeper:
+    """Takes blocks from ``/latest_producer_id_block``.  Lives on the event loop."""
+
+    def __init__(self, session: ZooKeeperSession, executor: Executor, broker_id: int) -> None:
+        self._session = session
+        self._executor = executor
+        self._broker_id = broker_id
+        self._turn = asyncio.Lock()
+        self._current = Block(0, 0)
+        self._next = 0
+
+    async def next_id(self) -> int:
+        """An id; waits for ZooKeeper where a block has come to its end.
+
+        Raises what ZooKeeper may do to us, and ZnodeCorrupt.
+        """
+        async with self._turn:
+            if self._next >= self._current.end:
+                loop = asyncio.get_running_loop()
+                self._current = await loop.run_in_executor(self._executor, self._take_block)
+                self._next = self._current.start
+            self._next += 1
+            return self._next - 1
+
+    async def stop(self) -> None:
+        """Nothing is under way by itself."""
+
+    def _take_block(self) -> Block:
+        path = ProducerIdBlockZnode.PATH
+        while True:
+            znode = self._session.read(path)
+            if znode is ZkCode.NO_NODE:
+                self._session.write(Create(path))
+                continue
+            if isinstance(znode, ZkCode):
+                raise ZooKeeperRefused(path, znode.name)
+            start = (
+                ProducerIdBlockZnode.decode(znode.data).last_producer_id + 1 if znode.data else 0
+            )
+            if start + BLOCK_LENGTH - 1 > LAST_PRODUCER_ID:
+                raise RequestRefused(
+                    ErrorCode.unknown_server_error, "Have exhausted all producerIds."
+                )
+            block = ProducerIdBlockZnode(self._broker_id, start, start + BLOCK_LENGTH - 1)
+            written = self._session.write(SetData(path, block.encode(), znode.zk_version))
+            if not isinstance(written, ZkCode):
+                _zookeeper_log.info(
+                    "[ZK ProducerId Manager %d]: Acquired new producerId block ProducerIdsBlock("
+                    "assignedBrokerId=%d, firstProducerId=%d, size=%d) by writing to Zk with path "
+                    "version %d",
+                    self._broker_id, self._broker_id, start, BLOCK_LENGTH, written.zk_version,
+                )  # fmt: skip
+                return Block(start, BLOCK_LENGTH)
+            if written is not ZkCode.BAD_VERSION:  # else another broker was quicker
+                raise ZooKeeperRefused(path, written.name)

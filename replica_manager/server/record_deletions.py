@@ -1,0 +1,98 @@
+"""DeleteRecords at its leader: the log start rises at once, the answer waits for the followers.
+
+They hear of the new log start with their next fetch, and tell of theirs with the one after it.
+Segments that have become superfluous go with the next look at retention.
+
+Source: Kafka ``ReplicaManager.deleteRecords``, ``Partition.deleteRecordsOnLeader`` (KIP-107).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.log.log_manager import LogManager
+from replica_manager.replication.delayed_delete_records import (
+    DelayedDeleteRecords,
+    DeletedRecords,
+)
+from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.replication.waiting_room import WaitingRoom
+from zkcontroller.errors import ZkControllerError
+from zkcontroller.model import INTERNAL_TOPICS, TopicPartition
+from zkcontroller.protocol.error_codes import error_code_for
+
+HIGH_WATERMARK: Final = -1
+"""Instead of an offset: delete everything that is committed."""
+
+_log = logging.getLogger("kafka.server.ReplicaManager")
+
+
+class RecordDeletions:
+    """Deletes records from the partitions led here.  Lives on the event loop."""
+
+    def __init__(self, replicas: ReplicaManager, logs: LogManager) -> None:
+        self._replicas = replicas
+        self._logs = logs
+        self._room: WaitingRoom[TopicPartition, DelayedDeleteRecords] = WaitingRoom()
+        replicas.watch(self._room.check)
+
+    def __len__(self) -> int:
+        """How many requests wait: gauge ``PurgatorySize`` of DeleteRecords."""
+        return len(self._room)
+
+    async def delete(
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> dict[TopicPartition, DeletedRecords]:
+        """Deletes what is before the offsets; waits for all live replicas, or ``timeout_ms``."""
+        raised: dict[TopicPartition, int] = {}
+        refused: dict[TopicPartition, ErrorCode] = {}
+        for tp, offset in offsets.items():
+            outcome = self._delete_here(tp, offset)
+            if isinstance(outcome, ErrorCode):
+                refused[tp] = outcome
+            else:
+                raised[tp] = outcome
+        for tp in raised:
+            self._replicas.partition_changed(tp)
+        operation = DelayedDeleteRecords(raised, refused, self.low_watermark)
+        await self._room.wait(operation, raised, timeout_ms)
+        return operation.answers
+
+    def low_watermark(self, tp: TopicPartition) -> int | ErrorCode:
+        """The smallest log start offset among the live replicas, one that is moving included."""
+        partition = self._replicas.hosted(tp)
+        if partition is ErrorCode.not_leader_or_follower:
+            return ErrorCode.unknown_topic_or_partition  # it was here, but was deleted meanwhile
+        if isinstance(partition, ErrorCode):
+            return partition
+        if not partition.is_leader:
+            return ErrorCode.not_leader_or_follower
+        future = self._logs.log(tp, is_future=True)
+        low_watermark = partition.low_watermark
+        return low_watermark if future is None else min(low_watermark, future.log_start_offset)
+
+    def _delete_here(self, tp: TopicPartition, offset: int) -> int | ErrorCode:
+        """The offset that replicas must reach; the error if nothing was deleted."""
+        if tp.topic in INTERNAL_TOPICS:
+            return ErrorCode.invalid_topic_exception
+        partition = self._replicas.hosted(tp)
+        if isinstance(partition, ErrorCode):
+            return partition
+        log = self._logs.log(tp)
+        if not partition.is_leader or log is None:
+            return ErrorCode.not_leader_or_follower
+        if not log.config.is_deleted:
+            return ErrorCode.policy_violation
+        wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
+        if wanted < 0:
+            return ErrorCode.offset_out_of_range
+        try:
+            log.delete_records(wanted)
+        except ZkControllerError as failure:
+            _log.debug("Records of %s are not deleted: %s", tp, failure)
+            return error_code_for(failure)
+        return wanted

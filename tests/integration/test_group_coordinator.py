@@ -1,0 +1,133 @@
+"""A coordinator that is killed: its groups and their offsets go on with another broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+
+from tests.integration.broker_processes import Cluster, cluster_in, wait_for
+from zkcontroller.runtime.connection import Connection
+
+pytestmark = pytest.mark.integration
+
+confluent = pytest.importorskip("confluent_kafka")
+admin_module = pytest.importorskip("confluent_kafka.admin")
+
+GROUP: Final = "bereaved"
+
+
+@pytest.fixture
+def cluster(
+    zookeeper_connect: str, chroot: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """Three brokers, one of which will be killed."""
+    directory = tmp_path_factory.mktemp("coordinator")
+    with cluster_in(directory, f"{zookeeper_connect}{chroot}") as cluster:
+        cluster.start(
+            1, 2, 3,
+            group__initial__rebalance__delay__ms="0",
+            offsets__topic__num__partitions="1",
+        )  # fmt: skip
+        yield cluster
+
+
+def coordinator_of(cluster: Cluster, group: str, *, but: int | None = None) -> int:
+    """The broker that coordinates a group, when there is one, and another than ``but``."""
+
+    async def ask() -> int | None:
+        broker = next(each for each in cluster.brokers.values() if each.broker_id != but)
+        host, _, port = broker.address.rpartition(":")
+        connection = await Connection.open(host, int(port), client_id="test")
+        try:
+            answer: Any = await connection.request(
+                FindCoordinatorRequest(key_type=0, coordinator_keys=(group,))  # type: ignore[arg-type]
+            )
+        finally:
+            await connection.close()
+        [found] = answer.coordinators
+        is_there = found.error_code is ErrorCode.none and found.node_id != but
+        return int(found.node_id) if is_there else None
+
+    return wait_for(lambda: asyncio.run(ask()), f"a coordinator of {group}")
+
+
+class Consumer:
+    """One that belongs to no generation, and commits what it is told to."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._consumer = confluent.Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": GROUP,
+                "enable.auto.commit": False,
+            }
+        )
+
+    def commit(self, offset: int) -> None:
+        """Returns when it is committed, however often it takes to find the coordinator."""
+
+        def is_done() -> bool:
+            try:
+                self._consumer.commit(
+                    offsets=[confluent.TopicPartition("orders", 0, offset)], asynchronous=False
+                )
+            except confluent.KafkaException as failure:
+                if not failure.args[0].retriable():
+                    raise
+                return False
+            return True
+
+        wait_for(is_done, f"the commit of {offset}")
+
+    def committed(self) -> int:
+        def found() -> int | None:
+            try:
+                [offset] = self._consumer.committed(
+                    [confluent.TopicPartition("orders", 0)], timeout=10
+                )
+            except confluent.KafkaException as failure:
+                if not failure.args[0].retriable():
+                    raise
+                return None
+            return int(offset.offset)
+
+        return wait_for(found, "the committed offset")
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def test_offsets_outlive_coordinators_that_are_killed(cluster: Cluster) -> None:
+    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    [created] = admin.create_topics([admin_module.NewTopic("orders", 1, 3)]).values()
+    created.result(30)
+    consumer = Consumer(cluster)
+    try:
+        consumer.commit(7)
+        dead = coordinator_of(cluster, GROUP)
+        cluster.brokers[dead].kill()
+
+        assert coordinator_of(cluster, GROUP, but=dead) != dead
+        assert consumer.committed() == 7
+        consumer.commit(8)
+    finally:
+        consumer.close()
+
+    for broker in cluster.brokers.values():
+        if broker.broker_id != dead:
+            broker.kill()
+    for broker in cluster.brokers.values():
+        broker.start()
+    for broker in cluster.brokers.values():
+        broker.ready()
+
+    after = Consumer(cluster)
+    try:
+        assert after.committed() == 8
+    finally:
+        after.close()

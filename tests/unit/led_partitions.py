@@ -1,0 +1,37 @@
+"""Makes the broker of a test the leader of partitions, or their follower."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.partition import Partition, PartitionState
+from replica_manager.replication.replica_manager import LeaderAndIsrRequest
+from tests.unit.broker_world import BROKER_EPOCH, CORRELATION_ID, BrokerWorld
+from zkcontroller.model import RECOVERED, TopicPartition
+
+
+def lead(
+    world: BrokerWorld,
+    tp: TopicPartition,
+    *,
+    leader: int = 1,
+    leader_epoch: int = 0,
+    isr: tuple[int, ...] = (1,),
+    replicas: tuple[int, ...] = (1, 2, 3),
+    topic_id: UUID | None = None,
+) -> Partition:
+    """What the controller's LeaderAndIsr does; broker 1 is the one under test."""
+    state = PartitionState(
+        1, leader, leader_epoch, isr, leader_epoch, replicas, (), (),
+        is_new=leader_epoch == 0, leader_recovery_state=RECOVERED,
+    )  # fmt: skip
+    answer = world.replicas.become_leader_or_follower(
+        LeaderAndIsrRequest(
+            1, 1, BROKER_EPOCH, {tp: state}, {} if topic_id is None else {tp.topic: topic_id}
+        ),
+        CORRELATION_ID,
+    )
+    assert answer.partitions[tp] is ErrorCode.none
+    return world.replicas.partitions[tp]

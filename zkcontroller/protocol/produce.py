@@ -1,0 +1,165 @@
+"""Produce requests and their answers, straight from and to bytes; the records are not copied.
+
+A message library makes a dozen objects around each batch and copies the records, which are nearly
+all of the request; a broker does this for every batch it takes.
+
+Source: Kafka ``ProduceRequest.json``, ``ProduceResponse.json`` (versions 0 to 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from struct import error as struct_error
+from typing import Final, NamedTuple
+
+from zkcontroller.errors import InvalidFrame
+from zkcontroller.protocol.primitives import NO_TAGS, Pieces, pieces, unsigned_varint
+from zkcontroller.protocol.wire_reader import WireReader
+
+FIRST_FLEXIBLE: Final = 9
+LAST_VERSION: Final = 11
+_TRANSACTIONAL_ID_SINCE: Final = 3
+_LOG_APPEND_TIME_SINCE: Final = 2
+_LOG_START_SINCE: Final = 5
+_RECORD_ERRORS_SINCE: Final = 8
+_CURRENT_LEADER_SINCE: Final = 10
+
+_INT32: Final = Struct(">i")
+_ACKS: Final = Struct(">hi")
+_PARTITION: Final = Struct(">ihq")
+_INT64: Final = Struct(">q")
+_LEADER: Final = Struct(">ii")
+
+
+class PartitionRecords(NamedTuple):
+    """What is to be appended to one partition."""
+
+    partition: int
+    records: memoryview
+    """Batches; a view of the request.  Empty where it says null."""
+
+
+class ProduceRequest(NamedTuple):
+    """A Produce request, whatever its version was."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: Sequence[tuple[str, Sequence[PartitionRecords]]]
+
+
+class ProducedPartition(NamedTuple):
+    """The answer for one partition."""
+
+    partition: int
+    error_code: int
+    base_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    record_errors: Sequence[tuple[int, str]] = ()
+    message: str | None = None
+    current_leader: tuple[int, int] | None = None
+    """Leader and leader epoch, for who asked the wrong broker."""
+
+
+class NodeEndpoint(NamedTuple):
+    """Where a leader that was named is reached."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+def read_produce_request(version: int, data: bytes, offset: int) -> ProduceRequest:
+    """The request that starts at ``offset``; InvalidFrame if none does."""
+    try:
+        return _Reader(version, memoryview(data), offset).read()
+    except (IndexError, struct_error, UnicodeDecodeError):
+        raise InvalidFrame("a Produce request is cut short or garbled") from None
+
+
+class _Reader(WireReader[memoryview]):
+    def __init__(self, version: int, data: memoryview, position: int) -> None:
+        super().__init__(data, position, is_flexible=version >= FIRST_FLEXIBLE)
+        self._has_transactional_id = version >= _TRANSACTIONAL_ID_SINCE
+
+    def read(self) -> ProduceRequest:
+        transactional_id = self._nullable_text() if self._has_transactional_id else None
+        acks, timeout_ms = _ACKS.unpack_from(self._data, self._at)
+        self._at += _ACKS.size
+        topics = [self._topic() for _ in range(self._count())]
+        self._skip_tags()
+        return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+    def _topic(self) -> tuple[str, list[PartitionRecords]]:
+        name = self._nullable_text()
+        if name is None:
+            raise InvalidFrame("a Produce request names a topic null")
+        partitions = [self._partition() for _ in range(self._count())]
+        self._skip_tags()
+        return name, partitions
+
+    def _partition(self) -> PartitionRecords:
+        partition = self._int32()
+        records = self._bytes(max(self._count(), 0))
+        self._skip_tags()
+        return PartitionRecords(partition, records)
+
+
+def produce_response(
+    version: int,
+    topics: Sequence[tuple[str, Sequence[ProducedPartition]]],
+    endpoints: Sequence[NodeEndpoint] = (),
+    throttle_ms: int = 0,
+) -> bytes:
+    """The body of the answer."""
+    with_pieces = pieces(is_flexible=version >= FIRST_FLEXIBLE)
+    out = [with_pieces.length(len(topics))]
+    for name, partitions in topics:
+        out += [with_pieces.string(name), with_pieces.length(len(partitions))]
+        out += [_partition(version, with_pieces, partition) for partition in partitions]
+        out.append(with_pieces.tags)
+    if version >= 1:
+        out.append(_INT32.pack(throttle_ms))
+    if version >= _CURRENT_LEADER_SINCE and endpoints:
+        out.append(tagged(0, encoded_endpoints(endpoints)))
+    else:
+        out.append(with_pieces.tags)
+    return b"".join(out)
+
+
+def _partition(version: int, with_pieces: Pieces, answer: ProducedPartition) -> bytes:
+    out = _PARTITION.pack(answer.partition, answer.error_code, answer.base_offset)
+    if version >= _LOG_APPEND_TIME_SINCE:
+        out += _INT64.pack(answer.log_append_time_ms)
+    if version >= _LOG_START_SINCE:
+        out += _INT64.pack(answer.log_start_offset)
+    if version >= _RECORD_ERRORS_SINCE:
+        out += with_pieces.length(len(answer.record_errors))
+        for index, message in answer.record_errors:
+            out += _INT32.pack(index) + with_pieces.nullable_string(message) + with_pieces.tags
+        out += with_pieces.nullable_string(answer.message)
+    if version >= _CURRENT_LEADER_SINCE and answer.current_leader is not None:
+        return out + tagged(0, _LEADER.pack(*answer.current_leader) + NO_TAGS)
+    return out + with_pieces.tags
+
+
+def tagged(tag: int, value: bytes) -> bytes:
+    """A section of tagged fields that has this one."""
+    return b"\x01" + unsigned_varint(tag) + unsigned_varint(len(value)) + value
+
+
+def encoded_endpoints(endpoints: Iterable[NodeEndpoint]) -> bytes:
+    """The array of ``NodeEndpoints``, compact: Produce from version 10, Fetch from 16."""
+    with_pieces = pieces(is_flexible=True)
+    encoded = [
+        _INT32.pack(node.node_id)
+        + with_pieces.string(node.host)
+        + _INT32.pack(node.port)
+        + with_pieces.nullable_string(node.rack)
+        + NO_TAGS
+        for node in endpoints
+    ]
+    return with_pieces.length(len(encoded)) + b"".join(encoded)
