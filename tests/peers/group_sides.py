@@ -1,37 +1,14 @@
-"""The same requests about groups to Kafka's broker and to our coordinator, and what is comparable.
-
-Ours has no socket around it: requests and answers go through the bytes of their messages, the log
-is a list of batches, and acknowledgements come with the next turn of the event loop.
-"""
+"""The same requests about groups to Kafka's broker and to ours, and what is comparable."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections import Counter
-from collections.abc import Awaitable
 from importlib import import_module
-from itertools import count
-from typing import Any, Protocol
-from uuid import uuid4
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.batches import append_batch, loaded_batches
-from replica_manager.groups.config import GroupConfig
-from replica_manager.groups.coordinator import GroupCoordinator
-from replica_manager.groups.events import (
-    Answer,
-    Append,
-    Appended,
-    Elected,
-    Input,
-    Load,
-    Loaded,
-    LoadFinished,
-    Startup,
-    Tick,
-)
+from replica_manager.groups.batches import loaded_batches
 from replica_manager.groups.records import (
     GroupKey,
     OffsetKey,
@@ -39,10 +16,6 @@ from replica_manager.groups.records import (
     decode_key,
     decode_offset_value,
 )
-from replica_manager.groups.requests import FetchOffsets
-from replica_manager.server import group_answers, group_requests
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import read_request, read_response, write
 from zkcontroller.runtime.connection import Connection
 
 CLIENT = "peers"
@@ -53,15 +26,8 @@ def schema(api: str, version: int) -> Any:
     return import_module(f"kio.schema.{api}.v{version}.request")
 
 
-class Side(Protocol):
-    """Somebody who coordinates groups."""
-
-    def ask(self, client: str, request: Any) -> Awaitable[Any]:
-        """The answer; each client has a connection of its own."""
-
-
-class KafkaSide:
-    """Kafka's broker, over its socket."""
+class Side:
+    """A broker that coordinates groups, over its socket."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -69,118 +35,21 @@ class KafkaSide:
         self._connections: dict[str, Connection] = {}
 
     async def ask(self, client: str, request: Any) -> Any:
+        """The answer; each client has a connection of its own."""
         if client not in self._connections:
             host, _, port = self.address.rpartition(":")
             self._connections[client] = await Connection.open(host, int(port), client_id=CLIENT)
         return await self._connections[client].request(request)
 
+    async def move_to(self, address: str) -> None:
+        """The clients go to another broker, or the same one after a restart."""
+        await self.close()
+        self.address = address
+
     async def close(self) -> None:
         while self._connections:
             _, connection = self._connections.popitem()
             await connection.close()
-
-
-class OurSide:
-    """Our coordinator, in this process."""
-
-    def __init__(self, config: GroupConfig, partition_count: int) -> None:
-        self.coordinator = GroupCoordinator(config, uuid4)
-        self.log: dict[int, bytes] = {}
-        self._end_offsets: Counter[int] = Counter()
-        self._answers: dict[int, asyncio.Future[Any]] = {}
-        self._request_ids = count(1)
-        self._ticker: asyncio.TimerHandle | None = None
-        self.step(Startup(partition_count))
-        # The first look for expired offsets is over before anybody asks, as in a broker.
-        self.step(Tick())
-
-    def lead(self, *partitions: int) -> None:
-        for partition in partitions:
-            self.step(Elected(partition, 0))
-
-    def step(self, given: Input) -> None:
-        for output in self.coordinator.step(given, int(time.time() * 1000)):
-            match output:
-                case Answer(request_id, result):
-                    self._answers.pop(request_id).set_result(result)
-                case Append():
-                    self._append(output)
-                case Load(partition, load_id):
-                    self.step(Loaded(load_id, tuple(loaded_batches(self.log.get(partition, b"")))))
-                    self.step(LoadFinished(load_id))
-                case _:
-                    pass
-        self._set_ticker()
-
-    def _append(self, append: Append) -> None:
-        offset = self._end_offsets[append.partition]
-        self._end_offsets[append.partition] += len(append.records)
-        batch = append_batch(append)
-        # What a leader assigns, outside of what the checksum covers: base offset, leader epoch 0.
-        batch = offset.to_bytes(8, "big") + batch[8:12] + bytes(4) + batch[16:]
-        self.log[append.partition] = self.log.get(append.partition, b"") + batch
-        if append.append_id is not None:
-            done = Appended(append.append_id, ErrorCode.none, offset)
-            asyncio.get_running_loop().call_soon(self.step, done)
-
-    def _set_ticker(self) -> None:
-        if self._ticker is not None:
-            self._ticker.cancel()
-            self._ticker = None
-        deadline = self.coordinator.next_deadline_ms
-        if deadline is not None and asyncio._get_running_loop() is not None:
-            delay = max(deadline / 1000 - time.time(), 0)
-            loop = asyncio.get_running_loop()
-            self._ticker = loop.call_later(delay, self.step, Tick())
-
-    async def ask(self, client: str, request: Any) -> Any:  # noqa: ARG002 - one for all clients
-        api_key, version = ApiKey(request.__api_key__), request.__version__
-        received = read_request(api_key, version, write(request))
-        request_id = next(self._request_ids)
-        match api_key:
-            case ApiKey.JOIN_GROUP:
-                value: Any = group_requests.read_join(
-                    received, request_id, version, client_id=CLIENT, client_host="127.0.0.1"
-                )
-            case ApiKey.OFFSET_COMMIT:
-                value = group_requests.read_commit(received, request_id)
-            case _:
-                value = _READERS[api_key](received, request_id)
-        future = self._answers[request_id] = asyncio.get_running_loop().create_future()
-        self.step(value)
-        result = await future
-        match api_key:
-            case ApiKey.OFFSET_COMMIT:
-                payload = group_answers.write_commit(result.errors, version)
-            case ApiKey.OFFSET_FETCH:
-                assert isinstance(value, FetchOffsets)
-                payload = group_answers.write_fetch(result, value, version)
-            case _:
-                payload = _WRITERS[api_key](result, version)
-        return read_response(api_key, version, write(payload))
-
-
-_READERS: dict[ApiKey, Any] = {
-    ApiKey.SYNC_GROUP: group_requests.read_sync,
-    ApiKey.HEARTBEAT: group_requests.read_heartbeat,
-    ApiKey.LEAVE_GROUP: group_requests.read_leave,
-    ApiKey.OFFSET_FETCH: group_requests.read_fetch,
-    ApiKey.OFFSET_DELETE: group_requests.read_delete_offsets,
-    ApiKey.DELETE_GROUPS: group_requests.read_delete_groups,
-    ApiKey.LIST_GROUPS: group_requests.read_list,
-    ApiKey.DESCRIBE_GROUPS: group_requests.read_describe,
-}
-
-_WRITERS: dict[ApiKey, Any] = {
-    ApiKey.JOIN_GROUP: group_answers.write_join,
-    ApiKey.SYNC_GROUP: group_answers.write_sync,
-    ApiKey.HEARTBEAT: group_answers.write_heartbeat,
-    ApiKey.LEAVE_GROUP: group_answers.write_leave,
-    ApiKey.OFFSET_DELETE: group_answers.write_delete_offsets,
-    ApiKey.DELETE_GROUPS: group_answers.write_delete_groups,
-    ApiKey.LIST_GROUPS: group_answers.write_list,
-    ApiKey.DESCRIBE_GROUPS: group_answers.write_describe,
-}
 
 
 class Names:

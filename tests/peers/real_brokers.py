@@ -1,10 +1,9 @@
 """A cluster in which our broker is the controller and Kafka's hold everything.
 
-Our broker holds no replica: its listener is the one between brokers, which administrators use as
-well, and clients have a listener of their own that only Kafka's brokers have.  A client asks any
-broker it sees for producer ids and group coordinators, and a broker without logs offers neither.
-For the same reason ``__consumer_offsets`` is created beforehand: when Kafka creates it, it may
-place replicas on every live broker.
+Our broker holds no replica, so that what becomes of records is Kafka's affair alone: its listener
+is the one between brokers, which administrators use as well, and clients have a listener of their
+own that only Kafka's brokers have.  For the same reason ``__consumer_offsets`` is created
+beforehand: when a broker creates it, it may place replicas on every live one.
 """
 
 from __future__ import annotations

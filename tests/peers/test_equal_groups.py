@@ -1,4 +1,4 @@
-"""One story of groups, told to Kafka 3.9.1 and to our coordinator: equal answers, equal logs.
+"""One story of groups, told to Kafka 3.9.1 and to our broker: equal answers, equal logs.
 
 Then each takes over what the other has written, and must answer as the other did.
 """
@@ -9,16 +9,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from replica_manager.groups.config import GroupConfig
 from replica_manager.groups.java_hash import partition_for
 from tests.peers.cluster import Cluster
-from tests.peers.group_sides import KafkaSide, Names, OurSide, Side, schema
+from tests.peers.group_sides import Names, Side, schema
 
-pytestmark = pytest.mark.peers
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
 
 PARTITIONS: Final = 3
 PROPERTIES: Final = {
@@ -29,14 +29,9 @@ PROPERTIES: Final = {
     "group.max.session.timeout.ms": "60000",
     "group.max.size": "3",
     "offset.metadata.max.bytes": "16",
+    # There is nobody to hand leaderships over to.
+    "controlled.shutdown.enable": "false",
 }
-CONFIG: Final = GroupConfig(
-    initial_rebalance_delay_ms=0,
-    min_session_timeout_ms=500,
-    max_session_timeout_ms=60_000,
-    max_size=3,
-    offset_metadata_max_bytes=16,
-)
 MS: Final = timedelta(milliseconds=1)
 SUBSCRIPTION: Final = b"\0\0\0\0\0\1\0\6orders\xff\xff\xff\xff"
 
@@ -459,84 +454,75 @@ def assert_equal(told: dict[Any, Any], theirs: dict[Any, Any]) -> None:
             assert our_answer == their_answer, client
 
 
-def looks_round(story: Story) -> dict[Any, Any]:
-    """What was told in that one story, as if it were the only one."""
-    return {
-        (0, name, client): answers
-        for (_, name, client), answers in story.answers().items()
-        if name == "a_look_round"
-    }
+class Peer:
+    """A cluster of one broker, ours or Kafka's, and the stories told to it."""
+
+    def __init__(self, cluster: Cluster, folder: Path, *, is_ours: bool) -> None:
+        self._cluster = cluster
+        self._folder = folder
+        self._is_ours = is_ours
+        self.story = Story(Side(self._start()))
+        for topic in ("orders", "payments"):
+            cluster.topic_command(1, "--create", "--topic", topic, "--replica-assignment", "1")
+        cluster.topic_command(
+            1, "--create", "--topic", "__consumer_offsets", "--config", "cleanup.policy=compact",
+            "--partitions", str(PARTITIONS), "--replication-factor", "1",
+        )  # fmt: skip
+
+    def _start(self) -> str:
+        """Starts the broker and gives its address."""
+        start = self._cluster.start_ours if self._is_ours else self._cluster.start_kafka
+        start(1, {**PROPERTIES, "log.dirs": str(self._folder)})
+        return self._cluster.bootstrap(1)
+
+    async def hand_over(self) -> None:
+        """The broker ends, and one of the other kind goes on in its folder."""
+        await self.story.side.close()
+        await asyncio.to_thread(self._cluster.brokers[1].stop)
+        self._cluster.wait_until(lambda: not self._cluster.live_brokers(), "the broker is gone")
+        self._is_ours = not self._is_ours
+        await self.story.side.move_to(await asyncio.to_thread(self._start))
+
+    def records(self) -> dict[int, list[list[Any]]]:
+        """What stands in each partition of ``__consumer_offsets``."""
+        segments = self._folder.glob("__consumer_offsets-*/*.log")
+        return {
+            int(each.parent.name.rpartition("-")[2]): self.story.names.records(each.read_bytes())
+            for each in segments
+        }
 
 
-def test_groups_are_answered_and_written_as_by_kafka(cluster: Cluster) -> None:
-    broker = cluster.start_kafka(1, PROPERTIES)
-    for topic in ("orders", "payments"):
-        cluster.topic_command(1, "--create", "--topic", topic, "--replica-assignment", "1")
-    cluster.topic_command(
-        1, "--create", "--topic", "__consumer_offsets", "--config", "cleanup.policy=compact",
-        "--partitions", str(PARTITIONS), "--replication-factor", "1",
-    )  # fmt: skip
+def test_groups_are_answered_and_written_as_by_kafka(
+    new_cluster: Callable[[], Cluster], tmp_path: Path
+) -> None:
+    kafkas = Peer(new_cluster(), tmp_path / "kafka", is_ours=False)
+    ours = Peer(new_cluster(), tmp_path / "ours", is_ours=True)
 
-    def log() -> dict[int, bytes]:
-        segments = broker.directory.glob("**/__consumer_offsets-*/*.log")
-        return {int(each.parent.name.rpartition("-")[2]): each.read_bytes() for each in segments}
+    async def tell(peer: Peer) -> None:
+        story = peer.story
+        await coordinators_are_there(story.side)
+        clients = await story.tell_all()
+        await story.tell(a_look_round, NEWEST, "billing", clients)
+        # Who takes over must answer as the other did, and go on.
+        await peer.hand_over()
+        await coordinators_are_there(story.side)
+        await story.tell(a_look_round, NEWEST, "billing", clients)
+        await story.tell(the_end, NEWEST, "billing", clients)
+        await story.side.close()
 
-    async def tell(kafka: KafkaSide) -> None:
-        await coordinators_are_there(kafka)
-        theirs = Story(kafka)
-        their_clients = await theirs.tell_all()
-        await theirs.tell(a_look_round, NEWEST, "billing", their_clients)
-        taken_over = log()
-        await theirs.tell(the_end, NEWEST, "billing", their_clients)
+    async def tell_both() -> None:
+        await tell(kafkas)
+        await tell(ours)
 
-        ours = OurSide(CONFIG, PARTITIONS)
-        ours.lead(*range(PARTITIONS))
-        told = Story(ours)
-        our_clients = await told.tell_all()
-        await told.tell(a_look_round, NEWEST, "billing", our_clients)
-        ours_taken_over = dict(ours.log)
-        await told.tell(the_end, NEWEST, "billing", our_clients)
+    asyncio.run(tell_both())
 
-        assert_equal(told.answers(), theirs.answers())
-        written = {partition: theirs.names.records(data) for partition, data in log().items()}
-        assert sum(map(len, written.values())) > 50
-        for partition, records in written.items():
-            assert told.names.records(ours.log.get(partition, b"")) == records
-
-        # Kafka's broker is gone, and ours leads what it had written.
-        successor = OurSide(CONFIG, PARTITIONS)
-        successor.log = taken_over
-        successor.lead(*range(PARTITIONS))
-        again = Story(successor)
-        await again.tell(a_look_round, NEWEST, "billing", their_clients)
-        assert_equal(again.answers(theirs.names), looks_round(theirs))
-
-        # Ours is gone, and Kafka's broker leads what ours had written.
-        await kafka.close()
-        broker.stop()
-        for folder in broker.directory.glob("**/__consumer_offsets-*"):
-            for index in folder.glob("00000000000000000000.*"):
-                index.unlink()
-            partition = int(folder.name.rpartition("-")[2])
-            (folder / "00000000000000000000.log").write_bytes(ours_taken_over[partition])
-        cluster.start(broker)
-        kafka.address = cluster.bootstrap(1)
-        await coordinators_are_there(kafka)
-        again = Story(kafka)
-        await again.tell(a_look_round, NEWEST, "billing", our_clients)
-        assert_equal(again.answers(told.names), looks_round(told))
-
-    async def tell_and_close() -> None:
-        kafka = KafkaSide(cluster.bootstrap(1))
-        try:
-            await tell(kafka)
-        finally:
-            await kafka.close()
-
-    asyncio.run(tell_and_close())
+    assert_equal(ours.story.answers(), kafkas.story.answers())
+    written = kafkas.records()
+    assert sum(map(len, written.values())) > 50
+    assert ours.records() == written
 
 
-async def coordinators_are_there(kafka: KafkaSide) -> None:
+async def coordinators_are_there(side: Side) -> None:
     """Waits until the broker coordinates every partition."""
     described = schema("describe_groups", 5)
     wanted: dict[int, str] = {}
@@ -546,7 +532,7 @@ async def coordinators_are_there(kafka: KafkaSide) -> None:
         groups=tuple(wanted.values()), include_authorized_operations=False
     )
     for _ in range(100):
-        answer = await kafka.ask("tool", request)
+        answer = await side.ask("tool", request)
         if all(group.error_code.name == "none" for group in answer.groups):
             return
         await asyncio.sleep(0.1)

@@ -95,11 +95,18 @@ def test_the_controller_goes_from_kafka_to_us_and_back(cluster: Cluster) -> None
     kafka = cluster.start_kafka(1)
     cluster.wait_until_everybody_agrees(partitions=6)
     _assert_obeyed(kafka, cluster)
+    cluster.wait_until(
+        lambda: all(view.in_sync_replicas == {1, 2} for view in cluster.partitions().values()),
+        "Kafka has caught up with ours",
+    )
     under_ours = cluster.partitions()
 
     ours.stop()
     cluster.wait_until(lambda: cluster.live_brokers() == {1}, "ours leaves")
     cluster.wait_until(lambda: cluster.controller_id() == 1, "Kafka takes over")
+    cluster.wait_until(
+        lambda: all(view.leader == 1 for view in cluster.partitions().values()), "Kafka leads all"
+    )
     cluster.wait_until_everybody_agrees(partitions=6)
     assert cluster.controller_epoch() == 3
     for key, view in cluster.partitions().items():

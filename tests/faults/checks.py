@@ -1,0 +1,86 @@
+"""What may not be in a history, by the names that Jepsen's Kafka workload gave to it.
+
+===================== ==========================================================================
+lost-write            a record was acknowledged, and a reading of everything does not have it
+duplicate             a record is in the log more than once
+inconsistent-offsets  an offset had one record for one client and another for another
+nonmonotonic-poll     a consumer that goes forward was given an offset that it had behind it
+===================== ==========================================================================
+
+Source: https://github.com/jepsen-io/jepsen ``jepsen.tests.kafka``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tests.faults.history import History, Polled
+
+
+class Anomaly(NamedTuple):
+    """Something that must not happen, and where it did."""
+
+    name: str
+    what: str
+
+
+def anomalies(history: History, *, is_idempotent: bool) -> list[Anomaly]:
+    """Everything that is wrong with a history.
+
+    Without idempotence a producer that sends again may write a record twice.
+    """
+    found = [*lost_writes(history), *inconsistent_offsets(history)]
+    found += nonmonotonic_polls(history)
+    if is_idempotent:
+        found += duplicates(history)
+    return found
+
+
+def lost_writes(history: History) -> Iterator[Anomaly]:
+    """Acknowledged, and not in the final reading."""
+    there = {(read.partition, read.value) for read in history.final}
+    for sent in history.acknowledged:
+        if (sent.partition, sent.value) not in there:
+            yield Anomaly("lost-write", f"{sent.value} at {sent.partition}:{sent.offset}")
+
+
+def duplicates(history: History) -> Iterator[Anomaly]:
+    """In the final reading at more than one offset."""
+    places: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
+    for read in history.final:
+        places[read.value].add((read.partition, read.offset))
+    for value, offsets in places.items():
+        if len(offsets) > 1:
+            yield Anomaly("duplicate", f"{value} at {sorted(offsets)}")
+
+
+def inconsistent_offsets(history: History) -> Iterator[Anomaly]:
+    """Whoever saw a committed offset, in whichever way, saw the same record there."""
+    seen: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
+    for read in (*history.polled, *history.final):
+        seen[read.partition, read.offset].add(read.value)
+    for sent in history.acknowledged:
+        if sent.offset >= 0:
+            seen[sent.partition, sent.offset].add(sent.value)
+    for (partition, offset), values in seen.items():
+        if len(values) > 1:
+            yield Anomaly("inconsistent-offsets", f"{partition}:{offset} is {sorted(values)}")
+
+
+def nonmonotonic_polls(history: History) -> Iterator[Anomaly]:
+    """The final reading is one more consumer."""
+    last: dict[tuple[str, int], Polled] = {}
+    for read in _all_reads(history):
+        before = last.get((read.consumer, read.partition))
+        if before is not None and read.offset <= before.offset:
+            yield Anomaly(
+                "nonmonotonic-poll",
+                f"{read.consumer} was given {read.partition}:{read.offset} after {before.offset}",
+            )
+        last[read.consumer, read.partition] = read
+
+
+def _all_reads(history: History) -> Iterable[Polled]:
+    return (*history.polled, *history.final)

@@ -1,0 +1,227 @@
+"""Three brokers of ours that can be killed, frozen, cut off and robbed of their disks.
+
+Each is bound to a loopback address that only this process uses, so that it comes back where it was;
+brokers reach one another through a :class:`~tests.faults.links.Link`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from benchmarks.broker_process import OurBroker
+from tests.faults.links import Link
+from tests.metadata import wait_until_known
+from zkcontroller.errors import SessionExpired
+from zkcontroller.protocol.record_batch import iterate_batches
+from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
+from zkcontroller.zookeeper.requests import Znode
+from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
+
+kafka_admin: Any = import_module("confluent_kafka.admin")  # its stubs hide NewTopic
+
+BROKERS: Final = (1, 2, 3)
+SESSION_TIMEOUT_MS: Final = 4_000
+"""The shortest that a ZooKeeper with ticks of two seconds grants."""
+LAG_MS: Final = 2_000
+PATIENCE_S: Final = 40.0
+LINES_TOLD: Final = 60
+
+_INTERNAL_PORT: Final = 19_091
+_CLIENT_PORT: Final = 19_092
+_POLL_S: Final = 0.05
+_numbers = itertools.count()
+
+
+class FaultCluster:
+    """The brokers, the ZooKeeper, the links; and what the state znodes say."""
+
+    def __init__(
+        self, directory: Path, zookeeper: EmbeddedZooKeeper, properties: Mapping[str, str]
+    ) -> None:
+        self.zookeeper = zookeeper
+        self._properties = properties
+        self._number = next(_numbers)
+        connect = f"{zookeeper.connect}/faults"
+        # A broker dies with the thread that has started it: these live as long as the cluster.
+        self._executor = ThreadPoolExecutor(len(BROKERS))
+        self.session = ZooKeeperSession(
+            ZooKeeperConfig(connect=connect, session_timeout_ms=SESSION_TIMEOUT_MS)
+        )
+        self.session.start()
+        self.links = {
+            broker: Link(_host(self._number, broker), _INTERNAL_PORT) for broker in BROKERS
+        }
+        self.brokers = {
+            broker: OurBroker(broker, connect, directory / f"broker-{broker}", self._config(broker))
+            for broker in BROKERS
+        }
+
+    def _config(self, broker: int) -> dict[str, str]:
+        host = _host(self._number, broker)
+        return {
+            "listeners": f"INTERNAL://{host}:{_INTERNAL_PORT},CLIENTS://{host}:{_CLIENT_PORT}",
+            "advertised.listeners": (
+                f"INTERNAL://127.0.0.1:{self.links[broker].port},CLIENTS://{host}:{_CLIENT_PORT}"
+            ),
+            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,CLIENTS:PLAINTEXT",
+            "inter.broker.listener.name": "INTERNAL",
+            "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+            "replica.lag.time.max.ms": str(LAG_MS),
+            "replica.fetch.backoff.ms": "200",
+            "request.timeout.ms": "4000",
+            "controller.socket.timeout.ms": "4000",
+            "replica.socket.timeout.ms": "4000",
+            "auto.create.topics.enable": "false",
+            "auto.leader.rebalance.enable": "false",
+            "unclean.leader.election.enable": "false",
+            # A consumer looks for its coordinator, whether it needs one or not.
+            "offsets.topic.num.partitions": "1",
+            "offsets.topic.replication.factor": "3",
+            **self._properties,
+        }
+
+    def start(self, *broker_ids: int) -> None:
+        """Starts brokers, the first time or again; they serve when this returns."""
+        start = self._executor.map(lambda id_: self.brokers[id_].start(), broker_ids or BROKERS)
+        list(start)
+
+    def tell(self) -> None:
+        """Prints what the brokers said last; pytest shows it if the test failed."""
+        for broker_id, broker in self.brokers.items():
+            print(f"--- broker {broker_id}")
+            print("\n".join(broker.log_lines("server.log")[-LINES_TOLD:]))
+
+    def close(self) -> None:
+        """Ends everything the hard way."""
+        for broker in self.brokers.values():
+            broker.kill()
+        for link in self.links.values():
+            link.close()
+        self.session.close()
+        self._executor.shutdown()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{_host(self._number, broker)}:{_CLIENT_PORT}" for broker in BROKERS)
+
+    def wait_until_known(self) -> None:
+        """Every broker tells clients of all of them."""
+        wait_until_known(self.bootstrap_servers.split(","), BROKERS)
+
+    def create(self, topic: str, partitions: int) -> None:
+        """A topic with three replicas of which two must be in sync; all are when this returns."""
+        admin = kafka_admin.AdminClient(
+            {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
+        )
+        new = kafka_admin.NewTopic(topic, partitions, 3, config={"min.insync.replicas": "2"})
+        admin.create_topics([new], operation_timeout=PATIENCE_S)[topic].result(PATIENCE_S)
+        self.wait_until_in_sync(topic, partitions)
+
+    # What happens to brokers.
+
+    def kill(self, broker: int) -> None:
+        """SIGKILL."""
+        self.brokers[broker].kill()
+
+    def freeze(self, broker: int) -> None:
+        os.kill(self.brokers[broker].pid, signal.SIGSTOP)
+
+    def thaw(self, broker: int) -> None:
+        os.kill(self.brokers[broker].pid, signal.SIGCONT)
+
+    def data(self, broker: int) -> Path:
+        """Its log directory."""
+        return self.brokers[broker].directory / "data"
+
+    def wipe(self, broker: int) -> None:
+        """A new, empty disk for a broker that is down."""
+        assert not self.brokers[broker].is_running
+        shutil.rmtree(self.data(broker))
+
+    def tear_tails(self, broker: int, topic: str, random: Random) -> None:
+        """The last bytes of its logs never came to the disk: for a broker that was killed."""
+        assert not self.brokers[broker].is_running
+        for folder in self.data(broker).glob(f"{topic}-*"):
+            last = max(folder.glob("*.log"))
+            size = last.stat().st_size
+            os.truncate(last, size - min(size, random.randint(1, 300)))
+
+    # What the znodes say.
+
+    def state(self, topic: str, partition: int) -> tuple[int, tuple[int, ...]]:
+        """Leader and ISR; (-1, ()) while there is no state."""
+        try:
+            found = self.session.read(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        except SessionExpired:
+            return -1, ()
+        if not isinstance(found, Znode):
+            return -1, ()
+        fields = json.loads(found.data)
+        return fields["leader"], tuple(fields["isr"])
+
+    def leader(self, topic: str, partition: int) -> int:
+        return self.state(topic, partition)[0]
+
+    def live_brokers(self) -> set[int]:
+        try:
+            names = self.session.children("/brokers/ids")
+        except SessionExpired:
+            return set()
+        return {int(name) for name in names} if isinstance(names, list) else set()
+
+    def wait_until_in_sync(self, topic: str, partitions: int) -> None:
+        """Every replica of that topic."""
+        self.wait_until(
+            lambda: all(len(self.state(topic, p)[1]) == 3 for p in range(partitions)),
+            lambda: f"every ISR is full: {[self.state(topic, p) for p in range(partitions)]}",
+        )
+
+    def wait_until_out_of_isrs(self, broker: int, topic: str, partitions: int) -> None:
+        """That replica, of every partition of the topic."""
+        self.wait_until(
+            lambda: all(broker not in self.state(topic, p)[1] for p in range(partitions)),
+            lambda: f"{broker} in no ISR: {[self.state(topic, p) for p in range(partitions)]}",
+        )
+
+    def wait_until(self, is_so: Callable[[], bool], what: Callable[[], str]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not is_so():
+            assert time.monotonic() < deadline, f"not within {PATIENCE_S:g} s: {what()}"
+            time.sleep(_POLL_S)
+
+    # What the disks say.
+
+    def wait_until_replicas_agree(self, topic: str, partitions: int) -> None:
+        """Byte for byte.  Nobody writes any more, so they get there."""
+
+        def differing() -> list[int]:
+            return [
+                partition
+                for partition in range(partitions)
+                if len({self.log_bytes(broker, topic, partition) for broker in BROKERS}) > 1
+            ]
+
+        self.wait_until(lambda: not differing(), lambda: f"replicas agree, not {differing()}")
+
+    def log_bytes(self, broker: int, topic: str, partition: int) -> bytes:
+        """Every batch of a replica, whole; segments may end elsewhere on another broker."""
+        folder = self.data(broker) / f"{topic}-{partition}"
+        data = b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
+        return data[: sum(header.size for _, header in iterate_batches(data))]
+
+
+def _host(number: int, broker: int) -> str:
+    """A loopback address of this process, that cluster of its and that broker."""
+    pid = os.getpid()
+    return f"127.{64 + (pid >> 8) % 128}.{pid & 255}.{10 * number + broker}"

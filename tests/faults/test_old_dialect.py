@@ -1,0 +1,33 @@
+"""Brokers that speak with each other as Kafka 2.6 does: ISRs in ZooKeeper, epochs asked for."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.faults.cluster import BROKERS, FaultCluster
+from tests.faults.story import PARTITIONS, under_load
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
+
+
+def test_below_2_7_a_frozen_follower_and_a_dead_leader_cost_no_record(
+    old_cluster: FaultCluster, random: Random
+) -> None:
+    with under_load(old_cluster, "old") as load:
+        led = old_cluster.leader("old", 0)
+        frozen = random.choice([broker for broker in BROKERS if broker != led])
+        old_cluster.freeze(frozen)
+        try:
+            old_cluster.wait_until(
+                lambda: frozen not in old_cluster.state("old", 0)[1],
+                lambda: f"{frozen} leaves {old_cluster.state('old', 0)}",
+            )
+        finally:
+            old_cluster.thaw(frozen)
+        old_cluster.wait_until_in_sync("old", PARTITIONS)
+        old_cluster.kill(led)
+        old_cluster.wait_until_out_of_isrs(led, "old", PARTITIONS)
+        load.wait_for_progress(random.randrange(1, 200))
+        old_cluster.start(led)
