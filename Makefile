@@ -15,7 +15,7 @@ TEST_INSTALLED := $(VENV)/.test-installed
 WITH_JAVA = JAVA_HOME="$$(scripts/java-home.sh)" && export JAVA_HOME && PATH="$$JAVA_HOME/bin:$$PATH" &&
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test install lint unit integration container peers history simulate bench coverage clean
+.PHONY: help demo test install lint unit integration container peers history faults simulate bench coverage clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ peers: $(TEST_INSTALLED)  ## Our brokers and a real Kafka 3.9 told the same stor
 
 history: $(TEST_INSTALLED)  ## The analyses of logs, by Spark, on the logs of real clusters (minutes)
 	@$(WITH_JAVA) $(BIN)/pytest -q -m history --durations=5
+
+faults: $(TEST_INSTALLED)  ## Three brokers under load, killed, frozen, cut off, robbed of disks (minutes; a JVM)
+	@$(WITH_JAVA) $(BIN)/pytest -q -m faults tests/faults --durations=0
 
 simulate: $(TEST_INSTALLED)  ## The simulator with SEEDS=n different seeds (200)
 	@$(BIN)/pytest -q -n auto --dist load tests/simulation --seeds $(SEEDS)
