@@ -194,6 +194,28 @@ def test_what_is_answered_while_a_partition_is_being_loaded() -> None:
     assert world.ask(delete_offsets, DeleteOffsetsResult).error.name == loading
 
 
+def test_whoever_asks_another_broker_than_the_coordinator_is_sent_away() -> None:
+    world = GroupWorld()
+    [a] = world.consumers("a")
+    world.stable(a)
+    world.resign(GROUP)
+
+    elsewhere = "not_coordinator"
+    delete = DeleteGroups(world.next_id(), (GROUP,))
+    delete_offsets = DeleteOffsets(world.next_id(), GROUP, (ORDERS_0,))
+    assert a.sync() == elsewhere
+    assert a.heartbeat() == elsewhere
+    assert a.commit(1) == elsewhere
+    assert a.leave() == elsewhere
+    assert world.committed() == (-1, elsewhere)
+    assert world.described.error.name == elsewhere
+    assert world.ask(delete, DeleteGroupsResult).errors[GROUP].name == elsewhere
+    assert world.ask(delete_offsets, DeleteOffsetsResult).error.name == elsewhere
+    assert world.ask(ListGroups(world.next_id()), ListResult).groups == ()
+    assert a.join() == elsewhere
+    assert world.unanswered == []
+
+
 def test_groups_are_there_when_the_end_of_the_log_is_reached_and_not_before() -> None:
     world = GroupWorld(partitions=())
     world.is_holding_loads = True

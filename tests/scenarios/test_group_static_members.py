@@ -293,6 +293,7 @@ def test_static_membership_waits_until_every_broker_of_the_cluster_knows_it() ->
     [a] = world.static_consumers("a")
 
     assert a.join() == "unsupported_version"
+    assert a.sync() == "unsupported_version"
     assert a.heartbeat() == "unsupported_version"
     assert a.commit(3) == "unsupported_version"
 

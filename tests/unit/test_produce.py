@@ -19,6 +19,7 @@ from kio.static.primitive import i32Timedelta
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.partition_log import PartitionLog
 from replica_manager.replication.record_appends import AppendedPartition
+from replica_manager.replication.replica_manager import StopReplicaPartition, StopReplicaRequest
 from replica_manager.security.acl_cache import AclCache
 from replica_manager.security.authorizer import Authorizer
 from tests.unit.broker_world import BrokerWorld
@@ -210,6 +211,17 @@ def test_a_repeated_batch_of_an_idempotent_producer_keeps_its_offset(world: Brok
     assert produce(world, third).error_code is ErrorCode.out_of_order_sequence_number
 
 
+def test_a_sequence_out_of_order_is_told_where_the_log_begins(world: BrokerWorld) -> None:
+    world.lead("orders")
+    produce(world, batch(5, producer_id=7, producer_epoch=0, base_sequence=0))
+    log_of(world).delete_records(3)
+
+    answer = produce(world, batch(producer_id=7, producer_epoch=0, base_sequence=9))
+
+    assert answer.error_code is ErrorCode.out_of_order_sequence_number
+    assert (answer.base_offset, answer.log_start_offset) == (-1, 3)
+
+
 def test_without_acks_nothing_is_answered_and_a_failure_ends_the_connection(
     world: BrokerWorld,
 ) -> None:
@@ -254,6 +266,18 @@ def test_all_ends_when_this_broker_leads_no_more(world: BrokerWorld) -> None:
         world.lead("orders", leader=2, isr=(1, 2), replicas=(1, 2), leader_epoch=1)
 
     [outcome] = asyncio.run(_while_waiting(world, tp, resign))
+
+    assert outcome.error is ErrorCode.not_leader_or_follower
+
+
+def test_all_ends_when_the_partition_is_deleted_here(world: BrokerWorld) -> None:
+    tp = world.lead("orders", isr=(1, 2), replicas=(1, 2))
+
+    async def delete() -> None:
+        order = StopReplicaPartition(0, delete_partition=True)
+        world.replicas.stop_replicas(StopReplicaRequest(1, 1, -1, {tp: order}), 5)
+
+    [outcome] = asyncio.run(_while_waiting(world, tp, delete))
 
     assert outcome.error is ErrorCode.not_leader_or_follower
 

@@ -235,6 +235,33 @@ def test_an_answer_about_a_delayed_partition_is_ignored() -> None:
     assert follower.log.log_end_offset == 1
 
 
+def test_a_divergence_of_a_partition_that_went_cuts_nothing() -> None:
+    follower = Follower().wrote(3, 3, 3).add()
+    request = follower.fetch()
+    follower.fetcher.remove_partitions([ZERO])
+
+    follower.answer(request, p0=diverging(2, 1))
+
+    assert follower.log.log_end_offset == 3
+    assert ZERO not in follower.fetcher.partitions
+
+
+@pytest.mark.parametrize("comes_again", [False, True])
+def test_what_began_to_lead_while_its_epoch_was_asked_for_is_not_cut(comes_again: bool) -> None:
+    follower = Follower(truncates_on_fetch=False).wrote(3, 3, 3).add(ZERO, ONE)
+    request = follower.next()
+    follower.fetcher.remove_partitions([ZERO])
+    if comes_again:
+        follower.add(leader_epoch=EPOCH + 1)
+
+    ends = {tp: (ErrorCode.none, EpochEndOffset(2, 1)) for tp in (ZERO, ONE)}
+    follower.fetcher.handle_epoch_ends(request, ends, follower.now_ms)
+
+    assert follower.log.log_end_offset == 3
+    if comes_again:
+        assert follower.stage is FetchStage.TRUNCATING
+
+
 def test_an_offset_that_was_asked_for_in_another_stage_cuts_nothing() -> None:
     follower = Follower().wrote(3, 3).add()
     follower.fetched(failed(ErrorCode.offset_out_of_range))

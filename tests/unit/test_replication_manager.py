@@ -10,7 +10,8 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.replication.fetch_requests import FetcherSettings
+from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.replication.fetch_requests import AskEpochEnds, EpochQuestion, FetcherSettings
 from replica_manager.replication.fetch_state import FetchStage
 from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
@@ -24,7 +25,7 @@ from replica_manager.replication.replica_manager import (
 )
 from tests.simulation.replication_log import InMemoryLog
 from zkcontroller.errors import InconsistentTopicId, KafkaStorage
-from zkcontroller.model import Broker, TopicPartition
+from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, Broker, TopicPartition
 from zkcontroller.state_changes.kafka_lines import kafka_line
 from zkcontroller.state_changes.record import StateChange
 
@@ -290,6 +291,38 @@ def test_who_begins_to_lead_and_who_ceases_is_told_with_the_leader_epoch() -> No
     host.stop(7, delete=True)
     host.manager.mark_offline([ONE])
     assert host.turns == [("resigned", ZERO, 6), ("resigned", ZERO, 7), ("resigned", ONE, None)]
+
+
+@pytest.mark.parametrize("leader_epoch", [4, EPOCH_DURING_DELETE, NO_EPOCH])
+@pytest.mark.parametrize("delete", [True, False])
+def test_only_a_deletion_takes_the_lead_away_whatever_epoch_it_names(
+    leader_epoch: int, delete: bool
+) -> None:
+    host = Host()
+    host.hear(1, 4)
+    host.turns.clear()
+
+    assert host.stop(leader_epoch, delete=delete) is ErrorCode.none
+
+    told = leader_epoch if leader_epoch >= 0 else None
+    assert host.turns == ([("resigned", ZERO, told)] if delete else [])
+
+
+def test_an_epoch_that_was_missed_begins_the_truncation_anew() -> None:
+    host = Host(truncates_on_fetch=False)
+    log = host.open(ZERO, ID, is_new=False)
+    for _ in range(3):
+        log.append_as_leader("old", 3)
+    host.hear(2, 4)
+    fetcher = host.fetcher(2)
+    request = fetcher.next_request(0)
+    assert isinstance(request, AskEpochEnds)
+    fetcher.handle_epoch_ends(request, {ZERO: (ErrorCode.none, EpochEndOffset(3, 3))}, 0)
+    assert fetcher.partitions[ZERO].stage is FetchStage.FETCHING
+
+    host.hear(2, 6, partition_epoch=2)
+
+    assert host.fetcher(2).next_request(0) == AskEpochEnds({ZERO: EpochQuestion(6, 3)})
 
 
 def test_a_log_of_another_topic_of_that_name_is_refused() -> None:
