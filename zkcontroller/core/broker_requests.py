@@ -1,11 +1,8 @@
 """What the brokers must be told, gathered while decisions are made and sent in one go.
 
 A batch collects three things: LeaderAndIsr per broker, UpdateMetadata for a set of brokers (one
-set of
-partitions for all of them), StopReplica per broker.  :meth:`RequestBatch.send` turns them into
-``Send``
-deeds in Kafka's order.  A partition's entry is encoded once and its bytes are shared by all
-brokers.
+set of partitions for all of them), StopReplica per broker.  :meth:`RequestBatch.send` turns them
+into ``Send`` deeds in Kafka's order.  A partition's state is encoded once for all of them.
 
 A batch lives for one state change and is then dropped; Kafka keeps three for ever and trips over
 a batch that an earlier failure left filled.
@@ -15,13 +12,11 @@ Source: Kafka ``AbstractControllerBrokerRequestBatch``.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice, repeat
-from operator import lt
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice, repeat
+from operator import add, lt
 from typing import NamedTuple
-from uuid import UUID
 
 from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.context import ControllerContext
@@ -34,7 +29,7 @@ from zkcontroller.core.events import (
 )
 from zkcontroller.core.journal import REQUEST_BATCH, Journal
 from zkcontroller.core.partition_table import pick
-from zkcontroller.model import LEADER_DURING_DELETE
+from zkcontroller.model import LEADER_DURING_DELETE, RECOVERED
 from zkcontroller.protocol import bulk
 from zkcontroller.protocol.control_responses import (
     read_leader_and_isr_response,
@@ -56,8 +51,6 @@ REQUEST_NAMES = {
     UPDATE_METADATA: "UpdateMetadata",
 }
 
-_Grouped = list[tuple[str, UUID | None, list[bytes]]]
-
 
 class _Stop(NamedTuple):
     """What a StopReplica says of one partition."""
@@ -76,11 +69,12 @@ class RequestBatch:
         self._config = config
         self._journal = journal
         self._outbox = outbox
-        self._leader_and_isr: dict[int, array[int]] = {}
+        self._leader_and_isr: dict[int, list[Sequence[int]]] = {}
         self._is_new: set[tuple[int, int]] = set()
         self._stop_replica: dict[int, dict[int, _Stop]] = {}
         self._metadata_brokers: dict[int, None] = {}
-        self._metadata_rows = array("i")
+        self._metadata_rows: list[Sequence[int]] = []
+        self._encoded_states: dict[bulk.StateLayout, dict[int, bytes]] = {}
 
     # ------------------------------------------------------------------ gathering
 
@@ -91,24 +85,26 @@ class RequestBatch:
 
         ``is_new`` sticks: once a (broker, partition) was added as new it stays new in this batch.
         """
-        for broker_id in broker_ids:
-            if broker_id < 0:
-                continue
-            self._leader_and_isr.setdefault(broker_id, array("i")).extend(rows)
+        for broker_id in self._reachable(broker_ids):
+            self._leader_and_isr.setdefault(broker_id, []).append(rows)
             if is_new:
                 self._is_new.update((broker_id, row) for row in rows)
         self.add_update_metadata(self._context.live_or_shutting_down_broker_ids, rows)
 
+    def _reachable(self, broker_ids: Iterable[int]) -> list[int]:
+        """Those who have a channel: what a dead broker should know it is told when it returns."""
+        return [broker for broker in broker_ids if broker in self._context.live_broker_epochs]
+
     def put_leader_and_isr(self, broker_id: int, rows: Sequence[int]) -> None:
         """As :meth:`add_leader_and_isr` for many partitions; the UpdateMetadata is the caller's."""
-        self._leader_and_isr.setdefault(broker_id, array("i")).extend(rows)
+        self._leader_and_isr.setdefault(broker_id, []).append(rows)
 
     def add_update_metadata(self, broker_ids: Iterable[int], rows: Sequence[int] = ()) -> None:
         """Tell these brokers who is alive and, in addition, about these partitions."""
         self._metadata_brokers.update(dict.fromkeys(b for b in broker_ids if b >= 0))
         table = self._context.table
         known = [row for row in rows if table.leader_epoch[row] >= 0]
-        self._metadata_rows.extend(known)
+        self._metadata_rows.append(known)
         if len(known) != len(rows):
             for row in rows:
                 if not table.has_leadership(row):
@@ -127,9 +123,7 @@ class RequestBatch:
         it, and a replica that stops with the older epoch is what Kafka's brokers expect.
         """
         context = self._context
-        for broker_id in broker_ids:
-            if broker_id < 0:
-                continue
+        for broker_id in self._reachable(broker_ids):
             wanted = self._stop_replica.setdefault(broker_id, {})
             for row in rows:
                 is_delete = delete or (row in wanted and wanted[row].delete)
@@ -146,22 +140,11 @@ class RequestBatch:
     def _send_leader_and_isr(self) -> None:
         context, table = self._context, self._context.table
         version = self._config.leader_and_isr_version
-        encode = bulk.leader_and_isr_encoder(version)
-        entries: dict[int, bytes] = {}
+        layout = bulk.leader_and_isr_layout(version)
         for broker_id, added in self._leader_and_isr.items():
-            broker_epoch = context.live_broker_epochs.get(broker_id)
-            if broker_epoch is None:
-                continue
-            rows = list(dict.fromkeys(added))
-            missing = [row for row in rows if row not in entries]
-            entries.update(zip(missing, self._encode(encode, missing, is_new=False), strict=True))
-            found: Sequence[bytes]
-            if self._is_new:
-                new = [row for row in rows if (broker_id, row) in self._is_new]
-                fresh = dict(zip(new, self._encode(encode, new, is_new=True), strict=True))
-                found = [fresh.get(row) or entries[row] for row in rows]
-            else:
-                found = [entries[row] for row in rows]
+            rows = _distinct(added)
+            states = self._states(layout, rows)
+            entries = list(map(add, states, self._ends(version, broker_id, rows)))
             leaders = pick(table.leader, rows)
             leading = leaders.count(broker_id)
             self._journal.record(
@@ -182,8 +165,8 @@ class RequestBatch:
                 version,
                 controller_id=self._config.broker_id,
                 controller_epoch=context.epoch,
-                broker_epoch=broker_epoch,
-                topics=self._grouped(rows, found),
+                broker_epoch=context.live_broker_epochs[broker_id],
+                topics=self._grouped(rows, entries),
                 live_leaders=self._live_leaders(set(leaders)),
             )
             offline = context.offline_dir_rows.get(broker_id, ())
@@ -192,32 +175,44 @@ class RequestBatch:
                 Send(broker_id, LEADER_AND_ISR, version, body, context.epoch, probing=probing)
             )
 
-    def _encode(
-        self, encode: bulk.LeaderAndIsrEncoder, rows: Sequence[int], *, is_new: bool
-    ) -> Iterable[bytes]:
+    def _ends(self, version: int, broker_id: int, rows: Sequence[int]) -> Iterable[bytes]:
+        """What follows the states in a LeaderAndIsr to that broker."""
         table = self._context.table
-        nobody: tuple[int, ...] = ()
-        adding: Iterable[tuple[int, ...]] = repeat(nobody)
-        removing: Iterable[tuple[int, ...]] = repeat(nobody)
-        if table.reassigning:
-            assignments = [table.assignment(row) for row in rows]
-            adding = [assignment.adding_replicas for assignment in assignments]
-            removing = [assignment.removing_replicas for assignment in assignments]
-        return map(
-            encode,
-            pick(table.topic_of, rows),
-            pick(table.partition_of, rows),
-            pick(table.state_controller_epoch, rows),
-            pick(table.leader, rows),
-            pick(table.leader_epoch, rows),
-            pick(table.in_sync_replicas, rows),
-            pick(table.zk_version, rows),
-            pick(table.replicas, rows),
-            adding,
-            removing,
-            repeat(is_new),
-            pick(table.leader_recovery_state, rows),
+        recovery = pick(table.leader_recovery_state, rows)
+        if not (table.reassigning or self._is_new or any(recovery)):
+            return repeat(bulk.leader_and_isr_end(version, (), (), False, RECOVERED))
+        return (
+            bulk.leader_and_isr_end(
+                version,
+                assignment.adding_replicas,
+                assignment.removing_replicas,
+                (broker_id, row) in self._is_new,
+                state,
+            )
+            for row, assignment, state in zip(
+                rows, map(table.assignment, rows), recovery, strict=True
+            )
         )
+
+    def _states(self, layout: bulk.StateLayout, rows: Sequence[int]) -> Sequence[bytes]:
+        """What both requests say of these partitions, encoded once for both."""
+        known = self._encoded_states.setdefault(layout, {})
+        missing = [row for row in rows if row not in known]
+        if missing:
+            table = self._context.table
+            encoded = map(
+                bulk.state_encoder(layout),
+                pick(table.topic_of, missing),
+                pick(table.partition_of, missing),
+                pick(table.state_controller_epoch, missing),
+                pick(table.leader, missing),
+                pick(table.leader_epoch, missing),
+                pick(table.in_sync_replicas, missing),
+                pick(table.zk_version, missing),
+                pick(table.replicas, missing),
+            )
+            known.update(zip(missing, encoded, strict=True))
+        return pick(known, rows)
 
     def _live_leaders(self, leaders: set[int]) -> list[tuple[int, str, int]]:
         found = []
@@ -229,8 +224,8 @@ class RequestBatch:
         return found
 
     def _send_update_metadata(self) -> None:
-        context, table = self._context, self._context.table
-        rows = list(dict.fromkeys(self._metadata_rows))
+        context = self._context
+        rows = _distinct(self._metadata_rows)
         brokers = [b for b in self._metadata_brokers if b in context.live_broker_epochs]
         self._journal.record(
             StateChange(
@@ -246,32 +241,8 @@ class RequestBatch:
         if not brokers:
             return
         version = self._config.update_metadata_version
-        encode = bulk.update_metadata_encoder(version)
-        offline_of = self._offline_replicas()
-        leader = pick(table.leader, rows)
-        leader_epoch = pick(table.leader_epoch, rows)
-        zk_version = pick(table.zk_version, rows)
-        topic_of = pick(table.topic_of, rows)
-        if table.deleting:
-            gone = [topic in table.deleting for topic in topic_of]
-            leader = [LEADER_DURING_DELETE if g else v for g, v in zip(gone, leader, strict=True)]
-            leader_epoch = [0 if g else v for g, v in zip(gone, leader_epoch, strict=True)]
-            zk_version = [0 if g else v for g, v in zip(gone, zk_version, strict=True)]
-        replicas = pick(table.replicas, rows)
-        found = list(
-            map(
-                encode,
-                topic_of,
-                pick(table.partition_of, rows),
-                pick(table.state_controller_epoch, rows),
-                leader,
-                leader_epoch,
-                pick(table.in_sync_replicas, rows),
-                zk_version,
-                replicas,
-                map(offline_of, rows, replicas),
-            )
-        )
+        states = self._metadata_states(bulk.update_metadata_layout(version), rows)
+        found = list(map(add, states, self._metadata_ends(version, rows)))
         topics = bulk.update_metadata_topics(version, self._grouped(rows, found))
         live_brokers = bulk.update_metadata_live_brokers(
             version, list(context.live_brokers.values())
@@ -287,23 +258,48 @@ class RequestBatch:
             )
             self._outbox.append(Send(broker_id, UPDATE_METADATA, version, body, context.epoch))
 
-    def _offline_replicas(self) -> Callable[[int, tuple[int, ...]], tuple[int, ...]]:
-        context = self._context
-        if any(context.offline_dir_rows.values()):
-            return lambda row, replicas: tuple(
-                broker for broker in replicas if not context.is_replica_online(broker, row)
+    def _metadata_states(self, layout: bulk.StateLayout, rows: Sequence[int]) -> Sequence[bytes]:
+        """The partitions' states; a topic that is being deleted has a leader that says so."""
+        table = self._context.table
+        states = self._states(layout, rows)
+        if not table.deleting:
+            return states
+        encode = bulk.state_encoder(layout)
+        return [
+            encode(
+                table.topic_of[row],
+                table.partition_of[row],
+                table.state_controller_epoch[row],
+                LEADER_DURING_DELETE,
+                0,
+                table.in_sync_replicas[row],
+                0,
+                table.replicas[row],
             )
-        by_replicas: dict[tuple[int, ...], tuple[int, ...]] = {}
+            if table.topic_of[row] in table.deleting
+            else state
+            for row, state in zip(rows, states, strict=True)
+        ]
 
-        def offline(_row: int, replicas: tuple[int, ...]) -> tuple[int, ...]:
-            known = by_replicas.get(replicas)
-            if known is None:
-                known = by_replicas[replicas] = tuple(
-                    broker for broker in replicas if not context.is_live(broker)
+    def _metadata_ends(self, version: int, rows: Sequence[int]) -> Iterable[bytes]:
+        """What follows the states in an UpdateMetadata: the replicas that are offline."""
+        context = self._context
+        replicas = pick(context.table.replicas, rows)
+        if any(context.offline_dir_rows.values()):
+            return (
+                bulk.update_metadata_end(
+                    version, tuple(b for b in each if not context.is_replica_online(b, row))
                 )
-            return known
-
-        return offline
+                for row, each in zip(rows, replicas, strict=True)
+            )
+        # Only whole brokers are down; and a cluster has few distinct replica lists.
+        ends = {
+            each: bulk.update_metadata_end(
+                version, tuple(b for b in each if not context.is_live(b))
+            )
+            for each in set(replicas)
+        }
+        return map(ends.__getitem__, replicas)
 
     def _send_stop_replica(self) -> None:
         context = self._context
@@ -370,11 +366,11 @@ class RequestBatch:
         deleting = tuple(table.topic_partition(row) for row, stop in rows.items() if stop.delete)
         self._outbox.append(Send(broker_id, STOP_REPLICA, version, body, context.epoch, deleting))
 
-    def _grouped(self, rows: Sequence[int], entries: Sequence[bytes]) -> _Grouped:
+    def _grouped(self, rows: Sequence[int], entries: Sequence[bytes]) -> list[bulk.TopicEntries]:
         """The entries by topic; those of a topic whose rows are neighbours are cut out whole."""
         table = self._context.table
         is_sorted = all(map(lt, rows, islice(rows, 1, None)))
-        found: dict[str, list[bytes]] = {}
+        found: dict[str, Sequence[bytes]] = {}
         at = 0
         while at < len(rows):
             topic = table.topic_of[rows[at]]
@@ -383,9 +379,9 @@ class RequestBatch:
             if is_sorted and known.is_one_run:
                 end = bisect_right(rows, known.rows[-1], at)
             if topic in found:
-                found[topic].extend(entries[at:end])
+                found[topic] = (*found[topic], *entries[at:end])
             else:
-                found[topic] = list(entries[at:end])
+                found[topic] = entries[at:end]
             at = end
         return [(topic, table.topics[topic].topic_id, each) for topic, each in found.items()]
 
@@ -417,6 +413,11 @@ class RequestBatch:
                     role="leader" if state.leader == broker_id else "follower",
                 )
             )
+
+
+def _distinct(parts: Sequence[Sequence[int]]) -> Sequence[int]:
+    """The rows of all parts, each once, topic by topic; a part holds none twice."""
+    return parts[0] if len(parts) == 1 else sorted(set(chain.from_iterable(parts)))
 
 
 def event_for_response(send: Send, body: bytes) -> Event | None:

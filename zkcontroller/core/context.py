@@ -5,7 +5,7 @@ Source: Kafka ``ControllerContext``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from zkcontroller.core.partition_table import PartitionState, PartitionTable
@@ -88,6 +88,20 @@ class ControllerContext:
         else:
             is_up = self.is_live(broker_id)
         return is_up and row not in self.offline_dir_rows.get(broker_id, ())
+
+    def online_replicas(
+        self, *, include_shutting_down: bool = False
+    ) -> Callable[[int], Callable[[int], bool]]:
+        """:meth:`is_replica_online` of many, as things are now: row to a test of broker ids."""
+        if any(self.offline_dir_rows.values()):
+            return lambda row: (
+                lambda broker_id: self.is_replica_online(
+                    broker_id, row, include_shutting_down=include_shutting_down
+                )
+            )
+        up = self.live_or_shutting_down_broker_ids
+        is_up = frozenset(up if include_shutting_down else self.live_broker_ids).__contains__
+        return lambda _row: is_up
 
     # ------------------------------------------------------------------ topics
 

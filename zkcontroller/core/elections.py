@@ -95,9 +95,9 @@ def elect_offline(
     leader starts RECOVERING (inter.broker.protocol 3.2 and above, KIP-704).
     """
     isr = current.in_sync_replicas
-    clean = next((broker for broker in replicas if broker in isr and is_online(broker)), None)
+    clean = next(filter(is_online, filter(isr.__contains__, replicas)), None)
     if clean is not None:
-        return _led_by(clean, tuple([broker for broker in isr if is_online(broker)]), current)
+        return _led_by(clean, tuple(filter(is_online, isr)), current)
     if not unclean:
         return None
     dirty = next((broker for broker in replicas if is_online(broker)), None)

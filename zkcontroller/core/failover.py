@@ -275,25 +275,21 @@ class Failover:
         count = len(table.topic_of)
         assert count == len(table), "the table is fresh, so no row was freed"
         # Thousands of partitions share a state to the last byte: each is read once.
-        decoded: dict[bytes, PartitionStateZnode] = {}
+        decoded: dict[bytes, PartitionStateZnode | None] = {}
         for start in range(0, count, STATES_PER_READ):
             part = slice(start, start + STATES_PER_READ)
             paths = list(
                 map(PartitionStateZnode.path, table.topic_of[part], table.partition_of[part])
             )
-            states: list[PartitionStateZnode | None] = []
-            zk_versions = []
-            for path, znode in zip(paths, (yield from self._desk.read(paths)), strict=True):
-                state = None
-                zk_version = 0
-                if not isinstance(znode, ZkCode):
-                    data, zk_version, _, _ = znode
-                    state = decoded.get(data) or self._decode(path, data)
-                    if state is not None:
-                        decoded[data] = state
-                states.append(state)
-                zk_versions.append(zk_version)
-            table.load_leadership(start, states, zk_versions)
+            znodes = yield from self._desk.read(paths)
+            for path, znode in zip(paths, znodes, strict=True):
+                if isinstance(znode, Znode) and decoded.get(znode.data) is None:
+                    decoded[znode.data] = self._decode(path, znode.data)
+            table.load_leadership(
+                start,
+                [decoded[znode.data] if isinstance(znode, Znode) else None for znode in znodes],
+                [znode.zk_version if isinstance(znode, Znode) else 0 for znode in znodes],
+            )
 
     def _decode(self, path: str, data: bytes) -> PartitionStateZnode | None:
         try:

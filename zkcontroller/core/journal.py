@@ -8,11 +8,9 @@ thread.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from zkcontroller.core.effects import LogLine, MarkMeter, Outbox, StateChanges
-from zkcontroller.model import LeaderAndIsr
-from zkcontroller.state_changes.record import StateChange
+from zkcontroller.state_changes.record import AlikeStateChanges, StateChange
 from zkcontroller.zookeeper.requests import ZkCode
 
 KAFKA_CONTROLLER = "kafka.controller.KafkaController"
@@ -59,12 +57,16 @@ class Journal:
 
     def record(self, record: StateChange) -> None:
         # Neighbours share one deed: 10,000 records are 10,000 list appends, not 10,000 deeds.
-        if self._outbox and isinstance(last := self._outbox[-1], StateChanges):
-            records = last.records
-            assert isinstance(records, list)
-            records.append(record)
+        last = self._outbox[-1] if self._outbox else None
+        if isinstance(last, StateChanges) and isinstance(last.records, list):
+            last.records.append(record)
         else:
             self._outbox.append(StateChanges([record]))
+
+    def record_all(self, records: AlikeStateChanges) -> None:
+        """Many at once."""
+        if records:
+            self._outbox.append(StateChanges(records))
 
     def mark(self, meter: str, count: int = 1) -> None:
         self._outbox.append(MarkMeter(meter, count))
@@ -106,25 +108,3 @@ def keeper_exception(code: ZkCode, what: str) -> str:
     """The exception Kafka prints for a ZooKeeper error."""
     name = "".join(part.capitalize() for part in code.name.split("_"))
     return f"{KEEPER_EXCEPTION}${name}Exception: KeeperErrorCode = {name} for {what}"
-
-
-def with_leadership(record: StateChange, state: LeaderAndIsr) -> StateChange:
-    """The record with a partition's leadership in it."""
-    leader, leader_epoch, isr, zk_version, controller_epoch, recovery = state
-    leadership = (leader, leader_epoch, isr, zk_version, recovery, controller_epoch)
-    # _replace by name takes several times as long, and a broker's death makes 40,000 of these.
-    fields = record[: _LEADERSHIP.start] + leadership + record[_LEADERSHIP.stop :]
-    return tuple.__new__(StateChange, fields)
-
-
-_LEADERSHIP: Final = slice(
-    StateChange._fields.index("leader"), StateChange._fields.index("state_controller_epoch") + 1
-)
-assert list(StateChange._fields)[_LEADERSHIP] == [
-    "leader",
-    "leader_epoch",
-    "isr",
-    "zk_version",
-    "leader_recovery_state",
-    "state_controller_epoch",
-]

@@ -14,8 +14,9 @@ Source: Kafka ``ZkPartitionStateMachine``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import assert_never
 
 from zkcontroller.core.desk import Desk
@@ -37,9 +38,8 @@ from zkcontroller.core.journal import (
     STATE_CHANGE_FAILED,
     csv,
     keeper_exception,
-    with_leadership,
 )
-from zkcontroller.core.partition_table import PartitionState
+from zkcontroller.core.partition_table import PartitionState, pick
 from zkcontroller.core.state_znodes import (
     Verdicts,
     encode_state,
@@ -51,7 +51,7 @@ from zkcontroller.core.state_znodes import (
 from zkcontroller.core.topic_configs import read_unclean_election_flags
 from zkcontroller.errors import ControllerMoved
 from zkcontroller.model import LeaderAndIsr
-from zkcontroller.state_changes.record import Kind, StateChange
+from zkcontroller.state_changes.record import AlikeStateChanges, Kind, StateChange
 from zkcontroller.zookeeper.requests import Create, Written, ZkCode, Znode
 from zkcontroller.zookeeper.znodes import (
     TopicPartitionsZnode,
@@ -152,8 +152,7 @@ class PartitionStateMachine:
             valid = self._check_valid(rows, target)
             match target:
                 case PartitionState.NEW | PartitionState.OFFLINE | PartitionState.NON_EXISTENT:
-                    for row in valid:
-                        self._enter(row, target)
+                    self._enter(valid, target)
                 case PartitionState.ONLINE:
                     assert strategy is not None
                     state = self._context.table.partition_state
@@ -201,47 +200,57 @@ class PartitionStateMachine:
                 )
         return valid
 
-    def _enter(self, row: int, target: PartitionState) -> None:
-        table = self._context.table
-        current = PartitionState(table.partition_state[row])
-        self._context.put_partition_state(row, target)
+    def _enter(
+        self,
+        rows: Sequence[int],
+        target: PartitionState,
+        leaderships: Sequence[LeaderAndIsr] = (),
+    ) -> None:
+        """The partitions are in that state from now on; those that are online have a leadership."""
         # Kafka logs the others at TRACE, but losing a leader belongs into every export.
-        if target is not PartitionState.NON_EXISTENT or self._journal.is_tracing:
-            replicas = table.replicas[row] if target is PartitionState.NEW else None
-            self._journal.record(self._changed(row, current, target, replicas))
-
-    def _became_online(self, row: int, state: LeaderAndIsr) -> None:
+        is_told = target is not PartitionState.NON_EXISTENT or self._journal.is_tracing
         table = self._context.table
-        current = PartitionState(table.partition_state[row])
-        self._context.put_partition_state(row, PartitionState.ONLINE)
-        record = self._changed(row, current, PartitionState.ONLINE)
-        self._journal.record(with_leadership(record, state))
+        at = 0
+        for before, group in groupby([table.partition_state[row] for row in rows]):
+            part = slice(at, at + len(list(group)))
+            at = part.stop
+            for row in rows[part]:
+                self._context.put_partition_state(row, target)
+            if not is_told:
+                continue
+            if target is PartitionState.NEW:
+                for row in rows[part]:
+                    record = self._changed(row, PartitionState(before), target)
+                    self._journal.record(record._replace(replicas=table.replicas[row]))
+                continue
+            self._journal.record_all(
+                AlikeStateChanges(
+                    self._change(PartitionState(before), target),
+                    pick(table.topic_of, rows[part]),
+                    pick(table.partition_of, rows[part]),
+                    leaderships[part],
+                )
+            )
 
     def _fail(self, row: int, current: PartitionState, target: PartitionState, cause: str) -> None:
         record = self._changed(row, current, target)
         self._journal.record(record._replace(kind=Kind.PARTITION_STATE_FAILED, cause=cause))
 
-    def _changed(
-        self,
-        row: int,
-        current: PartitionState,
-        target: PartitionState,
-        replicas: tuple[int, ...] | None = None,
-    ) -> StateChange:
+    def _changed(self, row: int, current: PartitionState, target: PartitionState) -> StateChange:
         table = self._context.table
-        record = StateChange(
+        change = self._change(current, target)
+        return change._replace(topic=table.topic_of[row], partition=table.partition_of[row])
+
+    def _change(self, current: PartitionState, target: PartitionState) -> StateChange:
+        """A change of whatever partition."""
+        return StateChange(
             Kind.PARTITION_STATE_CHANGED,
             "controller",
             self._desk.config.broker_id,
             self._context.epoch,
-            None,
-            table.topic_of[row],
-            table.partition_of[row],
-            None,
-            current.label,
-            target.label,
+            from_state=current.label,
+            to_state=target.label,
         )
-        return record if replicas is None else record._replace(replicas=replicas)
 
     # ------------------------------------------------------------------ New → Online
 
@@ -284,12 +293,10 @@ class PartitionStateMachine:
                 if result is ZkCode.NODE_EXISTS
             ]
         )
-        created = []
+        created: dict[int, LeaderAndIsr] = {}
         for (row, first), result in zip(chosen, results, strict=True):
             if isinstance(result, Written) or row in own:
-                table.put_leader_and_isr(row, first)
-                self._became_online(row, first)
-                created.append(row)
+                created[row] = first
             else:
                 self._fail(
                     row,
@@ -297,7 +304,14 @@ class PartitionStateMachine:
                     PartitionState.ONLINE,
                     keeper_exception(result, table.text(row)),
                 )
-        return created
+        return self._bring_online(created)
+
+    def _bring_online(self, states: Mapping[int, LeaderAndIsr]) -> list[int]:
+        """These states stand in ZooKeeper now; returns their rows."""
+        rows = list(states)
+        self._context.table.put_leaderships(states)
+        self._enter(rows, PartitionState.ONLINE, list(states.values()))
+        return rows
 
     def _landed_before(self, existing: Sequence[tuple[int, LeaderAndIsr]]) -> Procedure[set[int]]:
         """Rows whose state znode exists because an earlier attempt of ours wrote it.
@@ -332,8 +346,9 @@ class PartitionStateMachine:
         """
         outcome = ElectionOutcome()
         chosen: dict[int, LeaderAndIsr] = {}
+        choose = self._chooser(strategy)
         for row, state in held_states(self._desk, rows).items():
-            elected = self._choose(row, state, strategy, is_unclean_allowed=False)
+            elected = choose(row, state, False)
             if elected is not None:
                 chosen[row] = self._signed(elected)
         verdicts = yield from self._write(chosen, outcome)
@@ -361,8 +376,9 @@ class PartitionStateMachine:
         unclean = yield from self._may_be_unclean(current, strategy)
         chosen: dict[int, LeaderAndIsr] = {}
         unclean_elections = 0
+        choose = self._chooser(strategy)
         for row, state in current.items():
-            elected = self._choose(row, state, strategy, is_unclean_allowed=row in unclean)
+            elected = choose(row, state, row in unclean)
             if elected is None:
                 outcome.failed[row] = (
                     f"{STATE_CHANGE_FAILED}: Failed to elect leader for partition"
@@ -388,10 +404,7 @@ class PartitionStateMachine:
     ) -> Procedure[Verdicts]:
         """Writes what was chosen; who is written is online."""
         verdicts = yield from write_states(self._desk, chosen)
-        for row, state in verdicts.written.items():
-            self._context.table.put_leader_and_isr(row, state)
-            self._became_online(row, state)
-            outcome.elected.append(row)
+        outcome.elected += self._bring_online(verdicts.written)
         return verdicts
 
     def _read_states(
@@ -441,63 +454,62 @@ class PartitionStateMachine:
         )
         return {row for row in hopeless if flags[table.topic_of[row]]}
 
-    def _choose(
-        self, row: int, state: LeaderAndIsr, strategy: Strategy, *, is_unclean_allowed: bool
-    ) -> LeaderAndIsr | None:
-        context = self._context
-        replicas = context.table.replicas[row]
-        match strategy:
-            case OfflineElection():
-                return elect_offline(
-                    state,
-                    replicas,
-                    lambda broker: context.is_replica_online(broker, row),
-                    unclean=is_unclean_allowed,
-                    is_recovery_tracked=self._desk.config.is_leader_recovery_supported,
-                )
-            case ControlledShutdownElection():
-                return elect_for_controlled_shutdown(
-                    state,
-                    replicas,
-                    lambda broker: context.is_replica_online(
-                        broker, row, include_shutting_down=True
-                    ),
-                    context.shutting_down.__contains__,
-                )
-            case ReassignElection():
-                candidates = context.table.assignment(row).target_replicas
-            case PreferredElection():
-                candidates = replicas[:1]
-            case _:
-                assert_never(strategy)
-        return elect_first_in_sync(
-            state, candidates, lambda broker: context.is_replica_online(broker, row)
+    def _chooser(
+        self, strategy: Strategy
+    ) -> Callable[[int, LeaderAndIsr, bool], LeaderAndIsr | None]:
+        """What becomes of a row's state, as things are now; the last argument: may be unclean."""
+        context, table = self._context, self._context.table
+        is_recovery_tracked = self._desk.config.is_leader_recovery_supported
+        online = context.online_replicas(
+            include_shutting_down=isinstance(strategy, ControlledShutdownElection)
         )
+
+        def choose(row: int, state: LeaderAndIsr, may_be_unclean: bool) -> LeaderAndIsr | None:
+            replicas = table.replicas[row]
+            match strategy:
+                case OfflineElection():
+                    return elect_offline(
+                        state,
+                        replicas,
+                        online(row),
+                        unclean=may_be_unclean,
+                        is_recovery_tracked=is_recovery_tracked,
+                    )
+                case ControlledShutdownElection():
+                    return elect_for_controlled_shutdown(
+                        state, replicas, online(row), context.shutting_down.__contains__
+                    )
+                case ReassignElection():
+                    candidates = table.assignment(row).target_replicas
+                case PreferredElection():
+                    candidates = replicas[:1]
+                case _:
+                    assert_never(strategy)
+            return elect_first_in_sync(state, candidates, online(row))
+
+        return choose
 
     def _recipients(
         self, rows: Iterable[int], strategy: Strategy
     ) -> dict[tuple[int, ...], list[int]]:
         """Brokers to be told by LeaderAndIsr, grouped: brokers to rows."""
+        table = self._context.table
+        online = self._context.online_replicas(
+            include_shutting_down=isinstance(strategy, ControlledShutdownElection)
+        )
+
+        def told(row: int) -> tuple[int, ...]:
+            match strategy:
+                case OfflineElection() | ControlledShutdownElection():
+                    return tuple(filter(online(row), table.replicas[row]))
+                case ReassignElection():
+                    return table.assignment(row).target_replicas
+                case PreferredElection():
+                    return table.replicas[row]
+                case _:
+                    assert_never(strategy)
+
         groups: dict[tuple[int, ...], list[int]] = {}
         for row in rows:
-            groups.setdefault(self._told(row, strategy), []).append(row)
+            groups.setdefault(told(row), []).append(row)
         return groups
-
-    def _told(self, row: int, strategy: Strategy) -> tuple[int, ...]:
-        context = self._context
-        replicas = context.table.replicas[row]
-        match strategy:
-            case OfflineElection():
-                return tuple(b for b in replicas if context.is_replica_online(b, row))
-            case ControlledShutdownElection():
-                return tuple(
-                    b
-                    for b in replicas
-                    if context.is_replica_online(b, row, include_shutting_down=True)
-                )
-            case ReassignElection():
-                return context.table.assignment(row).target_replicas
-            case PreferredElection():
-                return replicas
-            case _:
-                assert_never(strategy)

@@ -25,7 +25,7 @@ from uuid import UUID
 from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.elections import ReassignElection
-from zkcontroller.core.journal import csv, with_leadership
+from zkcontroller.core.journal import csv
 from zkcontroller.core.leader_epochs import bump_leader_epochs
 from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import NO_ROW, PartitionState, ReplicaState
@@ -300,5 +300,12 @@ class ReassignmentPhases:
             removing_replicas=assignment.removing_replicas,
         )
         if state is not None:
-            record = with_leadership(record, state)
+            record = record._replace(
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=state.in_sync_replicas,
+                zk_version=state.zk_version,
+                leader_recovery_state=state.leader_recovery_state,
+                state_controller_epoch=state.controller_epoch,
+            )
         self._journal.record(record)

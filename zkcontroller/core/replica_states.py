@@ -27,13 +27,12 @@ from zkcontroller.core.journal import (
     STATE_CHANGE_FAILED,
     csv,
     keeper_exception,
-    with_leadership,
 )
-from zkcontroller.core.partition_table import ReplicaState
+from zkcontroller.core.partition_table import ReplicaState, pick
 from zkcontroller.core.state_znodes import held_states, read_states, write_states
 from zkcontroller.errors import ControllerMoved
 from zkcontroller.model import LeaderAndIsr
-from zkcontroller.state_changes.record import Kind, StateChange
+from zkcontroller.state_changes.record import AlikeStateChanges, Kind, StateChange
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.scala_order import immutable_int_map_order
 
@@ -110,21 +109,23 @@ class ReplicaStateMachine:
     def _tell_online(self, live: Sequence[int]) -> None:
         """Online → Online for every live replica: no state changes, all brokers are told."""
         table = self._context.table
+        known = [row for row, epoch in enumerate(table.leader_epoch) if epoch >= 0]
+        if not known:
+            return
         by_replicas: dict[tuple[int, ...], list[int]] = {}
-        for row, replicas in enumerate(table.replicas):
+        for row, replicas in zip(known, pick(table.replicas, known), strict=True):
             by_replicas.setdefault(replicas, []).append(row)
         batch = self._desk.new_batch()
         has_told = False
         for broker in live:
             groups = (rows for replicas, rows in by_replicas.items() if broker in replicas)
-            rows = [row for row in chain.from_iterable(groups) if table.leader_epoch[row] >= 0]
+            rows = list(chain.from_iterable(groups))
             if rows:
                 rows.sort()  # topic by topic again, which makes them quick to group
                 batch.put_leader_and_isr(broker, rows)
                 has_told = True
         if not has_told:
             return
-        known = [row for row, epoch in enumerate(table.leader_epoch) if epoch >= 0]
         batch.add_update_metadata(self._context.live_or_shutting_down_broker_ids, known)
         batch.send()
 
@@ -200,16 +201,15 @@ class ReplicaStateMachine:
             case ReplicaState.DELETION_SUCCESSFUL | ReplicaState.DELETION_INELIGIBLE:
                 pass
             case ReplicaState.NON_EXISTENT:
+                self._enter(broker_id, rows, target)
                 for row in rows:
-                    self._enter(broker_id, row, target)
                     self._remove_from_assignment(broker_id, row)
                 return
             case ReplicaState.OFFLINE:
                 raise AssertionError("going offline needs ZooKeeper")
             case _:
                 assert_never(target)
-        for row in rows:
-            self._enter(broker_id, row, target)
+        self._enter(broker_id, rows, target)
 
     def _remove_from_assignment(self, broker_id: int, row: int) -> None:
         table = self._context.table
@@ -233,52 +233,45 @@ class ReplicaStateMachine:
         batch.add_stop_replica([broker_id], rows, delete=False)
         known = [row for row in rows if table.has_leadership(row)]
         shrunk = yield from self._remove_from_isr(broker_id, known)
-        groups: dict[tuple[int, ...], list[int]] = {}
+        by_replicas: dict[tuple[int, ...], list[int]] = {}
         for row in shrunk:
             if not self._context.is_queued_for_deletion(row):
-                others = tuple(broker for broker in table.replicas[row] if broker != broker_id)
-                groups.setdefault(others, []).append(row)
-            self._enter(broker_id, row, ReplicaState.OFFLINE)
-        for others, group in groups.items():
+                by_replicas.setdefault(table.replicas[row], []).append(row)
+        self._enter(broker_id, shrunk, ReplicaState.OFFLINE)
+        for replicas, group in by_replicas.items():
+            others = [broker for broker in replicas if broker != broker_id]
             batch.add_leader_and_isr(others, group)
         unknown = [row for row in rows if not table.has_leadership(row)]
         if unknown:
             batch.add_update_metadata(self._context.live_or_shutting_down_broker_ids, unknown)
-        for row in unknown:
-            self._enter(broker_id, row, ReplicaState.OFFLINE)
+        self._enter(broker_id, unknown, ReplicaState.OFFLINE)
 
     def _remove_from_isr(self, broker_id: int, rows: Sequence[int]) -> Procedure[list[int]]:
         """Take the broker out of the partitions' ISRs; returns the rows where it is out now."""
         replicas, epoch = self._context.table.replicas, self._context.epoch
         done: list[int] = []
-        # Who is in an ISR by what is in memory leaves it without a look at ZooKeeper.
+        # Who is in an ISR by what is in memory leaves it without a look at ZooKeeper; and where
+        # this controller has taken it out, a moment ago by an election, there is nothing to see.
         held = {
             row: state
             for row, state in held_states(self._desk, rows).items()
-            if broker_id in state.in_sync_replicas
+            if broker_id in state.in_sync_replicas or state.controller_epoch == epoch
         }
         remaining = list(rows)
         while remaining:
             unknown = [row for row in remaining if row not in held]
             current = held | (yield from self._read_states(broker_id, unknown))
-            shrinking = []
+            shrinking: dict[int, LeaderAndIsr] = {}
+            outside: dict[int, LeaderAndIsr] = {}
             for row, state in current.items():
                 if broker_id in state.in_sync_replicas:
-                    shrinking.append(row)
+                    shrinking[row] = without_replica(state, broker_id, replicas[row], epoch)
                 else:
                     # Nothing to write, but the state is this controller's from here on.
-                    self._removed(broker_id, row, state._replace(controller_epoch=epoch))
-                    done.append(row)
-            verdicts = yield from write_states(
-                self._desk,
-                {
-                    row: without_replica(current[row], broker_id, replicas[row], epoch)
-                    for row in shrinking
-                },
-            )
-            for row, state in verdicts.written.items():
-                self._removed(broker_id, row, state)
-                done.append(row)
+                    outside[row] = state._replace(controller_epoch=epoch)
+            done += self._removed(broker_id, outside)
+            verdicts = yield from write_states(self._desk, shrinking)
+            done += self._removed(broker_id, verdicts.written)
             remaining = list(verdicts.lost)  # their leaders changed the ISR meanwhile
             for row, code in verdicts.refused.items():
                 if row in held and code is ZkCode.NO_NODE:
@@ -324,20 +317,26 @@ class ReplicaStateMachine:
             self._fail(broker_id, row, ReplicaState.OFFLINE, cause)
         return current
 
-    def _removed(self, broker_id: int, row: int, state: LeaderAndIsr) -> None:
+    def _removed(self, broker_id: int, states: Mapping[int, LeaderAndIsr]) -> list[int]:
+        """The broker is out of these ISRs; returns their rows."""
         table = self._context.table
-        table.put_leader_and_isr(row, state)
-        record = StateChange(
-            Kind.REPLICA_REMOVED_FROM_ISR,
-            "controller",
-            self._desk.config.broker_id,
-            self._context.epoch,
-            None,
-            table.topic_of[row],
-            table.partition_of[row],
-            broker_id,
+        rows = list(states)
+        table.put_leaderships(states)
+        self._journal.record_all(
+            AlikeStateChanges(
+                StateChange(
+                    Kind.REPLICA_REMOVED_FROM_ISR,
+                    "controller",
+                    self._desk.config.broker_id,
+                    self._context.epoch,
+                    replica=broker_id,
+                ),
+                pick(table.topic_of, rows),
+                pick(table.partition_of, rows),
+                list(states.values()),
+            )
         )
-        self._journal.record(with_leadership(record, state))
+        return rows
 
     # ------------------------------------------------------------------ bookkeeping
 
@@ -361,13 +360,11 @@ class ReplicaStateMachine:
             )
         return valid
 
-    def _enter(self, broker_id: int, row: int, target: ReplicaState) -> None:
-        self._trace(broker_id, row, target)
-        self._context.table.put_replica_state(row, broker_id, target)
-
-    def _trace(self, broker_id: int, row: int, target: ReplicaState) -> None:
+    def _enter(self, broker_id: int, rows: Sequence[int], target: ReplicaState) -> None:
         if self._journal.is_tracing:
-            self._record(Kind.REPLICA_STATE_CHANGED, broker_id, row, target)
+            for row in rows:
+                self._record(Kind.REPLICA_STATE_CHANGED, broker_id, row, target)
+        self._context.table.put_replica_states(rows, broker_id, target)
 
     def _fail(self, broker_id: int, row: int, target: ReplicaState, cause: str) -> None:
         self._record(Kind.REPLICA_STATE_FAILED, broker_id, row, target, cause)

@@ -16,7 +16,7 @@ from zkcontroller.core.partition_table import PartitionTable
 from zkcontroller.errors import ZnodeCorrupt
 from zkcontroller.model import LeaderAndIsr
 from zkcontroller.zookeeper.requests import SetData, Written, ZkCode
-from zkcontroller.zookeeper.znodes import PartitionStateZnode
+from zkcontroller.zookeeper.znodes import PartitionStateZnode, encode_partition_state
 
 Unreadable: TypeAlias = ZkCode | ZnodeCorrupt
 
@@ -45,13 +45,8 @@ def state_path(table: PartitionTable, row: int) -> str:
 
 def encode_state(state: LeaderAndIsr) -> bytes:
     """Content of the state znode."""
-    return PartitionStateZnode(
-        state.leader,
-        state.leader_epoch,
-        state.in_sync_replicas,
-        state.controller_epoch,
-        state.leader_recovery_state,
-    ).encode()
+    leader, leader_epoch, isr, _, controller_epoch, recovery = state
+    return encode_partition_state(leader, leader_epoch, isr, controller_epoch, recovery)
 
 
 def held_states(desk: Desk, rows: Iterable[int]) -> dict[int, LeaderAndIsr]:

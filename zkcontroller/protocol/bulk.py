@@ -3,8 +3,11 @@
 A message library builds an object per partition; that costs 20 times what the bytes cost.  Here a
 partition becomes one ``bytes`` (*entry*) that is shared by every broker it is sent to, entries of a
 topic are joined, and a *body* is a tuple of chunks to be written one after the other behind the
-request header.  ``leader_and_isr_encoder`` and ``update_metadata_encoder`` choose everything that
-depends on the version once and return a function for the loop.
+request header.
+
+LeaderAndIsr and UpdateMetadata say the same of a partition before they part: leader, epochs, ISR,
+replicas.  Where both write it alike (:class:`StateLayout`) these bytes are made once for both, and
+the few different ends are put behind them.
 
 Versions: LeaderAndIsr 0-7, UpdateMetadata 0-8, StopReplica 0-4.  What a version does not know is
 left out, as Kafka's ``ignorable`` fields are.  Source: Kafka ``LeaderAndIsrRequest.json``,
@@ -15,8 +18,9 @@ left out, as Kafka's ``ignorable`` fields are.  Source: Kafka ``LeaderAndIsrRequ
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from struct import Struct
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from zkcontroller.errors import UnsupportedVersion
@@ -31,35 +35,54 @@ SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "
 
 IntTuple: TypeAlias = tuple[int, ...]
 
-LeaderAndIsrEncoder: TypeAlias = Callable[
-    # topic, partition, controller_epoch, leader, leader_epoch, isr, zk_version,
-    [str, int, int, int, int, IntTuple, int, IntTuple, IntTuple, IntTuple, bool, int],
-    # replicas, adding_replicas, removing_replicas, is_new, leader_recovery_state
-    bytes,
-]
-UpdateMetadataEncoder: TypeAlias = Callable[
-    # topic, partition, controller_epoch, leader, leader_epoch, isr, zk_version, replicas, offline
-    [str, int, int, int, int, IntTuple, int, IntTuple, IntTuple],
+StateEncoder: TypeAlias = Callable[
+    # topic, partition, controller_epoch, leader, leader_epoch, isr, zk_version, replicas
+    [str, int, int, int, int, IntTuple, int, IntTuple],
     bytes,
 ]
 TopicEntries: TypeAlias = tuple[str, UUID | None, Sequence[bytes]]
 
 _INT32: Final = Struct(">i").pack
 _INT64: Final = Struct(">q").pack
-_FOUR_INT32: Final = Struct(">iiii").pack
 
 
-def leader_and_isr_encoder(version: int) -> LeaderAndIsrEncoder:
-    """A function that encodes one partition of a LeaderAndIsr request of that version."""
+class _StatePackers(dict[tuple[int, int], Callable[..., bytes]]):
+    """Packers of states by the sizes of the two arrays in them, of which there are few."""
+
+    def __missing__(self, sizes: tuple[int, int]) -> Callable[..., bytes]:
+        isr_size, replicas_size = sizes
+        packer = self[sizes] = Struct(f">4i{isr_size}si{replicas_size}s").pack
+        return packer
+
+
+_STATE_PACKERS: Final = _StatePackers()
+
+
+class StateLayout(NamedTuple):
+    """How a request writes what both requests say of a partition's state."""
+
+    is_flat: bool
+    """Each entry begins with the name of its topic."""
+    is_flexible: bool
+
+
+def leader_and_isr_layout(version: int) -> StateLayout:
+    """The layout of states in a LeaderAndIsr request of that version."""
     assert version in LEADER_AND_ISR_VERSIONS
-    wire = pieces(is_flexible=version >= 4)
+    return StateLayout(is_flat=version < 2, is_flexible=version >= 4)
+
+
+def update_metadata_layout(version: int) -> StateLayout:
+    """The layout of states in an UpdateMetadata request of that version."""
+    assert version in UPDATE_METADATA_VERSIONS
+    return StateLayout(is_flat=version < 5, is_flexible=version >= 6)
+
+
+def state_encoder(layout: StateLayout) -> StateEncoder:
+    """A function that encodes the state with which an entry of either request begins."""
+    wire = pieces(is_flexible=layout.is_flexible)
     arrays, string = wire.int32_array, wire.string
-    four, one = _FOUR_INT32, _INT32
-    # Everything behind the arrays, by is_new and by leader_recovery_state.
-    ends = [
-        [_leader_and_isr_end(version, wire, is_new, state) for state in (0, 1)]
-        for is_new in (False, True)
-    ]
+    packers = _STATE_PACKERS
 
     def encode(
         topic: str,  # noqa: ARG001 - older versions repeat it in every entry
@@ -70,22 +93,19 @@ def leader_and_isr_encoder(version: int) -> LeaderAndIsrEncoder:
         isr: IntTuple,
         zk_version: int,
         replicas: IntTuple,
-        adding: IntTuple,
-        removing: IntTuple,
-        is_new: bool,
-        recovery_state: int,
     ) -> bytes:
-        return b"%b%b%b%b%b%b%b" % (
-            four(partition, controller_epoch, leader, leader_epoch),
-            arrays[isr],
-            one(zk_version),
-            arrays[replicas],
-            arrays[adding],
-            arrays[removing],
-            ends[is_new][recovery_state],
+        isr_bytes, replica_bytes = arrays[isr], arrays[replicas]
+        return packers[len(isr_bytes), len(replica_bytes)](
+            partition,
+            controller_epoch,
+            leader,
+            leader_epoch,
+            isr_bytes,
+            zk_version,
+            replica_bytes,
         )
 
-    def encode_without_reassignment(
+    def encode_with_topic(
         topic: str,
         partition: int,
         controller_epoch: int,
@@ -94,27 +114,46 @@ def leader_and_isr_encoder(version: int) -> LeaderAndIsrEncoder:
         isr: IntTuple,
         zk_version: int,
         replicas: IntTuple,
-        adding: IntTuple,  # noqa: ARG001 - unknown before version 3
-        removing: IntTuple,  # noqa: ARG001 - unknown before version 3
-        is_new: bool,
-        recovery_state: int,
     ) -> bytes:
-        return b"%b%b%b%b%b%b" % (
-            string(topic) if version < 2 else b"",
-            four(partition, controller_epoch, leader, leader_epoch),
-            arrays[isr],
-            one(zk_version),
-            arrays[replicas],
-            ends[is_new][recovery_state],
+        return string(topic) + encode(
+            topic, partition, controller_epoch, leader, leader_epoch, isr, zk_version, replicas
         )
 
-    return encode if version >= 3 else encode_without_reassignment
+    return encode_with_topic if layout.is_flat else encode
 
 
-def _leader_and_isr_end(version: int, wire: Pieces, is_new: bool, recovery_state: int) -> bytes:
+@lru_cache(maxsize=4096)
+def leader_and_isr_end(
+    version: int, adding: IntTuple, removing: IntTuple, is_new: bool, recovery_state: int
+) -> bytes:
+    """What follows the state in an entry of a LeaderAndIsr request."""
+    wire = pieces(is_flexible=version >= 4)
+    reassignment = wire.int32_array[adding] + wire.int32_array[removing] if version >= 3 else b""
     new = bytes([is_new]) if version >= 1 else b""
     recovery = bytes([recovery_state]) if version >= 6 else b""
-    return new + recovery + wire.tags
+    return reassignment + new + recovery + wire.tags
+
+
+@lru_cache(maxsize=4096)
+def update_metadata_end(version: int, offline_replicas: IntTuple) -> bytes:
+    """What follows the state in an entry of an UpdateMetadata request."""
+    wire = pieces(is_flexible=version >= 6)
+    return (wire.int32_array[offline_replicas] if version >= 4 else b"") + wire.tags
+
+
+def _state(
+    layout: StateLayout, topic: str, partition: int, state: LeaderAndIsr, replicas: IntTuple
+) -> bytes:
+    return state_encoder(layout)(
+        topic,
+        partition,
+        state.controller_epoch,
+        state.leader,
+        state.leader_epoch,
+        state.in_sync_replicas,
+        state.zk_version,
+        replicas,
+    )
 
 
 def leader_and_isr_entry(
@@ -127,20 +166,11 @@ def leader_and_isr_entry(
     removing_replicas: IntTuple,
     is_new: bool,
 ) -> bytes:
-    """One partition of a LeaderAndIsr request; loops use :func:`leader_and_isr_encoder`."""
-    return leader_and_isr_encoder(version)(
-        topic,
-        partition,
-        state.controller_epoch,
-        state.leader,
-        state.leader_epoch,
-        state.in_sync_replicas,
-        state.zk_version,
-        replicas,
-        adding_replicas,
-        removing_replicas,
-        is_new,
-        state.leader_recovery_state,
+    """One partition of a LeaderAndIsr request; loops share the state and its end."""
+    return _state(
+        leader_and_isr_layout(version), topic, partition, state, replicas
+    ) + leader_and_isr_end(
+        version, adding_replicas, removing_replicas, is_new, state.leader_recovery_state
     )
 
 
@@ -196,56 +226,6 @@ def _topics(
     return chunks
 
 
-def update_metadata_encoder(version: int) -> UpdateMetadataEncoder:
-    """A function that encodes one partition of an UpdateMetadata request of that version."""
-    assert version in UPDATE_METADATA_VERSIONS
-    wire = pieces(is_flexible=version >= 6)
-    arrays, string, tags = wire.int32_array, wire.string, wire.tags
-    four, one = _FOUR_INT32, _INT32
-
-    def encode(
-        topic: str,  # noqa: ARG001 - older versions repeat it in every entry
-        partition: int,
-        controller_epoch: int,
-        leader: int,
-        leader_epoch: int,
-        isr: IntTuple,
-        zk_version: int,
-        replicas: IntTuple,
-        offline: IntTuple,
-    ) -> bytes:
-        return b"%b%b%b%b%b%b" % (
-            four(partition, controller_epoch, leader, leader_epoch),
-            arrays[isr],
-            one(zk_version),
-            arrays[replicas],
-            arrays[offline],
-            tags,
-        )
-
-    def encode_with_topic(
-        topic: str,
-        partition: int,
-        controller_epoch: int,
-        leader: int,
-        leader_epoch: int,
-        isr: IntTuple,
-        zk_version: int,
-        replicas: IntTuple,
-        offline: IntTuple,
-    ) -> bytes:
-        return b"%b%b%b%b%b%b" % (
-            string(topic),
-            four(partition, controller_epoch, leader, leader_epoch),
-            arrays[isr],
-            one(zk_version),
-            arrays[replicas],
-            arrays[offline] if version >= 4 else b"",
-        )
-
-    return encode if version >= 5 else encode_with_topic
-
-
 def update_metadata_entry(
     version: int,
     topic: str,
@@ -254,18 +234,10 @@ def update_metadata_entry(
     replicas: IntTuple,
     offline_replicas: IntTuple,
 ) -> bytes:
-    """One partition of an UpdateMetadata request; loops use :func:`update_metadata_encoder`."""
-    return update_metadata_encoder(version)(
-        topic,
-        partition,
-        state.controller_epoch,
-        state.leader,
-        state.leader_epoch,
-        state.in_sync_replicas,
-        state.zk_version,
-        replicas,
-        offline_replicas,
-    )
+    """One partition of an UpdateMetadata request; loops share the state and its end."""
+    return _state(
+        update_metadata_layout(version), topic, partition, state, replicas
+    ) + update_metadata_end(version, offline_replicas)
 
 
 def update_metadata_topics(version: int, topics: Sequence[TopicEntries]) -> tuple[bytes, ...]:

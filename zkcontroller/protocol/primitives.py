@@ -34,7 +34,10 @@ def unsigned_varint(value: int) -> bytes:
 
 def compact_length(count: int) -> bytes:
     """Length of a compact string or array: one more than it is, for 0 means null."""
-    return unsigned_varint(count + 1)
+    return _ONE_BYTE[count + 1] if count < len(_ONE_BYTE) - 1 else unsigned_varint(count + 1)
+
+
+_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
 
 
 def compact_string(text: str) -> bytes:

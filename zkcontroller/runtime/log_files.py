@@ -17,7 +17,7 @@ root (also to stdout)                                       server.log          
 ==========================================================  ====================  ===============
 
 Nobody waits for the disk: a call stamps the time and queues the record, and one thread formats and
-writes, some 200 ms later; many state changes wait a second while the controller is at work.  The
+writes, some 200 ms later; many state changes wait up to 5 s while the controller is at work.  The
 queue is bounded by bytes (:data:`PENDING_BYTES_CAPACITY`); what does not fit is counted, and the
 count is logged.  State changes come in as records (:attr:`state_changes`) and leave as a line of
 ``state-change.log`` and one of ``state-changes.jsonl``.

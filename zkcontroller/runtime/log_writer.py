@@ -39,7 +39,7 @@ FLUSH_TIMEOUT_S: Final = 10.0
 SLICE_RECORDS: Final = 100
 """State changes formatted in one go: less than a millisecond."""
 BREATH_S: Final = 0.001
-PATIENCE_S: Final = 1.0
+PATIENCE_S: Final = 5.0
 """How long state changes wait for somebody who is at work, at most."""
 
 

@@ -27,9 +27,8 @@ class ConnectString(NamedTuple):
     def absolute(self, path: str) -> str:
         """``path`` as the server knows it."""
         assert path.startswith("/"), path
-        if not self.chroot:
-            return path
-        return self.chroot if path == "/" else self.chroot + path
+        chroot = self.chroot
+        return chroot + path if path != "/" else chroot or "/"
 
     def relative(self, path: str) -> str:
         """The server's ``path`` as we know it."""

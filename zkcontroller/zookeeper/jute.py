@@ -82,6 +82,7 @@ _CREATE_HEADER: Final = _MULTI_HEADER.pack(OpCode.CREATE, False, -1)
 _DELETE_HEADER: Final = _MULTI_HEADER.pack(OpCode.DELETE, False, -1)
 _SET_DATA_HEADER: Final = _MULTI_HEADER.pack(OpCode.SET_DATA, False, -1)
 _CHECK_HEADER: Final = _MULTI_HEADER.pack(OpCode.CHECK, False, -1)
+_SET_DATA: Final = int(OpCode.SET_DATA)
 _CODES: Final = {code.value: code for code in ZkCode}
 
 # Header, length of the path and watch flag; the path's bytes come on top.
@@ -126,16 +127,26 @@ def encode_write(operation: Write | Check, path: str, acl: bytes) -> bytes:
     ``path`` is the operation's path below the server's root (chroot included); ``acl`` comes from
     :mod:`zkcontroller.zookeeper.acls` and only a create carries it.
     """
+    raw = path.encode()
+    if type(operation) is SetData:
+        _, data, zk_version = operation
+        pack = _INT.pack
+        return b"%b%b%b%b%b" % (
+            _SET_DATA_HEADER,
+            pack(len(raw)),
+            raw,
+            _buffer(data),
+            pack(zk_version),
+        )
+    name = _INT.pack(len(raw)) + raw
     match operation:
         case Create(_, data, ephemeral, sequential):
             flags = _INT.pack(ephemeral + 2 * sequential)
-            return b"".join((_CREATE_HEADER, _string(path), _buffer(data), acl, flags))
-        case SetData(_, data, zk_version):
-            return b"".join((_SET_DATA_HEADER, _string(path), _buffer(data), _INT.pack(zk_version)))
+            return b"".join((_CREATE_HEADER, name, _buffer(data), acl, flags))
         case Check(_, zk_version):
-            return b"".join((_CHECK_HEADER, _string(path), _INT.pack(zk_version)))
+            return b"".join((_CHECK_HEADER, name, _INT.pack(zk_version)))
         case _:
-            return b"".join((_DELETE_HEADER, _string(path), _INT.pack(operation.zk_version)))
+            return b"".join((_DELETE_HEADER, name, _INT.pack(operation.zk_version)))
 
 
 def encode_multi(encoded: Sequence[bytes]) -> bytes:
@@ -169,7 +180,7 @@ def decode_znodes(reply: Reply, count: int) -> list[Znode | ZkCode]:
     """The answer of a MultiRead of getData: one result per path."""
     frame, offset = reply.frame, reply.offset
     head, stat = _RESULT_HEAD.unpack_from, _STAT_PARTS.unpack_from
-    make = Znode._make
+    new = tuple.__new__  # a third of the time of _make
     results: list[Znode | ZkCode] = []
     append = results.append
     for _ in range(count):
@@ -180,7 +191,7 @@ def decode_znodes(reply: Reply, count: int) -> list[Znode | ZkCode]:
             continue
         end = offset + length if length > 0 else offset
         czxid, zk_version, owner = stat(frame, end)
-        append(make((frame[offset:end], zk_version, czxid, owner)))
+        append(new(Znode, (frame[offset:end], zk_version, czxid, owner)))
         offset = end + 68
     return results
 
@@ -225,20 +236,22 @@ def decode_multi(
     operation answers an error: OK those before the culprit, RUNTIME_INCONSISTENCY those after it.
     """
     frame, offset = reply.frame, reply.offset
+    new = tuple.__new__
+    header, stat = _MULTI_HEADER.unpack_from, _STAT_PARTS.unpack_from
     results: list[Written] = []
     failed: MultiFailed | None = None
     for position, operation in enumerate(operations):
-        kind, _done, _code = _MULTI_HEADER.unpack_from(frame, offset)
+        kind, _done, _code = header(frame, offset)
         offset += 9
-        if kind == ERROR_RESULT:
+        if kind == _SET_DATA:
+            czxid, zk_version, _owner = stat(frame, offset)
+            offset += 68
+            results.append(new(Written, (operation.path, zk_version, czxid)))
+        elif kind == ERROR_RESULT:
             code = code_of(*_INT.unpack_from(frame, offset))
             offset += 4
             if failed is None and code not in (ZkCode.OK, ZkCode.RUNTIME_INCONSISTENCY):
                 failed = MultiFailed(position, code)
-        elif kind == OpCode.SET_DATA:
-            czxid, zk_version, _owner = _STAT_PARTS.unpack_from(frame, offset)
-            offset += 68
-            results.append(Written(operation.path, zk_version, czxid))
         elif kind == OpCode.CREATE:
             (length,) = _INT.unpack_from(frame, offset)
             path = frame[offset + 4 : offset + 4 + length].decode()

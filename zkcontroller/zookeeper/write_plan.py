@@ -40,6 +40,7 @@ from zkcontroller.zookeeper.requests import (
     Committed,
     Create,
     RolledBack,
+    SetData,
     Transaction,
     Write,
     WriteResult,
@@ -101,6 +102,8 @@ class WritePlan:
         self._limit = MAX_OPERATIONS
         self._again: deque[Ask] = deque()
         self._waiting: deque[int] = deque()
+        # Overwriting znodes, each once, touches nobody else; and a controller does little else.
+        self._may_touch = not _are_apart(operations)
         # How many operations under way touch a path, and how many a child of it.
         self._touched: dict[str, int] = {}
         self._parents: dict[str, int] = {}
@@ -124,10 +127,7 @@ class WritePlan:
         part = self._take_part()
         if not part:
             return None
-        for position in part:
-            path = self._operations[position].path
-            _increment(self._touched, path)
-            _increment(self._parents, _parent(path))
+        self._remember(part)
         body = encode_multi((*self._head, *(self._encoded[position] for position in part)))
         return Ask(OpCode.MULTI, body, part)
 
@@ -171,11 +171,23 @@ class WritePlan:
         return part
 
     def _is_near_flying(self, position: int) -> bool:
+        if not self._touched:
+            return False
         path = self._operations[position].path
         touched = self._touched
         return path in touched or _parent(path) in touched or path in self._parents
 
+    def _remember(self, part: Sequence[int]) -> None:
+        if not self._may_touch:
+            return
+        for position in part:
+            path = self._operations[position].path
+            _increment(self._touched, path)
+            _increment(self._parents, _parent(path))
+
     def _forget(self, part: Sequence[int]) -> None:
+        if not self._may_touch:
+            return
         for position in part:
             path = self._operations[position].path
             _decrement(self._touched, path)
@@ -259,6 +271,12 @@ def _fence_failed(fence: Write | Check, code: ZkCode) -> Exception:
             f"Controller epoch zkVersion check fails. Expected zkVersion = {fence.zk_version}"
         )
     return ZooKeeperRefused(fence.path, code.name)
+
+
+def _are_apart(operations: Sequence[Write]) -> bool:
+    """Whether all of them are SetData, of as many znodes."""
+    paths = {operation.path for operation in operations if type(operation) is SetData}
+    return len(paths) == len(operations)
 
 
 def _parent(path: str) -> str:

@@ -61,6 +61,7 @@ from zkcontroller.zookeeper.topic_znodes import (
     TopicsZnode,
     TopicZnode,
     decode_topic_id,
+    encode_partition_state,
     encode_topic_id,
     new_topic_id,
 )
@@ -101,6 +102,7 @@ __all__ = [
     "decode_topic_id",
     "desanitize",
     "describe",
+    "encode_partition_state",
     "encode_topic_id",
     "new_topic_id",
     "sanitize",

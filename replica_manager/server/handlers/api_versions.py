@@ -8,35 +8,45 @@ Source: Kafka ``KafkaApis.handleApiVersionsRequest`` (KIP-511, KIP-584).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from zkcontroller.protocol.api_versions import (
     ApiKey,
     api_versions_error,
     api_versions_response,
     is_valid_software,
 )
+from zkcontroller.protocol.messages import write
 
 API_KEY: Final = ApiKey.API_VERSIONS
 VERSIONS: Final = (0, 4)
 _NAMES_SOFTWARE_SINCE: Final = 3
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> EncodedBody | ResponsePayload:
     """Every API of this broker; INVALID_REQUEST for a client with an odd name."""
     if context.api_version >= _NAMES_SOFTWARE_SINCE and not (
         is_valid_software(request.client_software_name)
         and is_valid_software(request.client_software_version)
     ):
         return refuse(request, context, ErrorCode.invalid_request)
-    return api_versions_response(
-        context.api_version,
-        broker.offered,
-        finalized_features_epoch=broker.features.epoch,
+    offered = tuple(broker.offered.items())
+    return EncodedBody((_encoded(context.api_version, offered, broker.features.epoch),))
+
+
+@lru_cache(maxsize=64)  # sixty entries to encode, the same for every connection
+def _encoded(
+    version: int, offered: tuple[tuple[int, tuple[int, int]], ...], features_epoch: int
+) -> bytes:
+    return write(
+        api_versions_response(version, dict(offered), finalized_features_epoch=features_epoch)
     )
 
 
