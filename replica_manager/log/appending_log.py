@@ -193,14 +193,17 @@ class AppendingLog(LogState):
             self._local.append(written.pieces, written.size, last, written.largest)
             if self._high_watermark.message_offset >= self._local.end.message_offset:
                 self._set_high_watermark(self._local.end)
+            for header in written.headers:
+                if header.has_producer_id and header.is_transactional:
+                    # A first batch or a marker, also of a transaction that has no record here: the
+                    # next transaction must be confirmed anew.
+                    self._producers.clear_verification(header.producer_id)
             self._take_over(advances, last)
         return None
 
     def _take_over(self, advances: Sequence[Advance], last_offset: int) -> None:
         for advanced in advances:
             self._producers.put(advanced)
-            if advanced.entry.transaction_first_offset is not None or advanced.completed:
-                self._producers.clear_verification(advanced.entry.producer_id)
             if advanced.completed is not None:
                 self._complete(advanced.completed)
         self._producers.end_offset = last_offset + 1

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.producer_state import AppendOrigin
 from tests.unit.log_world import (
     START_MS,
@@ -15,6 +16,7 @@ from tests.unit.log_world import (
     batch,
     content,
     end_transaction,
+    read,
 )
 from zkcontroller.errors import (
     InvalidProducerEpoch,
@@ -205,6 +207,41 @@ def test_a_sequence_above_one_that_waits_for_verification_is_out_of_order(
         log.append_as_leader(in_transaction(4), 0, verification_guard=guard)
 
 
+def test_a_sequence_below_one_that_waits_for_verification_is_taken(world: LogWorld) -> None:
+    world.environment = replace(world.environment, verifies_transactions=True)
+    log = world.open()
+    assert log.start_verification(7, 4, 0) is log.start_verification(7, 0, 0)
+    guard = log.start_verification(7, 4, 0)
+
+    log.append_as_leader(in_transaction(0), 0, verification_guard=guard)
+
+    assert log.producers.entry(7).last_sequence == 0
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_end_of_a_transaction_without_records_ends_its_verification(
+    world: LogWorld, commit: bool
+) -> None:
+    world.environment = replace(world.environment, verifies_transactions=True)
+    log = world.open()
+    guard = log.start_verification(7, 0, 0)
+
+    end_transaction(log, 7, commit=commit)
+
+    with pytest.raises(InvalidTxnState):
+        log.append_as_leader(in_transaction(0), 0, verification_guard=guard)
+    assert log.start_verification(7, 0, 0) not in (None, guard)
+
+
+def test_transactions_that_need_no_verification_are_taken_without_asking(world: LogWorld) -> None:
+    log = world.open()
+
+    log.append_as_leader(in_transaction(0), 0)
+
+    assert log.producers.has_ongoing_transaction(7)
+    assert log.last_stable_offset == 0
+
+
 def test_a_marker_of_a_replaced_coordinator_is_refused_by_the_leader_only(world: LogWorld) -> None:
     log = world.open()
     end_transaction(log, 7, commit=True, coordinator_epoch=5)
@@ -219,6 +256,90 @@ def test_a_marker_of_a_replaced_coordinator_is_refused_by_the_leader_only(world:
     stale[:8] = (1).to_bytes(8, "big")
     log.append_as_follower(bytes(stale))
     assert log.log_end_offset == 2
+
+
+def test_a_replaced_coordinator_may_not_even_end_a_transaction_without_records(
+    world: LogWorld,
+) -> None:
+    log = world.open()
+    log.append_as_leader(in_transaction(0), 0)
+    end_transaction(log, 7, commit=False, coordinator_epoch=1)
+    end_transaction(log, 7, commit=False, coordinator_epoch=2)
+
+    with pytest.raises(TransactionCoordinatorFenced):
+        end_transaction(log, 7, commit=True, coordinator_epoch=1)
+
+    assert log.log_end_offset == 3
+
+
+def test_a_marker_of_an_older_producer_epoch_is_refused(world: LogWorld) -> None:
+    log = world.open()
+    log.append_as_leader(in_transaction(0, epoch=5), 0)
+
+    with pytest.raises(InvalidProducerEpoch):
+        end_transaction(log, 7, commit=True, producer_epoch=4)
+
+    assert log.producers.has_ongoing_transaction(7)
+
+
+def test_an_aborted_transaction_over_several_segments_is_indexed_once_where_it_ends(
+    world: LogWorld,
+) -> None:
+    log = world.open()
+    for sequence in range(3):
+        log.append_as_leader(in_transaction(sequence), 0)
+        log.roll()
+
+    end_transaction(log, 7, commit=False)
+
+    indexed = [len(segment.transaction_index.entries()) for segment in log.segments]
+    assert indexed == [0, 0, 0, 1]
+    [aborted] = log.aborted_transactions(0, 3)
+    assert (aborted.first_offset, aborted.last_offset) == (0, 3)
+    log.update_high_watermark(4)
+    found = read(log, 0, isolation=FetchIsolation.TXN_COMMITTED)
+    assert found.aborted_transactions == (aborted,)
+    log.close()
+    again = world.open(clean=False)
+    assert again.aborted_transactions(0, 3) == (aborted,)
+
+
+def test_truncation_below_an_open_transaction_ends_it(world: LogWorld) -> None:
+    log = world.open()
+    log.append_as_leader(batch(5), 0)
+    log.append_as_leader(in_transaction(0), 0)
+    log.append_as_leader(batch(5), 0)
+    log.update_high_watermark(11)
+    assert log.last_stable_offset == 5
+
+    log.truncate_to(5)
+
+    assert (log.last_stable_offset, log.high_watermark) == (5, 5)
+    log.append_as_leader(batch(5), 0)
+    log.update_high_watermark(10)
+    assert log.last_stable_offset == 10
+    log.append_as_leader(in_transaction(0), 0)
+    log.truncate_fully_and_start_at(2)
+    log.append_as_leader(batch(5), 0)
+    log.update_high_watermark(7)
+    assert log.last_stable_offset == 7
+
+
+def test_deleted_segments_end_a_transaction_that_began_in_them(world: LogWorld) -> None:
+    log = world.open()
+    log.append_as_leader(in_transaction(0), 0)
+    log.append_as_leader(batch(4), 0)
+    log.roll()
+    log.append_as_leader(batch(5), 0)
+    log.update_high_watermark(10)
+    assert log.last_stable_offset == 0
+
+    log.delete_segments([next(iter(log.segments))], "test")
+
+    assert (log.log_start_offset, log.last_stable_offset) == (5, 5)
+    end_transaction(log, 7, commit=False)
+    log.update_high_watermark(11)
+    assert log.last_stable_offset == 11
 
 
 def test_a_marker_without_a_transaction_aborts_nothing(world: LogWorld) -> None:
