@@ -366,11 +366,11 @@ class RequestBatch:
         deleting = tuple(table.topic_partition(row) for row, stop in rows.items() if stop.delete)
         self._outbox.append(Send(broker_id, STOP_REPLICA, version, body, context.epoch, deleting))
 
-    def _grouped(self, rows: Sequence[int], entries: Sequence[bytes]) -> list[bulk.TopicEntries]:
+    def _grouped(self, rows: Sequence[int], entries: list[bytes]) -> list[bulk.TopicEntries]:
         """The entries by topic; those of a topic whose rows are neighbours are cut out whole."""
         table = self._context.table
         is_sorted = all(map(lt, rows, islice(rows, 1, None)))
-        found: dict[str, Sequence[bytes]] = {}
+        found: dict[str, list[bytes]] = {}
         at = 0
         while at < len(rows):
             topic = table.topic_of[rows[at]]
@@ -379,7 +379,7 @@ class RequestBatch:
             if is_sorted and known.is_one_run:
                 end = bisect_right(rows, known.rows[-1], at)
             if topic in found:
-                found[topic] = (*found[topic], *entries[at:end])
+                found[topic].extend(entries[at:end])
             else:
                 found[topic] = entries[at:end]
             at = end
