@@ -5,6 +5,7 @@ Source: Kafka ``BrokerTopicStats``, ``BrokerTopicMetrics``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from zkcontroller.runtime.instruments import Meter
@@ -33,6 +34,16 @@ _NAMES_OF_ALL: Final = {
     "reassignment_bytes_out": ("ReassignmentBytesOutPerSec", "bytes"),
 }
 
+_OF_LEADERS: Final = (
+    "messages_in",
+    "bytes_in",
+    "bytes_rejected",
+    "failed_produce_requests",
+    "total_produce_requests",
+    "produce_message_conversions",
+)
+"""What only happens where a topic is led; consumers may read from followers."""
+
 
 class TopicStats:
     """The meters of one topic, each made when it first counts something."""
@@ -52,12 +63,13 @@ class TopicStats:
             )
         meter.mark(count)
 
-    def remove(self) -> None:
-        """Forgets the meters."""
-        for name in self._meters:
-            self._metrics.remove(
-                mbean("kafka.server", "BrokerTopicMetrics", _NAMES[name][0], self._tags)
-            )
+    def remove(self, names: Iterable[str] = tuple(_NAMES)) -> None:
+        """Forgets the meters; one that counts again is made anew."""
+        for name in names:
+            if self._meters.pop(name, None) is not None:
+                self._metrics.remove(
+                    mbean("kafka.server", "BrokerTopicMetrics", _NAMES[name][0], self._tags)
+                )
 
 
 class BrokerTopicStats:
@@ -85,6 +97,15 @@ class BrokerTopicStats:
 
     def has(self, topic: str) -> bool:
         return topic in self._topics
+
+    def remove_led(self, topic: str) -> None:
+        """No partition of that topic is led here any more.
+
+        Source: Kafka ``BrokerTopicStats.removeOldLeaderMetrics`` (KAFKA-8392).
+        """
+        stats = self._topics.get(topic)
+        if stats is not None:
+            stats.remove(_OF_LEADERS)
 
     def remove(self, topic: str) -> None:
         """No partition of that topic is here any more."""

@@ -164,7 +164,8 @@ class BrokerWorld:
         """Whether the last answer ended the connection."""
         self.mute_ms = 0
         """For how long the last client was not listened to after its answer."""
-        self.topic_stats = BrokerTopicStats(Metrics())
+        self.metrics = Metrics()
+        self.topic_stats = BrokerTopicStats(self.metrics)
         self.appends = RecordAppends(
             self.replicas, self.flush, self.topic_stats, lambda: self.now_ms
         )

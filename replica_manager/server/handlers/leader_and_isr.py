@@ -42,6 +42,7 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     if new := {tp.topic: None for tp in decoded.partitions if logs.log(tp) is None}:
         await broker.learn_topics(list(new))
     answer = broker.replica_manager.become_leader_or_follower(decoded, context.correlation_id)
+    _forget_what_was_led(decoded, broker)
     return _response(context, decoded, answer.error, answer.partitions)
 
 
@@ -49,6 +50,23 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
     """The code at the top and for every partition."""
     decoded = _decode(request, context.api_version)
     return _response(context, decoded, error, dict.fromkeys(decoded.partitions, error))
+
+
+def _forget_what_was_led(request: LeaderAndIsrRequest, broker: BrokerContext) -> None:
+    """Removes the meters of leaders of topics that are only followed here from now on.
+
+    Source: Kafka ``ReplicaManager.updateLeaderAndFollowerMetrics``.
+    """
+    partitions, stats = broker.replica_manager.partitions, broker.topic_stats
+    followed = {
+        tp.topic
+        for tp in request.partitions
+        if stats.has(tp.topic) and (found := partitions.get(tp)) is not None and not found.is_leader
+    }
+    if followed:  # else tens of thousands of partitions need not be looked at
+        followed -= {tp.topic for tp, partition in partitions.items() if partition.is_leader}
+    for topic in followed:
+        stats.remove_led(topic)
 
 
 def _decode(request: Any, version: int) -> LeaderAndIsrRequest:
