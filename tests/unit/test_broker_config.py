@@ -70,6 +70,7 @@ def test_a_default_fits_its_own_rule() -> None:
         ("log.dirs", "/a,/a", "each directory once"),
         ("max.connections.per.ip", "0", "max.connections.per.ip.overrides"),
         ("max.connections.per.ip.overrides", "127.0.0.1", "host:count"),
+        ("replica.selector.class", "org.example.Nearest", "Java selectors cannot be loaded"),
         ("queued.max.request.bytes", "10", "at least socket.request.max.bytes"),
         ("connections.max.idle.ms", "100", "connection.failed.authentication.delay.ms"),
         ("process.roles", "broker", "ZooKeeper-mode"),

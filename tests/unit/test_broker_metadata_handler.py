@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from replica_manager.groups.desk import OFFSETS_TOPIC
 from replica_manager.server.handlers.metadata import PARTITIONS_AT_ONCE
 from tests.unit.broker_world import ORDERS_ID, BrokerWorld, broker, metadata
 from zkcontroller.zookeeper.requests import Create
@@ -82,6 +83,20 @@ def test_all_topics_are_asked_for_with_null_or_in_version_0_with_none(
     world: BrokerWorld, version: int, topics: list[str | UUID] | None
 ) -> None:
     assert errors(ask(world, version, topics)) == {"orders": ErrorCode.none}
+
+
+@pytest.mark.parametrize("version", range(13))
+def test_whoever_asks_for_all_topics_creates_none_and_hears_of_no_unknown_one(
+    world: BrokerWorld, version: int
+) -> None:
+    world.update({OFFSETS_TOPIC: {0: metadata(1)}})
+    before = world.session.children("/brokers/topics")
+    options: dict[str, Any] = {"allow_auto_topic_creation": True} if version >= 4 else {}
+
+    answer = ask(world, version, None if version else [], **options)
+
+    assert errors(answer) == {"orders": ErrorCode.none, OFFSETS_TOPIC: ErrorCode.none}
+    assert world.session.children("/brokers/topics") == before == []
 
 
 def test_an_empty_list_means_no_topics_from_version_1_on(world: BrokerWorld) -> None:

@@ -313,6 +313,24 @@ def test_who_asks_first_has_the_offsets_topic_created(
     asyncio.run(story())
 
 
+def test_too_few_brokers_for_the_offsets_topic_leave_it_unmade_and_are_no_other_error(
+    executor: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        world = GroupWorld(executor, tmp_path, offsets__topic__replication__factor="3")
+        world.update(brokers=[broker(1), broker(2)])
+
+        answer = await world.find(3, GROUP)
+
+        assert answer.error_code is ErrorCode.coordinator_not_available
+        assert world.znode(TopicZnode.path(OFFSETS_TOPIC)) is None
+        world.update(brokers=[broker(1), broker(2), broker(3)])
+        assert (await world.find(3, GROUP)).error_code is ErrorCode.coordinator_not_available
+        assert world.znode(TopicZnode.path(OFFSETS_TOPIC)) is not None
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
 def test_there_is_no_coordinator_of_transactions_and_it_is_said_so(
     tell: Tell, version: int
@@ -406,9 +424,10 @@ def test_a_commit_to_what_does_not_exist_is_refused_and_the_rest_is_written(tell
             "none": ErrorCode.unknown_topic_or_partition,
             "orders": NONE,
         }
-        assert await world.commit(7, "orders", partition=2) == {
-            "orders": ErrorCode.unknown_topic_or_partition
-        }
+        for partition in (2, -1):
+            assert await world.commit(7, "orders", partition=partition) == {
+                "orders": ErrorCode.unknown_topic_or_partition
+            }
         assert found_offsets(await world.offsets()) == {"orders": (7, NONE)}
 
     tell(story)
