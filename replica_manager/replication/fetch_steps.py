@@ -294,14 +294,14 @@ class ReplicaFetcher:
     def handle_records(self, request: AskRecords, answers: FetchAnswers, now_ms: int) -> Progress:
         """Appends what the leader sent, or truncates where it says that the logs diverge."""
         progress = Progress()
-        for step in self.records_steps(request, answers, lambda: now_ms):
+        for _, step in self.records_steps(request, answers, lambda: now_ms):
             progress.high_watermark_moved += step.high_watermark_moved
             progress.bytes_in += step.bytes_in
         return progress
 
     def records_steps(
         self, request: AskRecords, answers: FetchAnswers, now_ms: Callable[[], int]
-    ) -> Iterator[Progress]:
+    ) -> Iterator[tuple[TopicPartition, Progress]]:
         """Like :meth:`handle_records`, a partition a step, so that others get a turn in between.
 
         Partitions may come and go between two steps.
@@ -326,7 +326,7 @@ class ReplicaFetcher:
             if is_answer_of(question, state) and state.is_in(FetchStage.FETCHING, now_ms()):
                 progress = Progress()
                 self._take(tp, state, question, answer, progress, now_ms())
-                yield progress
+                yield tp, progress
 
     def _take(
         self,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
+from zkcontroller.model import TopicPartition
 from zkcontroller.runtime.instruments import Meter
 from zkcontroller.runtime.metrics import Metrics, mbean
 
@@ -17,7 +18,7 @@ from zkcontroller.runtime.metrics import Metrics, mbean
 class FetcherMeters(NamedTuple):
     """What a fetcher is measured by."""
 
-    bytes_in: Callable[[int], None]
+    bytes_in: Callable[[TopicPartition, int], None]
     requested: Callable[[], None]
 
 
@@ -25,17 +26,26 @@ class FetcherMetrics:
     """Gauges over all fetchers, meters for each."""
 
     def __init__(
-        self, metrics: Metrics, fetchers: ReplicaFetchers, address_of: Callable[[int], str]
+        self,
+        metrics: Metrics,
+        fetchers: ReplicaFetchers,
+        address_of: Callable[[int], str],
+        is_being_added: Callable[[TopicPartition], bool],
     ) -> None:
-        """``address_of``: ``host:port`` of a broker."""
+        """``address_of``: ``host:port`` of a broker.
+
+        ``is_being_added`` says whether a reassignment brings the local replica of a partition.
+        """
         self._metrics = metrics
         self._fetchers = fetchers
         self._address_of = address_of
+        self._is_being_added = is_being_added
         self._names: dict[FetcherKey, tuple[str, str]] = {}
         self._requests: dict[FetcherKey, Meter] = {}
         # Until topics have meters of their own, and for all of them together.
-        self._replication_bytes = metrics.meter(
-            mbean("kafka.server", "BrokerTopicMetrics", "ReplicationBytesInPerSec"), "bytes"
+        self._replication_bytes, self._reassignment_bytes = (
+            metrics.meter(mbean("kafka.server", "BrokerTopicMetrics", name), "bytes")
+            for name in ("ReplicationBytesInPerSec", "ReassignmentBytesInPerSec")
         )
         for name, read in (
             ("MaxLag", self._max_lag),
@@ -63,9 +73,11 @@ class FetcherMetrics:
         self._names[key] = (requests_name, bytes_name)
         self._requests[key] = requests
 
-        def bytes_in(count: int) -> None:
+        def bytes_in(partition: TopicPartition, count: int) -> None:
             received.mark(count)
             self._replication_bytes.mark(count)
+            if self._is_being_added(partition):
+                self._reassignment_bytes.mark(count)
 
         return FetcherMeters(bytes_in, requests.mark)
 

@@ -43,8 +43,8 @@ class FetcherListener:
 
     high_watermarks_moved: Callable[[Iterable[TopicPartition]], None]
     """Parked fetches of these partitions can be looked at again."""
-    bytes_in: Callable[[int], None] = lambda _: None
-    """So much was appended."""
+    bytes_in: Callable[[TopicPartition, int], None] = lambda _, __: None
+    """So much was appended to a partition."""
     requested: Callable[[], None] = lambda: None
     """A Fetch request was made, answered or not."""
 
@@ -144,11 +144,11 @@ class FetcherTask:
         finally:
             self._listener.requested()
         taken_bytes = 0
-        for progress in self.fetcher.records_steps(request, answers, self._now_ms):
+        for tp, progress in self.fetcher.records_steps(request, answers, self._now_ms):
             if progress.high_watermark_moved:
                 self._listener.high_watermarks_moved(progress.high_watermark_moved)
             if progress.bytes_in:
-                self._listener.bytes_in(progress.bytes_in)
+                self._listener.bytes_in(tp, progress.bytes_in)
             taken_bytes += progress.bytes_in
             if taken_bytes >= FAIR_BYTES:
                 taken_bytes = 0

@@ -100,7 +100,9 @@ class ReplicationTasks:
         )
         self._tasks: dict[FetcherKey, FetcherTask] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._metrics = FetcherMetrics(metrics, self.fetchers, self._address_of)
+        self._metrics = FetcherMetrics(
+            metrics, self.fetchers, self._address_of, self._is_being_added
+        )
         self._isr_changes = IsrChanges(self._route(config, security), metrics, now_ms, on_changed)
         self._looking: asyncio.Task[None] | None = None
         self._is_stopped = False
@@ -171,6 +173,10 @@ class ReplicationTasks:
 
     def _log_of(self, tp: TopicPartition) -> ReplicaLog:
         return self._partitions()[tp].log
+
+    def _is_being_added(self, tp: TopicPartition) -> bool:
+        partition = self._partitions().get(tp)
+        return partition is not None and self._broker_id in partition.adding_replicas
 
     def _endpoint_of(self, broker_id: int) -> Endpoint | None:
         return self._metadata_cache.snapshot.endpoint(broker_id, self._listeners.inter_broker)

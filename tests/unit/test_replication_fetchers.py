@@ -22,6 +22,7 @@ from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.fetch_requests import FetcherSettings
 from replica_manager.replication.fetch_state import InitialFetchState
 from replica_manager.replication.fetch_steps import ReplicaFetcher
+from replica_manager.replication.fetcher_metrics import FetcherMetrics
 from replica_manager.replication.fetcher_task import FAIR_BYTES, FetcherListener, FetcherTask
 from replica_manager.replication.leader_link import LeaderLink, LinkSettings
 from replica_manager.replication.leader_messages import FollowerWishes, LeaderDialect
@@ -33,6 +34,7 @@ from tests.unit.wire_peer import HANG_UP, WirePeer, until
 from zkcontroller.model import Endpoint, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.inter_broker_versions import LATEST, version_of
+from zkcontroller.runtime.metrics import Metrics
 
 ID = UUID(int=7)
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -148,6 +150,7 @@ class Follower:
         self.port: int | None = port
         self.moved: list[TopicPartition] = []
         self.fetched_bytes = 0
+        self.count: Callable[[TopicPartition, int], None] = self._count
         dialect = version_of(version)
         truncates = dialect.is_at_least("2.7-IV1")
         self.link_settings = LinkSettings(1, LeaderDialect.of(dialect), WISHES, 5_000, 5_000)
@@ -179,9 +182,6 @@ class Follower:
             self.tasks[key].wake()
             return
 
-        def count(size: int) -> None:
-            self.fetched_bytes += size
-
         self.tasks[key] = FetcherTask(
             fetcher,
             key.fetcher_id,
@@ -191,8 +191,11 @@ class Follower:
             self.link_settings,
             self.fetchers.settings.backoff_ms,
             lambda: time.monotonic_ns() // 1_000_000,
-            FetcherListener(self.moved.extend, count),
+            FetcherListener(self.moved.extend, self.count),
         )
+
+    def _count(self, _: TopicPartition, size: int) -> None:
+        self.fetched_bytes += size
 
     def _removed(self, key: FetcherKey) -> None:
         self.ended.append(self.tasks.pop(key).end())
@@ -255,6 +258,37 @@ def test_a_partition_that_is_added_to_a_running_fetcher_is_fetched_too() -> None
             follower.follow(ONE)
             await until(lambda: follower.logs[ONE].log_end_offset == 1)
             assert leader.peer.connections == 1
+
+    asyncio.run(story())
+
+
+def test_what_comes_to_a_replica_that_is_being_added_is_counted_apart() -> None:
+    metrics = Metrics()
+
+    def count(name: str) -> object:
+        found = [each for mbean, each in metrics.snapshot().items() if f"name={name}" in mbean]
+        return found[0]["Count"]
+
+    async def story() -> None:
+        async with replication() as (leader, follower):
+            meters = FetcherMetrics(
+                metrics, follower.fetchers, lambda _: "here:1", lambda tp: tp == ONE
+            )
+            follower.count = meters.added(FetcherKey(LEADER, 0)).bytes_in
+            leader.lead("a", "b")
+            follower.follow(ZERO)
+            await until(lambda: follower.log.log_end_offset == 2)
+            assert count("ReassignmentBytesInPerSec") == 0
+            old = count("ReplicationBytesInPerSec")
+            assert isinstance(old, int)
+            assert old > 0
+
+            leader.lead("x", tp=ONE)
+            follower.follow(ONE)
+            await until(lambda: follower.logs[ONE].log_end_offset == 1)
+            now, adding = count("ReplicationBytesInPerSec"), count("ReassignmentBytesInPerSec")
+            assert isinstance(adding, int)
+            assert (now, adding > 0) == (old + adding, True)
 
     asyncio.run(story())
 
