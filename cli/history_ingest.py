@@ -7,7 +7,14 @@ from typing import Any, Final
 
 import click
 
-from .history_opening import briefly, log_options, must_exist, progress, reading_options
+from .history_opening import (
+    PATTERN,
+    briefly,
+    log_options,
+    must_exist,
+    progress,
+    reading_options,
+)
 from .options import say, settings
 from .render import named
 
@@ -20,6 +27,7 @@ _FILES: Final = named(
 @click.command("ingest")
 @log_options
 @reading_options
+@PATTERN
 def ingest(
     logs: tuple[str, ...],
     out: Path,
@@ -29,25 +37,32 @@ def ingest(
     broker_id: int | None,
     time_zone: str,
     redact: str | None,
+    pattern: str | None,
 ) -> None:
     """Read Kafka's logs, or state-changes.jsonl, into Parquet tables.
 
     LOG is a file or a directory; .gz and .zst are read as they are. What was read before, and has
     not changed, is not read again. Prints every file with what was found in it.
     """
-    from zkcontroller.state_changes.readers.ingest import IngestOptions
+    from zkcontroller.state_changes.readers.ingest import IngestOptions, checked
     from zkcontroller.state_changes.readers.ingest import ingest as read
     from zkcontroller.state_changes.readers.session import start_spark
     from zkcontroller.state_changes.readers.store import read_sources
 
     must_exist(logs)
+    options = IngestOptions(
+        str(out),
+        time_zone=time_zone,
+        cluster=cluster,
+        broker_id=broker_id,
+        redact=redact,
+        pattern=pattern,
+    )
+    checked(options)
     say("starting Spark")
     # Workers read logs; what is redacted, Spark reads itself.
     spark = start_spark(master, memory=memory, is_brief=redact is None)
     say(f"reading {briefly(logs)}")
-    options = IngestOptions(
-        str(out), time_zone=time_zone, cluster=cluster, broker_id=broker_id, redact=redact
-    )
     read(spark, logs, options, progress())
     rows: list[dict[str, Any]] = [
         row.asDict() for row in read_sources(spark, out).orderBy("file").toLocalIterator()
@@ -56,6 +71,8 @@ def ingest(
     read_rows = sum(row["records"] or 0 for row in rows)
     typed = sum(row["typed"] or 0 for row in rows)
     damaged = sum(row["status"] != "read" for row in rows)
+    if typed * 2 < read_rows:
+        say("most records are of unknown shape: is the logs' pattern another one? Say --pattern")
     say(
         f"{read_rows} records, {read_rows - typed} of unknown shape, in {len(rows)} files"
         f"{f', {damaged} of them not read in full' if damaged else ''}: {out}"

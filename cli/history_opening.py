@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
@@ -31,6 +30,7 @@ class Asked(NamedTuple):
     memory: str
     cluster: str | None
     time_zone: str
+    pattern: str | None
 
 
 _OUT: Final = click.option(
@@ -52,6 +52,13 @@ def _time_zone(text: str) -> Callable[[CommandT], CommandT]:
     return click.option("--time-zone", default="UTC", show_default=True, metavar="ZONE", help=text)
 
 
+PATTERN: Final = click.option(
+    "--pattern",
+    metavar="LOG4J",
+    help="Conversion pattern of logs in another layout than Kafka's, such as '%d %-5p %c - %m%n'.",
+)
+
+
 def history_options(command: CommandT) -> CommandT:
     """Give a verb its logs and the options that say how they are read; it takes ``asked``."""
     return _with(
@@ -64,6 +71,7 @@ def history_options(command: CommandT) -> CommandT:
             "--cluster", metavar="NAME", help="Which cluster, if the logs are of several."
         ),
         _time_zone("Zone of the brokers' clocks, for logs that are read now."),
+        PATTERN,
     )
 
 
@@ -127,7 +135,7 @@ def open_history(asked: Asked) -> History:
         BadUsage: there are no logs and no history, or the logs are of several clusters.
         Refused: the history has no record of that cluster.
     """
-    from zkcontroller.state_changes.readers.ingest import IngestOptions, ingest
+    from zkcontroller.state_changes.readers.ingest import IngestOptions, checked, ingest
     from zkcontroller.state_changes.readers.session import start_spark
     from zkcontroller.state_changes.readers.store import clusters_in, read_events, read_manifest
 
@@ -137,25 +145,44 @@ def open_history(asked: Asked) -> History:
     if not logs and not (out / MANIFEST).is_file():
         raise BadUsage(f"which logs? Name files or directories; {out} holds no history yet")
     must_exist(logs)
+    # What can be refused is refused before Spark takes its seconds to start.
+    options = IngestOptions(out=str(out), time_zone=asked.time_zone, pattern=asked.pattern)
+    checked(options)
+    if not logs:
+        _chosen(clusters_in(out), asked.cluster)
     say("starting Spark")
     spark = start_spark(asked.master, memory=asked.memory)
     if logs:
         say(f"reading {briefly(logs)}")
-        options = IngestOptions(out=str(out), time_zone=asked.time_zone)
         ingest(spark, logs, options, progress())
     events = read_events(spark, out)
-    from zkcontroller.state_changes.analyses.history import ANSWERS_VERSION, History
+    from zkcontroller.state_changes.analyses.history import History
+    from zkcontroller.state_changes.analyses.kept import answers_folder
 
     cluster = _chosen(clusters_in(out), asked.cluster)
-    ingests = read_manifest(out).ingests
-    # Another ingest, another cluster or another version of the analyses: other answers.
-    folder = re.sub(r"[^\w.-]", "_", f"v{ANSWERS_VERSION}-{ingests[-1]}-{len(ingests)}-{cluster}")
     mine = (
         events.where("cluster IS NULL")
         if cluster is None
         else events.where(events["cluster"] == cluster)
     )
-    return History(mine, out / "answers" / folder)
+    return History(mine, answers_folder(out, read_manifest(out).ingests, cluster))
+
+
+def kept_answers(asked: Asked) -> Path | None:
+    """Where the answers are that questions before have kept; None if logs must be read first.
+
+    Raises:
+        BadUsage: the history is of several clusters.
+        Refused: it has no record of that cluster.
+    """
+    from zkcontroller.state_changes.analyses.kept import answers_folder
+    from zkcontroller.state_changes.readers.store import clusters_in, read_manifest
+
+    out = directory_of(asked)
+    if not (out / MANIFEST).is_file() or (asked.logs and out == asked.out):
+        return None
+    cluster = _chosen(clusters_in(out), asked.cluster)
+    return answers_folder(out, read_manifest(out).ingests, cluster)
 
 
 def progress() -> Callable[[int, int], None]:

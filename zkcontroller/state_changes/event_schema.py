@@ -128,7 +128,7 @@ SOURCE_COLUMNS: Final = (
     Column("file", "string", "path as it was given or found"),
     Column("cluster", "string", "cluster it was counted to"),
     Column("broker_id", "int", "broker it belongs to, from the path, the option or its lines"),
-    Column("format", "string", "log4j or jsonl; null if it was not read"),
+    Column("format", "string", "log4j, prefixed, patterned or jsonl; null if it was not read"),
     Column("size_bytes", "bigint", "size of the file as it lies on disk"),
     Column("modified_ms", "bigint", "its modification time, ms since 1970"),
     Column("records", "bigint", "records in it"),

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from shutil import rmtree
-from typing import Final
 from uuid import uuid4
 
 from pyspark.sql import DataFrame
@@ -25,9 +24,6 @@ from .slow_requests import request_times
 from .tenures import phases, tenures
 from .topic_deletions import topic_deletions
 from .unclean_elections import unclean_elections
-
-ANSWERS_VERSION: Final = 1
-"""Grows when an analysis changes, so that no old answer is taken for a new one."""
 
 
 class History:

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 from zkcontroller.state_changes.readers.export_rows import export_rows
 from zkcontroller.state_changes.readers.log_rows import log_rows
 from zkcontroller.state_changes.readers.log_times import zone_of
+from zkcontroller.state_changes.readers.patterns import DEFAULT_PATTERN, Pattern
 from zkcontroller.state_changes.readers.piece_reader import FOUND, Found, read_pieces
 from zkcontroller.state_changes.readers.pieces import Piece, tasks_of
 from zkcontroller.state_changes.readers.problems import HistoryInvalid
@@ -40,7 +41,7 @@ from zkcontroller.state_changes.readers.store import (
     write_rows,
 )
 
-IN_PIECES: Final = ("log4j", "prefixed")
+IN_PIECES: Final = ("log4j", "prefixed", "patterned")
 """Formats that :mod:`.piece_reader` reads."""
 
 
@@ -57,6 +58,22 @@ class IngestOptions(NamedTuple):
     """Broker of all lines that do not name one."""
     redact: str | None = None
     """A secret: names become hashes made with it, see :mod:`.redaction`."""
+    pattern: str | None = None
+    """log4j's conversion pattern of files that are not in the default layout."""
+
+
+def checked(options: IngestOptions) -> Pattern | None:
+    """The layout that the options name; None if it is the default one.
+
+    Raises:
+        HistoryInvalid: an option is not usable.
+    """
+    zone_of(options.time_zone)
+    if options.pattern is None or options.pattern == DEFAULT_PATTERN:
+        return None
+    if options.redact is not None:
+        raise HistoryInvalid("logs of another pattern cannot be redacted: --pattern or --redact")
+    return Pattern(options.pattern, options.time_zone)
 
 
 Tell = Callable[[int, int], None]
@@ -77,9 +94,11 @@ def ingest(
     out.mkdir(parents=True, exist_ok=True)
     if (out / FOLLOWING).exists():
         raise HistoryInvalid(f"{out} is followed: only zkctl history follow adds to it")
-    zone_of(options.time_zone)  # refused now rather than by each worker
+    pattern = checked(options)  # refused now rather than by each worker
     manifest = read_manifest(out)
-    looked_at = look_at(paths, cluster=options.cluster, broker_id=options.broker_id)
+    looked_at = look_at(
+        paths, cluster=options.cluster, broker_id=options.broker_id, pattern=pattern
+    )
     sources = [s for s in looked_at if manifest.files.get(s.file) != (s.size_bytes, s.modified_ms)]
     if not manifest.ingests and not any(s.format for s in sources):
         problems = "; ".join(f"{s.file}: {s.problem}" for s in sources[:3])
@@ -87,7 +106,8 @@ def ingest(
     if any(s.format for s in sources):
         number = f"{len(manifest.ingests) + 1:06d}"
         write_sources(spark, sources, options, number, tell)
-        files = {s.file: (s.size_bytes, s.modified_ms) for s in sources}
+        # What was skipped may be read the next time, with another pattern.
+        files = {s.file: (s.size_bytes, s.modified_ms) for s in sources if s.format}
         write_manifest(out, Manifest((*manifest.ingests, number), {**manifest.files, **files}))
     return read_events(spark, out)
 
@@ -111,28 +131,31 @@ def write_sources(
         found.append(write_rows(rows_of(spark, others, options), out, number))
     read = spark.sparkContext.accumulator(0)
     if in_pieces:
-        found.append(found_in(spark, in_pieces, events, options.time_zone, read))
+        found.append(found_in(spark, in_pieces, events, options, read))
     total = sum(source.size_bytes for source in in_pieces)
     with telling(tell, lambda: int(read.value), total):
         write_found(reduce(DataFrame.unionByName, found), sources, out, number)
 
 
 def found_in(
-    spark: SparkSession, sources: Sequence[Source], events: Path, time_zone: str,
+    spark: SparkSession, sources: Sequence[Source], events: Path, options: IngestOptions,
     read: Accumulator[int],
 ) -> DataFrame:  # fmt: skip
     """What is found in the files; whoever asks for it has their rows written into ``events``."""
     context = spark.sparkContext
     tasks = list(enumerate(tasks_of(sources, context.defaultParallelism)))
-    work = partial(_run, events=str(events), time_zone=time_zone, read=read)
+    work = partial(
+        _run, events=str(events), time_zone=options.time_zone, pattern=options.pattern, read=read
+    )
     found = context.parallelize(tasks, len(tasks)).flatMap(work)
     return spark.createDataFrame(found, FOUND, verifySchema=False)
 
 
 def _run(
-    task: tuple[int, list[Piece]], events: str, time_zone: str, read: Accumulator[int]
-) -> Iterator[Found]:
-    return read_pieces(*task, events, time_zone, read.add)
+    task: tuple[int, list[Piece]], events: str, time_zone: str, pattern: str | None,
+    read: Accumulator[int],
+) -> Iterator[Found]:  # fmt: skip
+    return read_pieces(*task, events, time_zone, read.add, pattern)
 
 
 def rows_of(spark: SparkSession, sources: Sequence[Source], options: IngestOptions) -> DataFrame:

@@ -6,6 +6,7 @@ It runs in a Python worker of Spark's; rows do not pass through the JVM.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,10 +19,12 @@ from zkcontroller.state_changes.readers.arrow_columns import EVENTS
 from zkcontroller.state_changes.readers.content import BLOCK_BYTES, Content
 from zkcontroller.state_changes.readers.event_files import STORED, EventFiles
 from zkcontroller.state_changes.readers.log_times import zone_of
+from zkcontroller.state_changes.readers.patterns import Pattern
 from zkcontroller.state_changes.readers.pieces import Piece, uri_of
 from zkcontroller.state_changes.readers.record_blocks import (
     Block,
     merged,
+    patterned_blocks,
     prefixed_blocks,
     record_blocks,
 )
@@ -56,14 +59,20 @@ FOUND: Final = (
 
 
 def read_pieces(
-    number: int, pieces: Sequence[Piece], events: str, time_zone: str, tell: Callable[[int], None]
-) -> Iterator[Found]:
-    """Reads one task's pieces into ``events``; ``tell`` hears of bytes that have been read."""
-    typer = Typer(zone_of(time_zone))
+    number: int, pieces: Sequence[Piece], events: str, time_zone: str, tell: Callable[[int], None],
+    pattern: str | None = None,
+) -> Iterator[Found]:  # fmt: skip
+    """Reads one task's pieces into ``events``; ``tell`` hears of bytes that have been read.
+
+    ``pattern``: the layout of pieces whose format is ``patterned``.
+    """
+    # What is rewritten by its pattern has its time in UTC.
+    typers = {False: Typer(zone_of(time_zone)), True: Typer(UTC)}
+    layout = None if pattern is None else Pattern(pattern, time_zone)
     sums = _Sums(pieces)
     with EventFiles(Path(events), f"{number:05d}") as files:
-        for cluster, batch in _batches(pieces, sums, tell):
-            files.write(sums.stored(typer, batch), cluster)
+        for (cluster, is_rewritten), batch in _batches(pieces, layout, sums, tell):
+            files.write(sums.stored(typers[is_rewritten], batch), cluster)
     yield from sums.found()
 
 
@@ -71,33 +80,40 @@ Batch = list[tuple[int, Block]]
 """Blocks, each with the number of its piece."""
 
 
+Alike = tuple[str, bool]
+"""The cluster of a batch's records, and whether they were rewritten."""
+
+
 def _batches(
-    pieces: Sequence[Piece], sums: _Sums, tell: Callable[[int], None]
-) -> Iterator[tuple[str, Batch]]:
-    """Blocks of one cluster that are worth the work: what is done once per batch is not little."""
+    pieces: Sequence[Piece], layout: Pattern | None, sums: _Sums, tell: Callable[[int], None]
+) -> Iterator[tuple[Alike, Batch]]:
+    """Blocks that are alike and worth the work: what is done once per batch is not little."""
     batch: Batch = []
     held = 0
-    cluster = ""
+    alike = "", False
     for number, piece in enumerate(pieces):
-        if batch and cluster != piece.cluster:
-            yield cluster, batch
+        before, alike = alike, (piece.cluster, piece.format == "patterned")
+        if batch and before != alike:
+            yield before, batch
             batch, held = [], 0
-        cluster = piece.cluster
         content = Content(Path(piece.file), max(piece.start - 1, 0))
-        for block in _blocks(piece, content):
+        for block in _blocks(piece, layout, content):
             sums.end_ids[number] = block.end_id
             batch.append((number, block))
             held += int(block.sizes.sum())
             if held >= BLOCK_BYTES // 2:
-                yield cluster, batch
+                yield alike, batch
                 batch, held = [], 0
         sums.problems[number] = content.damage
         tell(piece.size_bytes)
     if batch:
-        yield cluster, batch
+        yield alike, batch
 
 
-def _blocks(piece: Piece, content: Content) -> Iterator[Block]:
+def _blocks(piece: Piece, layout: Pattern | None, content: Content) -> Iterator[Block]:
+    if piece.format == "patterned":
+        assert layout is not None, "without a pattern no file is of that format"
+        return patterned_blocks(content, layout)
     if piece.format == "prefixed":
         return prefixed_blocks(content)
     return record_blocks(content, piece.start, piece.end)

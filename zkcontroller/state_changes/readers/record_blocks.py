@@ -3,8 +3,9 @@
 Kafka's records begin with ``[20``, so a file is cut at a newline followed by that: every record is
 whole, however many lines its exception has, and a large file can be read in pieces, each of which
 begins at the first such place behind its start and ends at the first one behind its end.  Where
-every line carries a prefix (``kubectl logs``, journald), lines are put together by that prefix;
-such a file is one piece.
+every line carries a prefix (``kubectl logs``, journald), lines are put together by that prefix, and
+where the layout is another one (:mod:`.patterns`) its own regex tells where a record begins; such a
+file is one piece.
 
 A record of more than :data:`RECORD_CAPACITY` is not kept whole: its beginning and its end are, with
 a note between them of how much was left out.
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zkcontroller.state_changes.readers.content import BLOCK_BYTES, Content
+from zkcontroller.state_changes.readers.patterns import Pattern
 
 Longs: TypeAlias = NDArray[np.int64]
 
@@ -120,6 +122,30 @@ def prefixed_blocks(content: Content) -> Iterator[Block]:
         yield _folded(sorted(done, key=lambda entry: entry[1].line_id), line_id)
 
 
+def patterned_blocks(content: Content, pattern: Pattern) -> Iterator[Block]:
+    """All records of a file in another layout, rewritten in the default one, their time in UTC."""
+    done: list[_Waiting] = []
+    held = 0
+    line_id = 0
+    for line in _lines(content):
+        if not done or pattern.begins(line):
+            if held > BLOCK_BYTES:
+                yield _rewritten(done, line_id, pattern)
+                done = []
+                held = 0
+            done.append(_Waiting(line_id))
+        done[-1].add(line, len(line) + 1)
+        held += len(line)
+        line_id += 1
+    if done:
+        yield _rewritten(done, line_id, pattern)
+
+
+def _rewritten(done: list[_Waiting], end_id: int, pattern: Pattern) -> Block:
+    block = _folded([(b"", record) for record in done], end_id, is_default=False)
+    return block._replace(records=list(map(pattern.rewritten, block.records)), streams=None)
+
+
 class _Waiting:
     """A record whose next lines may still come."""
 
@@ -136,9 +162,10 @@ class _Waiting:
         self.size_bytes += size_bytes
 
 
-def _folded(done: list[tuple[bytes, _Waiting]], end_id: int) -> Block:
+def _folded(done: list[tuple[bytes, _Waiting]], end_id: int, *, is_default: bool = True) -> Block:
+    records = [b"\n".join(record.texts).rstrip(b"\r\n") for _, record in done]
     return Block(
-        [b"\n".join(record.texts).rstrip(b"\r\n").removeprefix(b"[20") for _, record in done],
+        [record.removeprefix(b"[20") for record in records] if is_default else records,
         np.array([record.line_id for _, record in done], np.int64),
         np.array([record.lines for _, record in done], np.int64),
         np.array([record.size_bytes for _, record in done], np.int64),

@@ -20,6 +20,7 @@ from zkcontroller.state_changes.readers.content import (
     beginning_of,
     digest_of,
 )
+from zkcontroller.state_changes.readers.patterns import Pattern
 from zkcontroller.state_changes.readers.problems import HistoryInvalid
 
 SNIFFED_BYTES: Final = 256 * 1024
@@ -55,7 +56,7 @@ class Source(NamedTuple):
     content_bytes: int
     """Its size, as far as it is known without unpacking all of it; else 0."""
     format: str | None
-    """``log4j``, ``prefixed`` or ``jsonl``; None if it cannot be read."""
+    """``log4j``, ``prefixed``, ``patterned`` or ``jsonl``; None if it cannot be read."""
     broker_id: int | None
     cluster: str
     problem: str | None = None
@@ -66,15 +67,17 @@ def look_at(
     *,
     cluster: str | None = None,
     broker_id: int | None = None,
+    pattern: Pattern | None = None,
 ) -> list[Source]:
     """The files below the paths, in order, each looked at.
 
-    ``cluster`` and ``broker_id`` overrule what the files say.
+    ``cluster`` and ``broker_id`` overrule what the files say.  ``pattern``: what files look like
+    that are not in the default layout.
 
     Raises:
         HistoryInvalid: a path does not exist or cannot be read, or there is no file below them.
     """
-    found = [_look(path) for path in _files(paths)]
+    found = [_look(path, pattern) for path in _files(paths)]
     if not found:
         raise HistoryInvalid(f"no log file below {', '.join(paths)}")
     return _without_duplicates(_with_clusters(found, cluster, broker_id))
@@ -106,13 +109,13 @@ def _is_log(path: Path) -> bool:
     return known and path.is_file() and path.name != "timeline.jsonl"
 
 
-def _look(path: Path) -> _Look:
+def _look(path: Path, pattern: Pattern | None) -> _Look:
     try:
         stat = path.stat()
         beginning = beginning_of(path, SNIFFED_BYTES)
     except OSError as error:
         raise HistoryInvalid(f"cannot read {path}: {error.strerror}") from None
-    kind, problem = _kind(beginning)
+    kind, problem = _kind(beginning, pattern)
     speakers = Counter((_OWN_BROKER if kind == "jsonl" else _SPEAKER).findall(beginning))
     in_path = _BROKER_IN_PATH.findall(str(path))
     broker = int(in_path[-1]) if in_path else None
@@ -132,12 +135,15 @@ def _look(path: Path) -> _Look:
     )  # fmt: skip
 
 
-def _kind(beginning: bytes) -> tuple[str | None, str | None]:
+def _kind(beginning: bytes, pattern: Pattern | None) -> tuple[str | None, str | None]:
     if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
         return None, "it is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8"
     # The first is what takes long to search for.
     if b'{"schema_version":' in beginning and _OWN.search(beginning):
         return "jsonl", None
+    # What was asked for comes first: [%d] %p [%t] %m begins like the default layout.
+    if pattern is not None and pattern.is_of(beginning):
+        return "patterned", None
     if _HEAD.search(beginning) or not beginning:
         return "log4j", None
     if _PREFIXED.search(beginning):
@@ -145,7 +151,10 @@ def _kind(beginning: bytes) -> tuple[str | None, str | None]:
     if b"\0" in beginning:
         return None, "it is binary, not a log"
     # Without a head to split at, all of it would be one record, and take Spark's memory.
-    return None, "no line of it begins like log4j's [date] LEVEL: is the pattern another one?"
+    return None, (
+        "no line of it begins like log4j's [date] LEVEL: is the pattern another one? "
+        "ingest takes --pattern"
+    )
 
 
 def _with_clusters(
