@@ -36,6 +36,8 @@ class _LazyVerbs(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _MODULE_OF:
             return None
+        if cmd_name in self.commands:
+            return self.commands[cmd_name]
         module = import_module(f".{_MODULE_OF[cmd_name]}", __package__)
         verb: click.Command = getattr(module, cmd_name)
         # Adds the shared options, as for verbs that are declared in their group.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
@@ -13,6 +14,7 @@ from .history_opening import (
     asked_of,
     directory_of,
     history_options,
+    kept_answers,
     moment_ms,
     open_history,
     window_ms,
@@ -23,16 +25,39 @@ from .render import Layout, Row, named
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from zkcontroller.state_changes.analyses.history import History
+
 ROWS_MAX: Final = 10_000
 """Rows that a listing shows at most; whoever wants all of them reads the Parquet tables."""
 _PARTITION: Final = Layout(lambda row: f"{row['topic']}-{row['partition']}")
 
 
+_MOMENTS: Final = frozenset({"at_ms", "from_ms", "to_ms", "since_ms", "time_ms"})
+"""Keys that are points in time; what else ends in _ms is a duration."""
+
+
 def _show(answer: DataFrame, layout: Layout, *order: Any) -> int:
-    rows: list[Row] = [
-        row.asDict(recursive=True) for row in answer.orderBy(*order).take(ROWS_MAX + 1)
-    ]
-    settings().renderer.rows(rows[:ROWS_MAX], layout)
+    return _show_rows(_taken(answer, *order), layout)
+
+
+def _taken(answer: DataFrame, *order: Any) -> list[Row]:
+    return [row.asDict(recursive=True) for row in answer.orderBy(*order).take(ROWS_MAX + 1)]
+
+
+def _show_rows(rows: Sequence[Row], layout: Layout) -> int:
+    """Shows the rows: moments as dates where eyes read them, as milliseconds where programs do."""
+    renderer = settings().renderer
+    shown = rows[:ROWS_MAX]
+    if renderer.format == "table":
+        from zkcontroller.state_changes.report.moments import moment
+
+        titles = {key: key.removesuffix("_ms") for key in _MOMENTS}
+        shown = [
+            {titles.get(k, k): moment(v) if k in _MOMENTS else v for k, v in row.items()}
+            for row in shown
+        ]
+        layout = Layout(layout.name, tuple(titles.get(k, k) for k in layout.columns))
+    renderer.rows(shown, layout)
     if len(rows) > ROWS_MAX:
         say(f"only the first {ROWS_MAX} rows are shown")
     return len(rows)
@@ -92,13 +117,22 @@ def report(target: Path | None, title: str, check: bool, **shared: Any) -> int:
 @history_options
 def tenures(with_phases: bool, **shared: Any) -> None:
     """Who was controller, from when to when, and why it ended."""
-    history = open_history(asked_of(shared))
+    from zkcontroller.state_changes.analyses import kept
+
+    asked = asked_of(shared)
+    folder = kept_answers(asked)
     if with_phases:
-        shown = ("controller_epoch", "broker", "at_ms", "took_ms", "phase")
-        _show(history.phases, named("phase", *shown), "controller_epoch", "at_ms")
+        shown = named("phase", "controller_epoch", "broker", "at_ms", "took_ms", "phase")
+        steps = kept.phases(folder) if folder else None
+        if steps is None:
+            steps = _taken(open_history(asked).phases, "controller_epoch", "at_ms")
+        _show_rows(steps, shown)
         return
     held = ("controller_epoch", "broker", "from_ms", "to_ms", "ended_by", "overlap_ms")
-    _show(history.tenures, named("controller_epoch", *held), "controller_epoch", "from_ms")
+    rows = kept.tenures(folder) if folder else None
+    if rows is None:
+        rows = _taken(open_history(asked).tenures, "controller_epoch", "from_ms")
+    _show_rows(rows, named("controller_epoch", *held))
 
 
 @click.command("partition")
@@ -109,12 +143,17 @@ def partition(name: str, **shared: Any) -> None:
     match = re.fullmatch(r"(.+)-(\d+)", name)
     if match is None:
         raise BadUsage(f"{name!r} is no partition such as orders-0")
-    history = open_history(asked_of(shared))
-    from pyspark.sql import functions as F  # noqa: N812
+    from zkcontroller.state_changes.analyses import kept
 
-    mine = history.states.where(
-        (F.col("topic") == match[1]) & (F.col("partition") == int(match[2]))
-    )
+    asked = asked_of(shared)
+    folder = kept_answers(asked)
+    rows = kept.biography(folder, match[1], int(match[2])) if folder else None
+    if rows is None:
+        states = open_history(asked).states
+        mine = (states["topic"] == match[1]) & (states["partition"] == int(match[2]))
+        rows = _taken(states.where(mine), "incarnation", "number")
+    if not rows:
+        raise Refused(f"the logs say nothing of {name}")
     shown = (
         "time_ms",
         "leader",
@@ -127,8 +166,7 @@ def partition(name: str, **shared: Any) -> None:
         "file",
         "line",
     )
-    if not _show(mine, Layout(lambda row: str(row["number"]), shown), "incarnation", "number"):
-        raise Refused(f"the logs say nothing of {name}")
+    _show_rows(rows, Layout(lambda row: str(row["number"]), shown))
 
 
 @click.command("outages")
@@ -164,12 +202,15 @@ def isr(storms: bool, changes: bool, **shared: Any) -> None:
     from zkcontroller.state_changes.analyses.isr_changes import isr_storms, isr_sums
 
     if storms:
-        _show(isr_storms(history.isr_changes), named("at_ms"), "at_ms")
+        shown = ("at_ms", "shrinks", "partitions", "leaders", "common_follower", "common_share")
+        if not _show(isr_storms(history.isr_changes), named("at_ms", *shown), "at_ms"):
+            say("no minute with so many shrinks that leaders asked for")
     elif changes:
-        shown = _of_partition("at_ms", "change", "broker", "by", "leader", "file", "line")
-        _show(history.isr_changes, shown, "at_ms", "topic", "partition")
+        each = _of_partition("at_ms", "change", "broker", "by", "leader", "file", "line")
+        _show(history.isr_changes, each, "at_ms", "topic", "partition")
     else:
-        _show(isr_sums(history.isr_changes), named("broker"), "broker")
+        sums = ("broker", "shrinks", "expands", "partitions", "flaps")
+        _show(isr_sums(history.isr_changes), named("broker", *sums), "broker")
 
 
 @click.command("rules")
@@ -204,19 +245,12 @@ def rules(explain: str | None, check: bool, **shared: Any) -> int:
 def state(at: str | None, **shared: Any) -> None:
     """The partitions as they stood at a moment, as the logs tell."""
     at_ms = None if at is None else moment_ms(at)
-    history = open_history(asked_of(shared))
-    from zkcontroller.state_changes.analyses.moment import (
-        brokers_at,
-        controller_at,
-        partitions_at,
-    )
-
+    asked = asked_of(shared)
+    folder = kept_answers(asked)
+    found = _kept_state(folder, at_ms) if folder else None
+    controller, brokers, rows = found or _state(open_history(asked), at_ms)
     if at_ms is not None:
-        held = controller_at(history.tenures, at_ms).first()
-        alive = brokers_at(history.broker_lives, history.session_expiries, at_ms)
-        names = [str(row["broker"]) for row in alive.orderBy("broker").take(ROWS_MAX)]
-        who = f"broker {held['broker']} (epoch {held['controller_epoch']})" if held else "nobody"
-        say(f"controller: {who}; brokers: {', '.join(names) or 'none'}")
+        say(f"controller: {controller}; brokers: {', '.join(map(str, brokers)) or 'none'}")
     shown = _of_partition(
         "leader",
         "isr",
@@ -227,7 +261,46 @@ def state(at: str | None, **shared: Any) -> None:
         "file",
         "line",
     )
-    _show(partitions_at(history.states, at_ms), shown, "topic", "partition")
+    if not _show_rows(rows, shown):
+        say("the logs say nothing of partitions before that moment")
+
+
+_StateAt: TypeAlias = tuple[str, list[int], list[Row]]
+"""Who was controller, which brokers lived, and the partitions."""
+
+
+def _kept_state(folder: Path, at_ms: int | None) -> _StateAt | None:
+    from zkcontroller.state_changes.analyses import kept
+
+    rows = kept.partitions_at(folder, at_ms)
+    if rows is None:
+        return None
+    if at_ms is None:
+        return "", [], list(rows)
+    brokers = kept.brokers_at(folder, at_ms)
+    if brokers is None or kept.tenures(folder) is None:
+        return None
+    return _named(kept.controller_at(folder, at_ms)), brokers, list(rows)
+
+
+def _state(history: History, at_ms: int | None) -> _StateAt:
+    from zkcontroller.state_changes.analyses.moment import (
+        brokers_at,
+        controller_at,
+        partitions_at,
+    )
+
+    rows = _taken(partitions_at(history.states, at_ms), "topic", "partition")
+    if at_ms is None:
+        return "", [], rows
+    held = controller_at(history.tenures, at_ms).first()
+    alive = brokers_at(history.broker_lives, history.session_expiries, at_ms).orderBy("broker")
+    brokers = [row["broker"] for row in alive.take(ROWS_MAX)]
+    return _named(held.asDict() if held else None), brokers, rows
+
+
+def _named(tenure: Row | None) -> str:
+    return f"broker {tenure['broker']} (epoch {tenure['controller_epoch']})" if tenure else "nobody"
 
 
 @click.command("diff")

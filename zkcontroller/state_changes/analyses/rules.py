@@ -94,8 +94,8 @@ RULES: Final = (
     Rule(
         "B07",
         Severity.INFO,
-        "A broker was stopped and handed its leaderships over",
-        "An ordered stop.",
+        "A broker was stopped in order",
+        "Its process ended with a controlled shutdown; B08 tells whether leaderships were left.",
         "Nothing.",
     ),
     Rule(

@@ -119,15 +119,21 @@ def _last_sign(found: Finding, tenure: Finding) -> int:
 
 
 def _deaths(found: Finding) -> Hit:
-    rows = [life for life in found["broker_lives"] if life["ended_by"] in {"killed", "lost"}]
+    rows = _ended(found, "killed", "lost")
     said = ", ".join(f"broker {row['broker']} at {moment(row['to_ms'])}" for row in rows[:5])
     return len(rows), said, [_end_of(row) for row in rows]
 
 
 def _stops(found: Finding) -> Hit:
-    rows = [life for life in found["broker_lives"] if life["ended_by"] == "clean_shutdown"]
+    rows = _ended(found, "clean_shutdown")
     said = ", ".join(f"broker {row['broker']} at {moment(row['to_ms'])}" for row in rows[:5])
     return len(rows), said, [_end_of(row) for row in rows]
+
+
+def _ended(found: Finding, *how: str) -> list[Finding]:
+    """The lives that ended so, in the order of their ends."""
+    lives = [life for life in found["broker_lives"] if life["ended_by"] in how]
+    return sorted(lives, key=lambda life: (life["to_ms"], life["broker"]))
 
 
 def _end_of(row: Finding) -> Finding:

@@ -75,6 +75,7 @@ def _sentences(found: Finding) -> list[str]:
         )
     deaths = [life for life in found["broker_lives"] if life["ended_by"] in {"killed", "lost"}]
     if deaths:
+        deaths.sort(key=lambda life: (life["to_ms"], life["broker"]))
         said.append(
             f"{counted(len(deaths), 'broker process', 'broker processes')} died: "
             + _names([f"broker {life['broker']} at {clock(life['to_ms'])}" for life in deaths])

@@ -1,0 +1,198 @@
+"""The verbs of ``zkctl history`` as a user calls them, on a real incident."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from pyspark.sql import SparkSession
+
+from zkcontroller.state_changes.analyses import kept
+from zkcontroller.state_changes.analyses.history import History
+from zkcontroller.state_changes.analyses.moment import brokers_at, controller_at, partitions_at
+from zkcontroller.state_changes.readers import session
+from zkcontroller.state_changes.readers.ingest import IngestOptions, ingest
+from zkcontroller.state_changes.readers.store import clusters_in, read_events, read_manifest
+
+from .conftest import DATA
+
+pytestmark = [pytest.mark.history, pytest.mark.timeout(600)]
+
+Zkctl = Callable[..., int]
+
+
+@pytest.fixture(scope="module")
+def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both incidents in one history, as a user gets them who names both folders."""
+    out = tmp_path_factory.mktemp("store")
+    ingest(spark, [str(DATA / "incidents-a"), str(DATA / "incidents-c")], IngestOptions(str(out)))
+    return out
+
+
+@pytest.fixture
+def zkctl(spark: SparkSession, store: Path, monkeypatch: pytest.MonkeyPatch) -> Zkctl:
+    """Runs a verb on the store, in the Spark of the tests; its exit code."""
+    monkeypatch.setattr(session, "start_spark", lambda *_args, **_options: spark)
+    (command,) = entry_points(group="console_scripts", name="zkctl")
+    main = command.load()
+
+    def run(*arguments: str) -> int:
+        code: int = main(["history", *arguments, "--out", str(store)])
+        return code
+
+    return run
+
+
+@pytest.fixture
+def no_spark(zkctl: Zkctl, monkeypatch: pytest.MonkeyPatch) -> Zkctl:
+    """The same where Spark must not be started."""
+
+    def start(*_args: Any, **_options: Any) -> NoReturn:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(session, "start_spark", start)
+    return zkctl
+
+
+@pytest.fixture(scope="module")
+def clusters(store: Path) -> dict[str, str]:
+    """The ids of the two clusters, by incident."""
+    found = clusters_in(store)
+    (first,) = [name for name in found if name is not None and name.startswith("yHk8")]
+    (second,) = [name for name in found if name is not None and name != first]
+    return {"incidents-a": first, "incidents-c": second}
+
+
+def folder_of(store: Path, cluster: str) -> Path:
+    return kept.answers_folder(store, read_manifest(store).ingests, cluster)
+
+
+@pytest.mark.parametrize("incident", ["incidents-a", "incidents-c"])
+def test_what_is_kept_answers_as_spark_does(
+    incident: str, spark: SparkSession, store: Path, clusters: dict[str, str]
+) -> None:
+    cluster = clusters[incident]
+    folder = folder_of(store, cluster)
+    events = read_events(spark, store)
+    history = History(events.where(events["cluster"] == cluster), folder)
+    assert kept.partitions_at(folder, None) is None  # nobody has asked yet
+
+    def collected(answer: Any, *order: str) -> list[dict[str, Any]]:
+        return [row.asDict(recursive=True) for row in answer.orderBy(*order).collect()]
+
+    times = [row["time_ms"] for row in history.states.select("time_ms").distinct().collect()]
+    moments = [min(times) - 1, *sorted(times)[:: max(len(times) // 4, 1)], max(times) + 1]
+    for at_ms in [None, *moments]:
+        expected = collected(partitions_at(history.states, at_ms), "topic", "partition")
+        assert kept.partitions_at(folder, at_ms) == expected
+    held_by = collected(history.tenures, "controller_epoch", "from_ms")
+    assert kept.tenures(folder) == held_by
+    assert kept.phases(folder) is None
+    steps = collected(history.phases, "controller_epoch", "at_ms")
+    assert sorted(map(str, kept.phases(folder) or [])) == sorted(map(str, steps))
+    for at_ms in moments:
+        held = controller_at(history.tenures, at_ms).first()
+        assert kept.controller_at(folder, at_ms) == (held.asDict() if held else None)
+        alive = brokers_at(history.broker_lives, history.session_expiries, at_ms)
+        assert kept.brokers_at(folder, at_ms) == [r["broker"] for r in collected(alive, "broker")]
+    topic, partition = history.states.select("topic", "partition").first() or ("", 0)
+    mine = history.states.where(
+        (history.states["topic"] == topic) & (history.states["partition"] == partition)
+    )
+    assert kept.biography(folder, topic, partition) == collected(mine, "incarnation", "number")
+
+
+def test_the_second_question_starts_no_spark(
+    zkctl: Zkctl,
+    no_spark: Zkctl,
+    clusters: dict[str, str],
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    questions = (
+        ("partition", "safe-0"),
+        ("tenures",),
+        ("tenures", "--phases"),
+        ("state", "--at", "2026-11-20T18:15:48Z"),
+    )
+    cluster = ("--cluster", clusters["incidents-c"], "-o", "csv")
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "start_spark", lambda *_args, **_options: spark)
+        first = {}
+        for question in questions:
+            assert zkctl(*question, *cluster) == 0
+            first[question] = capsys.readouterr().out
+
+    for question in questions:
+        assert no_spark(*question, *cluster) == 0
+        assert capsys.readouterr().out == first[question]
+
+
+def test_what_can_be_refused_is_refused_before_spark_starts(
+    no_spark: Zkctl, clusters: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = clusters["incidents-a"]
+
+    assert no_spark("outages") == 2
+    assert "choose one with --cluster" in capsys.readouterr().err
+    assert no_spark("outages", "--cluster", "nobody") == 5
+    assert f"there are {', '.join(sorted(clusters.values()))}" in capsys.readouterr().err
+    assert no_spark("outages", "--cluster", a, "--time-zone", "Mars") == 5
+    assert "no time zone 'Mars'" in capsys.readouterr().err
+    assert no_spark("outages", "--cluster", a, "--pattern", "%m%n") == 5
+    assert "lacks %d, %p, %c" in capsys.readouterr().err
+    assert no_spark("ingest", str(DATA), "--pattern", "%d %p %c %m %Q%n") == 5
+    assert "%Q is not supported" in capsys.readouterr().err
+
+
+def test_eyes_see_dates_and_programs_milliseconds(
+    zkctl: Zkctl, clusters: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = ("--cluster", clusters["incidents-c"])
+
+    assert zkctl("outages", *cluster) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert zkctl("outages", *cluster, "-o", "csv") == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+
+    assert table[0].split()[:5] == ["TOPIC", "PARTITION", "FROM", "TO", "SPAN_MS"]
+    # Two partitions of it, 20 s without a leader; the second broker of each was killed at :42.985.
+    assert "2026-11-20 18:15:50.514" in table[1]
+    assert rows[0]["from_ms"] == "1795198550514"
+    assert rows[0]["span_ms"] == "20379"
+    assert len(table) == len(rows) + 1
+
+
+def test_an_answer_without_rows_says_so(
+    zkctl: Zkctl, clusters: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = ("--cluster", clusters["incidents-a"])
+
+    assert zkctl("isr", "--storms", *cluster) == 0
+    said = capsys.readouterr()
+    assert said.out.split()[:2] == ["AT", "SHRINKS"]
+    assert "no minute with so many shrinks" in said.err
+    assert zkctl("partition", "nowhere-0", *cluster) == 5
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "the logs say nothing of nowhere-0" in said.err
+    assert zkctl("state", "--at", "2020-01-01", *cluster) == 0
+    assert "controller: nobody; brokers: none" in capsys.readouterr().err
+
+
+def test_deaths_are_told_in_their_order(incident_a: dict[str, Any]) -> None:
+    (rule,) = [rule for rule in incident_a["rules"] if rule["id"] == "B05"]
+
+    # Broker 1 began its life after broker 3, and ended it before.
+    assert rule["says"] == (
+        "broker 2 at 2026-11-20 18:08:56.636, broker 1 at 2026-11-20 18:10:00.417, "
+        "broker 3 at 2026-11-20 18:10:09.440"
+    )
+    told = " ".join(incident_a["verdict"]["sentences"])
+    assert told.index("broker 1 at 18:10:00.417") < told.index("broker 3 at 18:10:09.440")
