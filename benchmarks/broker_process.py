@@ -70,6 +70,11 @@ class BrokerProcess(ABC):
 
     def start(self, timeout_s: float = 120) -> None:
         """Starts the process and waits until it says that it serves."""
+        self.launch()
+        self.wait_until_started(timeout_s)
+
+    def launch(self) -> None:
+        """Starts the process.  It ends with the thread that calls this."""
         self.logs.mkdir(parents=True, exist_ok=True)
         properties = self.directory / "server.properties"
         properties.write_text(
@@ -86,6 +91,9 @@ class BrokerProcess(ABC):
         )
         self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
         self._reader.start()
+
+    def wait_until_started(self, timeout_s: float = 120) -> None:
+        """Waits until it says that it serves; BrokerDidNotStartError if it does not."""
         if not self._spoke.wait(timeout_s) or not self.is_running:
             self.kill()
             raise BrokerDidNotStartError(
