@@ -74,7 +74,15 @@ def main(arguments: list[str] | None = None) -> int:
             if options.metrics_port is None
             else MetricsServer(metrics, options.metrics_port, options.metrics_host)
         ):
-            return asyncio.run(_run(config, log_files, metrics, zookeeper_auth))
+            return asyncio.run(
+                _run(
+                    config,
+                    log_files,
+                    metrics,
+                    zookeeper_auth,
+                    counts_requests=options.metrics_port is not None,
+                )
+            )
     except ZkControllerError as failure:
         print(f"broker {broker_id}: {failure}", file=sys.stderr)
         return FAILED
@@ -93,6 +101,8 @@ async def _run(
     log_files: LogFiles,
     metrics: Metrics,
     zookeeper_auth: tuple[tuple[str, str], ...],
+    *,
+    counts_requests: bool,
 ) -> int:
     loop = asyncio.get_running_loop()
     stop_wanted = asyncio.Event()
@@ -101,6 +111,7 @@ async def _run(
         state_changes=log_files.state_changes,
         trace_state_changes=log_files.is_tracing_state_changes,
         metrics=metrics,
+        counts_requests=counts_requests,
         zookeeper_auth=zookeeper_auth,
     )
 

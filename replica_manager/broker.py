@@ -94,6 +94,7 @@ from replica_manager.server.producer_ids import (
     ProducerIdsFromZooKeeper,
 )
 from replica_manager.server.record_deletions import RecordDeletions
+from replica_manager.server.request_metrics import RequestMetrics
 from replica_manager.server.topic_admin import TopicAdmin
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
 from replica_manager.storage import LogDirEvents, Storage
@@ -146,8 +147,10 @@ class BrokerServer:
         state_changes: StateChangeSink,
         trace_state_changes: bool = False,
         metrics: Metrics | None = None,
+        counts_requests: bool = False,
         zookeeper_auth: tuple[tuple[str, str], ...] = (),
     ) -> None:
+        """``counts_requests``: somebody can read ``metrics``, so that requests are timed."""
         if config.is_enabled("zookeeper.set.acl") and not zookeeper_auth:
             raise ConfigInvalid(
                 "zookeeper.set.acl",
@@ -155,6 +158,7 @@ class BrokerServer:
                 f"true only with credentials: set {ZOOKEEPER_AUTH_VARIABLE}=digest:USER:PASSWORD",
             )
         self.metrics = metrics or Metrics()
+        self._request_metrics = RequestMetrics(self.metrics) if counts_requests else None
         self.broker_id = config.broker_id
         """-1 until it is known, where it is generated."""
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
@@ -577,6 +581,7 @@ class BrokerServer:
             features=self._features,
             authorizer=self._authorizer,
             acls=self._acl_store,
+            request_metrics=self._request_metrics,
         )
 
     def _make_producer_ids(self) -> ProducerIds:

@@ -53,6 +53,8 @@ class Answer(NamedTuple):
     """What follows."""
     closes: bool = False
     """The connection ends here."""
+    sent: Callable[[], None] | None = None
+    """To be called when all of it has been sent."""
 
 
 Respond: TypeAlias = Callable[[bytes, Peer], Awaitable[Answer]]
@@ -124,9 +126,9 @@ class ClientConnection:
                         return
                 answer = await self._respond(data, self._peer)
                 del data
+                await self._answer(answer)
                 if answer.closes:
                     return
-                await self._answer(answer)
                 self.last_active_s = loop.time()
                 if answer.mute_ms > 0:
                     # Muted for longer than it may be idle, it is closed, as in Kafka.
@@ -242,6 +244,12 @@ class ClientConnection:
             self._waiting_since_s = None
 
     async def _answer(self, answer: Answer) -> None:
+        if not answer.closes:
+            await self._send_parts(answer)
+        if answer.sent is not None:
+            answer.sent()
+
+    async def _send_parts(self, answer: Answer) -> None:
         pending = answer.frame
         for part in answer.rest:
             if isinstance(part, bytes):

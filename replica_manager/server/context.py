@@ -26,6 +26,7 @@ from replica_manager.server.group_service import GroupService
 from replica_manager.server.mutation_quotas import MutationQuotas
 from replica_manager.server.producer_ids import ProducerIds
 from replica_manager.server.record_deletions import RecordDeletions
+from replica_manager.server.request_metrics import RequestMetrics
 from replica_manager.server.topic_admin import TopicAdmin
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
 from zkcontroller.core.effects import ControlledShutdownResult, Result
@@ -133,3 +134,5 @@ class BrokerContext:
     """None: everybody may do everything."""
     acls: AclStore | None = None
     """The authorizer's rules in ZooKeeper; blocks, so it is called in an executor."""
+    request_metrics: RequestMetrics | None = None
+    """None where nobody can read them."""

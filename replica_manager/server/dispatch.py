@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -78,6 +79,7 @@ from replica_manager.server.handlers import (
     update_features,
     update_metadata,
 )
+from replica_manager.server.request_metrics import RequestTimes
 from zkcontroller.errors import UnsupportedVersion, ZkControllerError
 from zkcontroller.protocol.api_versions import (
     APIS,
@@ -100,9 +102,9 @@ class Handler(Protocol):
     API_KEY: ApiKey
     VERSIONS: tuple[int, int]
 
-    async def handle(
+    def handle(
         self, request: Any, context: RequestContext, broker: BrokerContext
-    ) -> Response:
+    ) -> Coroutine[Any, Any, Response]:
         """The answer; RequestRefused or another error of ours is answered by ``refuse``."""
 
     def refuse(self, request: Any, context: RequestContext, error: ErrorCode) -> Response:
@@ -192,10 +194,17 @@ async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Answer:
         peer.address,
         peer.principal,
     )
-    response = await _response(data, start, context, broker)
+    times = None
+    if broker.request_metrics is not None:
+        times = broker.request_metrics.begin(len(data))
+    response = await _response(data, start, context, broker, times)
     # An unknown version of ApiVersions is answered in version 0; that API's header is the same.
     head = response_header(header.api_key, header.api_version, header.correlation_id)
-    return _answer(head, response)
+    if times is None:
+        return _answer(head, response)
+    with times.encoding():
+        answer = _answer(head, response)
+    return answer._replace(sent=partial(times.sent, answer.mute_ms))
 
 
 def _answer(head: bytes, response: Response) -> Answer:
@@ -230,7 +239,11 @@ def _framed(chunks: Sequence[bytes | FileSlice]) -> Answer:
 
 
 async def _response(
-    data: bytes, start: int, context: RequestContext, broker: BrokerContext
+    data: bytes,
+    start: int,
+    context: RequestContext,
+    broker: BrokerContext,
+    times: RequestTimes | None,
 ) -> Response:
     handler = HANDLERS.get(context.api_key)
     if handler is None:
@@ -246,9 +259,12 @@ async def _response(
         request = _read(context, data, start)
     else:
         request = await asyncio.to_thread(_read, context, data, start)
+    if times is not None:
+        times.begin_handling(context.api_key, context.api_version, request)
     try:
         check_cluster_gate(context, broker)
-        return await handler.handle(request, context, broker)
+        handling = handler.handle(request, context, broker)
+        return await (handling if times is None else times.timed(handling))
     except RequestRefused as refused:
         return handler.refuse(request, context, refused.error)
     except ZkControllerError as failure:

@@ -262,6 +262,8 @@ class BrokerWorld:
         frame = answer.frame + b"".join(
             part if isinstance(part, bytes) else part.read() for part in answer.rest
         )
+        if answer.sent is not None:
+            answer.sent()
         assert not frame or int.from_bytes(frame[:4], "big") == len(frame) - 4
         return frame[4:]
 

@@ -1,0 +1,166 @@
+"""How many requests there are of each kind, and where their time goes: ``RequestMetrics``.
+
+Nothing queues here between a socket and its handler as it does in Kafka, so some of Kafka's times
+are others of ours:
+
+- ``RequestQueueTimeMs``: from the last byte of a request until its handler begins; what takes
+  time is to read a large one in a thread.
+- ``LocalTimeMs``: what the handler and the encoding of the answer held the event loop.
+- ``RemoteTimeMs``: the rest until the answer was complete: waiting for replicas, for records, for
+  the controller, for ZooKeeper, or for a turn on the loop.
+- ``ResponseSendTimeMs``: until the last byte of the answer was taken by the socket.
+
+``ResponseQueueTimeMs`` does not exist.  All this costs some twenty microseconds a request, so it is
+done only where somebody can read it.
+
+Source: Kafka ``RequestChannel.Request.updateRequestMetrics``, ``RequestMetrics``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Generic, TypeVar
+
+from zkcontroller.protocol.api_versions import APIS, ApiKey
+from zkcontroller.runtime.instruments import Histogram, Meter
+from zkcontroller.runtime.metrics import Metrics, mbean
+
+T = TypeVar("T")
+
+_HISTOGRAMS: Final = (
+    "RequestQueueTimeMs",
+    "LocalTimeMs",
+    "RemoteTimeMs",
+    "ThrottleTimeMs",
+    "ResponseSendTimeMs",
+    "TotalTimeMs",
+    "RequestBytes",
+)
+_NS_PER_MS: Final = 1_000_000
+
+
+class RequestMetrics:
+    """The meters of every kind of request, each made with the first request of its kind."""
+
+    def __init__(self, metrics: Metrics, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._metrics = metrics
+        self.now_ns = now_ns
+        self._histograms: dict[str, tuple[Histogram, ...]] = {}
+        self._meters: dict[tuple[str, int], Meter] = {}
+
+    def begin(self, size: int) -> RequestTimes:
+        """A request of so many bytes has come."""
+        return RequestTimes(self, size)
+
+    def record(self, name: str, version: int, values: tuple[int, ...]) -> None:
+        """Counts a request of that name; ``values`` in the order of the histograms."""
+        meter = self._meters.get((name, version))
+        if meter is None:
+            meter = self._meters[name, version] = self._metrics.meter(
+                _mbean("RequestsPerSec", name, version=version), "requests"
+            )
+        meter.mark()
+        histograms = self._histograms.get(name)
+        if histograms is None:
+            histograms = self._histograms[name] = tuple(
+                self._metrics.histogram(_mbean(each, name)) for each in _HISTOGRAMS
+            )
+        for histogram, value in zip(histograms, values, strict=True):
+            histogram.update(value)
+
+
+class RequestTimes:
+    """Where the time of one request goes."""
+
+    def __init__(self, metrics: RequestMetrics, size: int) -> None:
+        self._metrics = metrics
+        self._size = size
+        self._names: tuple[str, ...] = ()
+        self._version = -1
+        self._begun_ns = self._handled_ns = self._completed_ns = metrics.now_ns()
+        self._local_ns = 0
+
+    def begin_handling(self, api_key: int, version: int, request: Any) -> None:
+        """The request has been read; only now it is one that is counted."""
+        name = APIS[api_key].name
+        self._names = (name,)
+        if api_key == ApiKey.FETCH:
+            self._names = ("FetchFollower" if request.replica_id >= 0 else "FetchConsumer", name)
+        self._version = version
+        self._handled_ns = self._metrics.now_ns()
+
+    def timed(self, handling: Coroutine[Any, Any, T]) -> Timed[T]:
+        """What to await in the place of ``handling``."""
+        return Timed(handling, self._metrics.now_ns, self._held)
+
+    @contextmanager
+    def encoding(self) -> Iterator[None]:
+        """Around the encoding of the answer, which is complete afterwards."""
+        began_ns = self._metrics.now_ns()
+        yield
+        self._completed_ns = self._metrics.now_ns()
+        self._held(self._completed_ns - began_ns)
+
+    def _held(self, duration_ns: int) -> None:
+        self._local_ns += duration_ns
+
+    def sent(self, throttle_ms: int) -> None:
+        """The answer has left; the client is not listened to for ``throttle_ms``."""
+        ended_ns = self._metrics.now_ns()
+        values = (
+            _ms(self._handled_ns - self._begun_ns),
+            _ms(self._local_ns),
+            _ms(self._completed_ns - self._handled_ns - self._local_ns),
+            throttle_ms,
+            _ms(ended_ns - self._completed_ns),
+            _ms(ended_ns - self._begun_ns),
+            self._size,
+        )
+        for name in self._names:
+            self._metrics.record(name, self._version, values)
+
+
+class Timed(Generic[T]):
+    """Awaits a coroutine and tells how long each of its steps held the event loop."""
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        now_ns: Callable[[], int],
+        took: Callable[[int], None],
+    ) -> None:
+        self._coroutine = coroutine
+        self._now_ns = now_ns
+        self._took = took
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        sent: Any = None
+        thrown: BaseException | None = None
+        while True:
+            began_ns = self._now_ns()
+            try:
+                if thrown is None:
+                    awaited = self._coroutine.send(sent)
+                else:
+                    awaited = self._coroutine.throw(thrown)
+            except StopIteration as done:
+                value: T = done.value
+                return value
+            finally:
+                self._took(self._now_ns() - began_ns)
+            sent = thrown = None
+            try:
+                sent = yield awaited
+            except BaseException as raised:  # noqa: BLE001 - above all a cancellation: it goes inside
+                thrown = raised
+
+
+def _ms(duration_ns: int) -> int:
+    """Rounded to the nearest, as Kafka rounds."""
+    return (max(duration_ns, 0) + _NS_PER_MS // 2) // _NS_PER_MS
+
+
+def _mbean(name: str, request: str, **tags: object) -> str:
+    return mbean("kafka.network", "RequestMetrics", name, {"request": request, **tags})
