@@ -62,9 +62,9 @@ class BrokerProcess:
         self._errors = directory / f"stderr-{broker_id}"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> BrokerProcess:
+    def start(self, *options: str) -> BrokerProcess:
         """Starts the process; it may not be ready yet."""
-        command = [sys.executable, "-m", "replica_manager", str(self.file)]
+        command = [sys.executable, "-m", "replica_manager", str(self.file), *options]
         with self._errors.open("w") as errors:
             self._process = subprocess.Popen(
                 [*command, "--logs-dir", str(self.logs), "--quiet"],
