@@ -1,7 +1,8 @@
 """Three brokers of ours that can be killed, frozen, cut off and robbed of their disks.
 
 Each is bound to a loopback address that only this process uses, so that it comes back where it was;
-brokers reach one another through a :class:`~tests.faults.links.Link`.
+brokers reach one another through a :class:`~tests.faults.links.Link`, and ZooKeeper through a
+:class:`~tests.integration.zookeeper_proxy.Proxy` of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +21,9 @@ from random import Random
 from typing import Any, Final
 
 from benchmarks.broker_process import OurBroker
+from tests.faults.checks import differing_partitions
 from tests.faults.links import Link
+from tests.integration.zookeeper_proxy import Proxy
 from tests.metadata import wait_until_known
 from zkcontroller.errors import SessionExpired
 from zkcontroller.protocol.record_batch import iterate_batches
@@ -40,6 +43,7 @@ LINES_TOLD: Final = 60
 _INTERNAL_PORT: Final = 19_091
 _CLIENT_PORT: Final = 19_092
 _POLL_S: Final = 0.05
+_CHROOT: Final = "/faults"
 _numbers = itertools.count()
 
 
@@ -47,23 +51,40 @@ class FaultCluster:
     """The brokers, the ZooKeeper, the links; and what the state znodes say."""
 
     def __init__(
-        self, directory: Path, zookeeper: EmbeddedZooKeeper, properties: Mapping[str, str]
+        self,
+        directory: Path,
+        zookeeper: EmbeddedZooKeeper,
+        properties: Mapping[str, str],
+        log_dirs: Mapping[int, Sequence[Path]] | None = None,
     ) -> None:
+        """``log_dirs`` of brokers that have others than ``data`` in their own folder."""
+        self.log_dirs: dict[int, tuple[Path, ...]] = {
+            broker: (directory / f"broker-{broker}" / "data",) for broker in BROKERS
+        }
+        for broker, paths in (log_dirs or {}).items():
+            self.log_dirs[broker] = tuple(paths)
         self.zookeeper = zookeeper
         self._properties = properties
         self._number = next(_numbers)
-        connect = f"{zookeeper.connect}/faults"
         # A broker dies with the thread that has started it: these live as long as the cluster.
         self._executor = ThreadPoolExecutor(len(BROKERS))
         self.session = ZooKeeperSession(
-            ZooKeeperConfig(connect=connect, session_timeout_ms=SESSION_TIMEOUT_MS)
+            ZooKeeperConfig(
+                connect=zookeeper.connect + _CHROOT, session_timeout_ms=SESSION_TIMEOUT_MS
+            )
         )
         self.session.start()
+        self.zookeeper_ways = {broker: Proxy(zookeeper.connect) for broker in BROKERS}
         self.links = {
             broker: Link(_host(self._number, broker), _INTERNAL_PORT) for broker in BROKERS
         }
         self.brokers = {
-            broker: OurBroker(broker, connect, directory / f"broker-{broker}", self._config(broker))
+            broker: OurBroker(
+                broker,
+                self.zookeeper_ways[broker].connect + _CHROOT,
+                directory / f"broker-{broker}",
+                self._config(broker),
+            )
             for broker in BROKERS
         }
 
@@ -76,6 +97,7 @@ class FaultCluster:
             ),
             "listener.security.protocol.map": "INTERNAL:PLAINTEXT,CLIENTS:PLAINTEXT",
             "inter.broker.listener.name": "INTERNAL",
+            "log.dirs": ",".join(map(str, self.log_dirs[broker])),
             "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
             "replica.lag.time.max.ms": str(LAG_MS),
             "replica.fetch.backoff.ms": "200",
@@ -108,6 +130,8 @@ class FaultCluster:
             broker.kill()
         for link in self.links.values():
             link.close()
+        for way in self.zookeeper_ways.values():
+            way.close()
         self.session.close()
         self._executor.shutdown()
 
@@ -119,12 +143,26 @@ class FaultCluster:
         """Every broker tells clients of all of them."""
         wait_until_known(self.bootstrap_servers.split(","), BROKERS)
 
-    def create(self, topic: str, partitions: int) -> None:
-        """A topic with three replicas of which two must be in sync; all are when this returns."""
+    def create(
+        self,
+        topic: str,
+        partitions: int,
+        *,
+        leader: int | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """A topic with three replicas, all in sync when this returns; two must be to write.
+
+        ``leader`` is the preferred one of every partition.
+        """
         admin = kafka_admin.AdminClient(
             {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
         )
-        new = kafka_admin.NewTopic(topic, partitions, 3, config={"min.insync.replicas": "2"})
+        where: dict[str, Any] = {"replication_factor": len(BROKERS)}
+        if leader is not None:
+            where = {"replica_assignment": [[leader, *others_than(leader)]] * partitions}
+        full_config = {"min.insync.replicas": "2", **(config or {})}
+        new = kafka_admin.NewTopic(topic, partitions, **where, config=full_config)
         admin.create_topics([new], operation_timeout=PATIENCE_S)[topic].result(PATIENCE_S)
         self.wait_until_in_sync(topic, partitions)
 
@@ -140,22 +178,42 @@ class FaultCluster:
     def thaw(self, broker: int) -> None:
         os.kill(self.brokers[broker].pid, signal.SIGCONT)
 
-    def data(self, broker: int) -> Path:
-        """Its log directory."""
-        return self.brokers[broker].directory / "data"
+    def keep_from_fetching(self, leader: int) -> None:
+        """No other broker reaches that one; it reaches them, the controller among them."""
+        self.links[leader].cut_off(*others_than(leader))
+
+    def isolate(self, broker: int) -> None:
+        """It and the others do not reach each other; ZooKeeper and clients it does reach."""
+        self.keep_from_fetching(broker)
+        for other in others_than(broker):
+            self.links[other].cut_off(broker)
+
+    def keep_from_zookeeper(self, *brokers: int) -> None:
+        """These have no way to ZooKeeper until :meth:`heal`."""
+        for broker in brokers:
+            self.zookeeper_ways[broker].refuse()
+
+    def heal(self) -> None:
+        """Every way is open."""
+        for link in self.links.values():
+            link.cut_off()
+        for way in self.zookeeper_ways.values():
+            way.allow()
 
     def wipe(self, broker: int) -> None:
         """A new, empty disk for a broker that is down."""
         assert not self.brokers[broker].is_running
-        shutil.rmtree(self.data(broker))
+        for log_dir in self.log_dirs[broker]:
+            shutil.rmtree(log_dir)
 
     def tear_tails(self, broker: int, topic: str, random: Random) -> None:
         """The last bytes of its logs never came to the disk: for a broker that was killed."""
         assert not self.brokers[broker].is_running
-        for folder in self.data(broker).glob(f"{topic}-*"):
-            last = max(folder.glob("*.log"))
-            size = last.stat().st_size
-            os.truncate(last, size - min(size, random.randint(1, 300)))
+        for log_dir in self.log_dirs[broker]:
+            for folder in sorted(log_dir.glob(f"{topic}-*")):
+                last = max(folder.glob("*.log"))
+                size = last.stat().st_size
+                os.truncate(last, size - min(size, random.randint(1, 300)))
 
     # What the znodes say.
 
@@ -173,12 +231,34 @@ class FaultCluster:
     def leader(self, topic: str, partition: int) -> int:
         return self.state(topic, partition)[0]
 
-    def live_brokers(self) -> set[int]:
+    def live_brokers(self) -> set[int] | None:
+        """Those that are registered; None while nobody can tell."""
         try:
             names = self.session.children("/brokers/ids")
         except SessionExpired:
-            return set()
-        return {int(name) for name in names} if isinstance(names, list) else set()
+            return None
+        return {int(name) for name in names} if isinstance(names, list) else None
+
+    def broker_epoch(self, broker: int) -> int:
+        """The czxid of its registration; -1 while there is none."""
+        try:
+            found = self.session.read(f"/brokers/ids/{broker}")
+        except SessionExpired:
+            return -1
+        return found.czxid if isinstance(found, Znode) else -1
+
+    def controller(self) -> int:
+        """The broker that is controller; waits until there is one."""
+        found: list[int] = []
+
+        def is_there() -> bool:
+            znode = self.session.read("/controller")
+            if isinstance(znode, Znode):
+                found.append(json.loads(znode.data)["brokerid"])
+            return bool(found)
+
+        self.wait_until(is_there, lambda: "a controller")
+        return found[-1]
 
     def wait_until_in_sync(self, topic: str, partitions: int) -> None:
         """Every replica of that topic."""
@@ -194,10 +274,31 @@ class FaultCluster:
             lambda: f"{broker} in no ISR: {[self.state(topic, p) for p in range(partitions)]}",
         )
 
-    def wait_until(self, is_so: Callable[[], bool], what: Callable[[], str]) -> None:
+    def wait_until_alone(self, leader: int, topic: str, partitions: int) -> None:
+        """That leader is the only one in every ISR."""
+        self.wait_until(
+            lambda: all(self.state(topic, p) == (leader, (leader,)) for p in range(partitions)),
+            lambda: f"{leader} is alone: {[self.state(topic, p) for p in range(partitions)]}",
+        )
+
+    def wait_until_registered_anew(self, broker: int, before: int) -> None:
+        """With a later broker epoch than ``before``."""
+        self.wait_until(
+            lambda: self.broker_epoch(broker) > before,
+            lambda: f"{broker} has a later epoch than {before}",
+        )
+
+    def wait_until(
+        self,
+        is_so: Callable[[], bool],
+        what: Callable[[], str],
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Looks again and again, and does ``meanwhile`` each time before it waits."""
         deadline = time.monotonic() + PATIENCE_S
         while not is_so():
             assert time.monotonic() < deadline, f"not within {PATIENCE_S:g} s: {what()}"
+            meanwhile()
             time.sleep(_POLL_S)
 
     # What the disks say.
@@ -206,19 +307,28 @@ class FaultCluster:
         """Byte for byte.  Nobody writes any more, so they get there."""
 
         def differing() -> list[int]:
-            return [
-                partition
-                for partition in range(partitions)
-                if len({self.log_bytes(broker, topic, partition) for broker in BROKERS}) > 1
-            ]
+            return differing_partitions(
+                [self.log_bytes(broker, topic, p) for p in range(partitions)] for broker in BROKERS
+            )
 
         self.wait_until(lambda: not differing(), lambda: f"replicas agree, not {differing()}")
 
+    def folder(self, broker: int, topic: str, partition: int) -> Path:
+        """Of that replica, in whichever log directory it is."""
+        name = f"{topic}-{partition}"
+        found = [log_dir / name for log_dir in self.log_dirs[broker] if (log_dir / name).is_dir()]
+        assert len(found) == 1, f"broker {broker} has {found} for {name}"
+        return found[0]
+
     def log_bytes(self, broker: int, topic: str, partition: int) -> bytes:
         """Every batch of a replica, whole; segments may end elsewhere on another broker."""
-        folder = self.data(broker) / f"{topic}-{partition}"
+        folder = self.folder(broker, topic, partition)
         data = b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
         return data[: sum(header.size for _, header in iterate_batches(data))]
+
+
+def others_than(broker: int) -> list[int]:
+    return [other for other in BROKERS if other != broker]
 
 
 def _host(number: int, broker: int) -> str:

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -26,11 +27,14 @@ def random() -> Random:
 
 @contextmanager
 def three_brokers(
-    tmp_path_factory: pytest.TempPathFactory, properties: Mapping[str, str] | None = None
+    tmp_path_factory: pytest.TempPathFactory,
+    properties: Mapping[str, str] | None = None,
+    log_dirs: Mapping[int, Sequence[Path]] | None = None,
 ) -> Iterator[FaultCluster]:
     """A ZooKeeper that may be killed, and three brokers that serve."""
     with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as zookeeper:
-        cluster = FaultCluster(tmp_path_factory.mktemp("brokers"), zookeeper, properties or {})
+        directory = tmp_path_factory.mktemp("brokers")
+        cluster = FaultCluster(directory, zookeeper, properties or {}, log_dirs)
         try:
             cluster.start()
             cluster.wait_until_known()
@@ -39,7 +43,7 @@ def three_brokers(
             cluster.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def started_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultCluster]:
     """One for all."""
     with three_brokers(tmp_path_factory) as cluster:
@@ -58,6 +62,7 @@ def old_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultClust
 def cluster(started_cluster: FaultCluster) -> Iterator[FaultCluster]:
     """The same, all of it alive; what brokers say is told if the test fails."""
     cluster = started_cluster
+    cluster.heal()
     dead = [broker for broker in BROKERS if not cluster.brokers[broker].is_running]
     if dead:  # a test before this one has failed
         cluster.start(*dead)

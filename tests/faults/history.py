@@ -11,6 +11,7 @@ class Outcome(Enum):
     """What a producer knows of a record it has sent."""
 
     OK = "acknowledged"
+    FAIL = "refused, and never sent again: not in the log"
     INFO = "nobody knows whether it is in the log"
 
 

@@ -23,6 +23,8 @@ from confluent_kafka import (
 from tests.faults.history import History, Outcome, Polled, Sent
 
 RECORDS_PER_SECOND: Final = 400
+REQUEST_TIMEOUT_MS: Final = 3_000
+"""A broker waits no longer for the other replicas; the producer sends again then."""
 PATIENCE_S: Final = 60.0
 
 _SLICE_S: Final = 0.02
@@ -39,17 +41,25 @@ class Load:
     """Writes to and reads from one topic until it is stopped."""
 
     def __init__(
-        self, bootstrap_servers: str, topic: str, partitions: int, *, is_idempotent: bool = True
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        partitions: int,
+        *,
+        is_idempotent: bool = True,
+        name: str = "v",
+        history: History | None = None,
     ) -> None:
-        self.history = History()
+        """What it writes, and its reader, are called after ``name``; ``history`` goes on here."""
+        self.history = History() if history is None else history
         self.fatal: list[str] = []
         """What made a client give up."""
         self._servers = bootstrap_servers
         self._topic = topic
         self._partitions = partitions
         self._is_idempotent = is_idempotent
+        self._name = name
         self._stopping = threading.Event()
-        self._reading_on = threading.Event()
         self._threads = [
             threading.Thread(target=self._produce, daemon=True),
             threading.Thread(target=self._consume, daemon=True),
@@ -105,8 +115,10 @@ class Load:
                 "enable.idempotence": self._is_idempotent,
                 "linger.ms": 5,
                 "retry.backoff.ms": 50,
-                "request.timeout.ms": 5_000,
-                "message.timeout.ms": int(PATIENCE_S * 1000),
+                "request.timeout.ms": REQUEST_TIMEOUT_MS,
+                # Above all that may happen meanwhile: where a record of a batch runs out of time,
+                # an idempotent producer that must send the batch again gives up.
+                "message.timeout.ms": int(4 * PATIENCE_S * 1000),
                 "error_cb": self._on_error,
             }
         )
@@ -121,11 +133,14 @@ class Load:
             self.fatal.append(f"{left} records were never answered")
 
     def _send(self, producer: Producer, number: int) -> None:
-        partition, value = number % self._partitions, f"v{number}"
+        partition, value = number % self._partitions, f"{self._name}{number}"
 
         def delivered(error: KafkaError | None, message: Any) -> None:
             if error is None:
-                sent = Sent(partition, value, Outcome.OK, message.offset())
+                # Where a later batch is acknowledged first, an idempotent producer takes those
+                # before it for acknowledged too, and does not know where they are.
+                offset = -1 if message.offset() is None else message.offset()
+                sent = Sent(partition, value, Outcome.OK, offset)
             else:
                 sent = Sent(partition, value, Outcome.INFO)
             self.history.note_sent(sent)
@@ -141,11 +156,12 @@ class Load:
             self._stopping.set()
 
     def _consume(self) -> None:
-        consumer = self._consumer("reader")
+        name = f"{self._name}-reader"
+        consumer = self._consumer(name)
         self._assign(consumer)
         while not self._stopping.is_set():
             for partition, offset, value in self._polled(consumer):
-                self.history.note_polled(Polled("reader", partition, offset, value))
+                self.history.note_polled(Polled(name, partition, offset, value))
         consumer.close()
 
     def _consumer(self, name: str) -> Consumer:
@@ -185,10 +201,23 @@ class Load:
 
 @contextmanager
 def loaded(
-    bootstrap_servers: str, topic: str, partitions: int, *, is_idempotent: bool = True
+    bootstrap_servers: str,
+    topic: str,
+    partitions: int,
+    *,
+    is_idempotent: bool = True,
+    name: str = "v",
+    history: History | None = None,
 ) -> Iterator[Load]:
     """A load that runs within the block and has been flushed behind it."""
-    load = Load(bootstrap_servers, topic, partitions, is_idempotent=is_idempotent)
+    load = Load(
+        bootstrap_servers,
+        topic,
+        partitions,
+        is_idempotent=is_idempotent,
+        name=name,
+        history=history,
+    )
     load.start()
     try:
         yield load

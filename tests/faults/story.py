@@ -14,19 +14,31 @@ PARTITIONS: Final = 3
 
 
 @contextmanager
-def under_load(cluster: FaultCluster, topic: str) -> Iterator[Load]:
-    """A load within the block; behind it everything is in order, on the disks too."""
-    cluster.create(topic, PARTITIONS)
-    with loaded(cluster.bootstrap_servers, topic, PARTITIONS) as load:
+def under_load(
+    cluster: FaultCluster, topic: str, *, leader: int | None = None, is_idempotent: bool = True
+) -> Iterator[Load]:
+    """A load within the block; behind it everything is in order, on the disks too.
+
+    ``leader`` leads every partition at first; without it each broker leads one.
+    """
+    cluster.create(topic, PARTITIONS, leader=leader)
+    servers = cluster.bootstrap_servers
+    with loaded(servers, topic, PARTITIONS, is_idempotent=is_idempotent) as load:
         load.wait_for_progress()
         yield load
         cluster.wait_until_in_sync(topic, PARTITIONS)
         load.wait_for_progress()
     load.read_everything()
-    print(f"{len(load.history.sent)} sent, {load.acknowledged()} acknowledged, "
-          f"{len(load.history.polled)} polled, {len(load.history.final)} in the end")  # fmt: skip
+    tell(load)
     assert load.fatal == []
-    assert anomalies(load.history, is_idempotent=True) == []
+    assert anomalies(load.history, is_idempotent=is_idempotent) == []
     assert load.history.polled
     cluster.wait_until_replicas_agree(topic, PARTITIONS)
     assert all(cluster.log_bytes(BROKERS[0], topic, p) for p in range(PARTITIONS))
+
+
+def tell(load: Load) -> None:
+    """Prints how much of everything there is."""
+    history = load.history
+    print(f"{len(history.sent)} sent, {load.acknowledged()} acknowledged, "
+          f"{len(history.polled)} polled, {len(history.final)} in the end")  # fmt: skip

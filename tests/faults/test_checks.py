@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.checks import anomalies
+from tests.faults.checks import (
+    anomalies,
+    differing_partitions,
+    disputed_offsets,
+    lost_records,
+)
 from tests.faults.history import History, Outcome, Polled, Sent
 
 
 def well() -> History:
-    """Two partitions, one record that nobody knows of."""
+    """Two partitions, one record that nobody knows of, one that was refused."""
     history = History()
     history.sent = [
         Sent(0, "a", Outcome.OK, 0),
         Sent(0, "b", Outcome.OK, 1),
         Sent(1, "c", Outcome.OK, 0),
         Sent(1, "unknown", Outcome.INFO),
+        Sent(1, "refused", Outcome.FAIL),
     ]
     history.polled = [Polled("one", 0, 0, "a"), Polled("two", 1, 0, "c"), Polled("one", 0, 1, "b")]
     history.final = [
@@ -71,3 +77,51 @@ def test_a_consumer_that_is_taken_back_has_polled_nonmonotonically() -> None:
     history = well()
     history.polled.append(Polled("one", 0, 1, "b"))
     assert names(history) == ["nonmonotonic-poll"]
+
+
+def test_the_final_reading_too_goes_forward() -> None:
+    history = well()
+    history.final.append(Polled("final", 0, 0, "a"))
+    assert names(history) == ["nonmonotonic-poll"]
+
+
+def test_a_consumer_that_is_not_given_a_record_between_two_has_skipped_it() -> None:
+    history = well()
+    history.final.append(Polled("final", 0, 2, "d"))
+    history.polled[2] = Polled("one", 0, 2, "d")
+    assert names(history) == ["poll-skip"]
+
+
+def test_an_offset_without_a_record_is_not_skipped() -> None:
+    history = well()
+    history.polled.append(Polled("one", 0, 7, "far"))
+    history.final.append(Polled("final", 0, 7, "far"))
+    assert names(history) == []
+
+
+@pytest.mark.parametrize("told", ["polled", "final"])
+def test_a_refused_record_that_somebody_reads_is_an_aborted_read(told: str) -> None:
+    history = well()
+    reads = history.polled if told == "polled" else history.final
+    reads.append(Polled("final" if told == "final" else "two", 1, 2, "refused"))
+    assert "G1a" in names(history)
+
+
+def test_what_was_lost_is_told_record_by_record() -> None:
+    history = well()
+    lost = [sent for sent in history.acknowledged if sent.partition == 0]
+    history.final = [read for read in history.final if read.partition == 1]
+    assert lost_records(history) == lost
+
+
+def test_an_offset_that_was_written_anew_is_disputed_by_who_read_it_before() -> None:
+    history = well()
+    history.final[1] = Polled("final", 0, 1, "anew")
+    assert disputed_offsets(history) == {(0, 1): {"b", "anew"}}
+    assert sorted(names(history)) == ["inconsistent-offsets", "lost-write"]
+
+
+def test_one_byte_makes_replicas_differ() -> None:
+    assert differing_partitions([[b"ab", b"c"], [b"ab", b"c"], [b"ab", b"c"]]) == []
+    assert differing_partitions([[b"ab", b"c"], [b"ab", b"c"], [b"ab", b""]]) == [1]
+    assert differing_partitions([[b"ab", b"c"], [b"aB", b"c"], [b"ab", b"d"]]) == [0, 1]

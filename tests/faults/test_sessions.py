@@ -1,0 +1,77 @@
+"""ZooKeeper sessions that end while the brokers live, and brokers quicker than their sessions."""
+
+from __future__ import annotations
+
+import time
+from random import Random
+
+import pytest
+
+from tests.faults.cluster import BROKERS, SESSION_TIMEOUT_MS, FaultCluster, others_than
+from tests.faults.story import PARTITIONS, under_load
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
+
+
+def test_zookeeper_away_for_three_session_timeouts_and_every_session_expired(
+    cluster: FaultCluster,
+) -> None:
+    with under_load(cluster, "expired") as load:
+        epochs = {broker: cluster.broker_epoch(broker) for broker in BROKERS}
+        cluster.zookeeper.kill()
+        cluster.keep_from_zookeeper(*BROKERS)
+        load.wait_for_progress(200)
+        time.sleep(3 * SESSION_TIMEOUT_MS / 1000)
+
+        # A ZooKeeper that starts gives every session its whole time anew: nobody may use it.
+        cluster.zookeeper.start()
+        cluster.wait_until(
+            lambda: cluster.live_brokers() == set(), lambda: f"nobody in {cluster.live_brokers()}"
+        )
+        # Leaders lead on, though nobody is registered and nobody is controller.
+        load.wait_for_progress(200)
+        cluster.heal()
+
+        for broker, epoch in epochs.items():
+            cluster.wait_until_registered_anew(broker, epoch)
+        assert cluster.controller() in BROKERS
+        load.wait_for_progress()
+
+
+def test_a_live_leader_whose_session_expires_is_deposed_and_comes_back(
+    cluster: FaultCluster, random: Random
+) -> None:
+    with under_load(cluster, "one-expired") as load:
+        for is_controller in (True, False):
+            controller = cluster.controller()
+            victim = controller if is_controller else random.choice(others_than(controller))
+            epoch = cluster.broker_epoch(victim)
+            cluster.keep_from_zookeeper(victim)
+            cluster.wait_until_out_of_isrs(victim, "one-expired", PARTITIONS)
+            cluster.wait_until(
+                lambda: victim not in (cluster.live_brokers() or BROKERS),  # noqa: B023
+                lambda: f"{victim} is not registered",  # noqa: B023
+            )
+            # It still believes that it leads; what is acknowledged now, others acknowledge.
+            load.wait_for_progress(random.randrange(1, 200))
+            cluster.heal()
+            cluster.wait_until_registered_anew(victim, epoch)
+            cluster.wait_until_in_sync("one-expired", PARTITIONS)
+            assert (cluster.controller() == controller) is not is_controller
+
+
+def test_brokers_started_again_before_their_sessions_end(
+    cluster: FaultCluster, random: Random
+) -> None:
+    with under_load(cluster, "bounced") as load:
+        for is_clean in (False, True, False):
+            victim = cluster.leader("bounced", random.randrange(PARTITIONS))
+            epoch = cluster.broker_epoch(victim)
+            if is_clean:
+                assert cluster.brokers[victim].stop() == 0
+            else:
+                cluster.kill(victim)
+            cluster.start(victim)
+            assert cluster.broker_epoch(victim) > epoch
+            cluster.wait_until_in_sync("bounced", PARTITIONS)
+            load.wait_for_progress(random.randrange(1, 200))
