@@ -81,6 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
                     metrics,
                     zookeeper_auth,
                     counts_requests=options.metrics_port is not None,
+                    counts_partitions=options.metrics_of_partitions,
                 )
             )
     except ZkControllerError as failure:
@@ -103,6 +104,7 @@ async def _run(
     zookeeper_auth: tuple[tuple[str, str], ...],
     *,
     counts_requests: bool,
+    counts_partitions: bool,
 ) -> int:
     loop = asyncio.get_running_loop()
     stop_wanted = asyncio.Event()
@@ -112,6 +114,7 @@ async def _run(
         trace_state_changes=log_files.is_tracing_state_changes,
         metrics=metrics,
         counts_requests=counts_requests,
+        counts_partitions=counts_partitions,
         zookeeper_auth=zookeeper_auth,
     )
 
@@ -177,6 +180,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PORT",
         help="serve metrics in Prometheus' format at http://HOST:PORT/metrics (0: a free port, "
         "named in server.log; default: do not serve them)",
+    )
+    parser.add_argument(
+        "--metrics-of-partitions",
+        action="store_true",
+        help="serve also those of single partitions: ten of each",
     )
     parser.add_argument(
         "--metrics-host",

@@ -26,6 +26,7 @@ from random import SystemRandom
 from typing import Final, TypeVar
 
 from replica_manager.broker_gauges import (
+    PartitionGauges,
     register_log_gauges,
     register_purgatories,
     register_replica_gauges,
@@ -148,9 +149,13 @@ class BrokerServer:
         trace_state_changes: bool = False,
         metrics: Metrics | None = None,
         counts_requests: bool = False,
+        counts_partitions: bool = False,
         zookeeper_auth: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        """``counts_requests``: somebody can read ``metrics``, so that requests are timed."""
+        """``counts_requests``: somebody can read ``metrics``, so that requests are timed.
+
+        ``counts_partitions``: every partition has gauges of its own among them.
+        """
         if config.is_enabled("zookeeper.set.acl") and not zookeeper_auth:
             raise ConfigInvalid(
                 "zookeeper.set.acl",
@@ -159,6 +164,7 @@ class BrokerServer:
             )
         self.metrics = metrics or Metrics()
         self._request_metrics = RequestMetrics(self.metrics) if counts_requests else None
+        self._counts_partitions = counts_partitions
         self.broker_id = config.broker_id
         """-1 until it is known, where it is generated."""
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
@@ -638,6 +644,15 @@ class BrokerServer:
         assert self._storage is not None
         register_replica_gauges(self.metrics, self._replica_manager, self._storage.logs)
         register_log_gauges(self.metrics, self._storage.logs)
+        if self._counts_partitions:
+            assert self._replication is not None
+            self.metrics.registry.register(
+                PartitionGauges(
+                    self._replica_manager.partitions,
+                    self._storage.logs,
+                    self._replication.fetchers,
+                )
+            )
         register_session_gauges(self.metrics, self._fetch_sessions)
         register_purgatories(
             self.metrics,

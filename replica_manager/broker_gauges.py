@@ -1,20 +1,31 @@
 """The gauges of a broker's replicas, logs and waiting requests, under Kafka's names.
 
-Those of single partitions (``kafka.cluster:type=Partition``, ``kafka.log:type=Log``) are not among
-them: ten for each of ten thousand partitions would be a second of work whenever somebody looks.
+Those of single partitions are :class:`PartitionGauges`, which must be asked for: ten for each of
+ten thousand partitions are a second of work whenever somebody looks.
 
 Source: Kafka ``ReplicaManager``, ``LogManager``, ``DelayedOperationPurgatory``,
-``FetchSessionCache``, ``GroupMetadataManager``.
+``FetchSessionCache``, ``GroupMetadataManager``, ``Partition``, ``UnifiedLog``,
+``FetcherLagMetrics``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from typing_extensions import override
 
 from replica_manager.log.log_manager import LogManager
+from replica_manager.log.partition_log import PartitionLog
 from replica_manager.replication.fetch_sessions import FetchSessionCache
+from replica_manager.replication.partition import Partition
+from replica_manager.replication.replica_fetchers import ReplicaFetchers
 from replica_manager.replication.replica_manager import ReplicaManager
+from zkcontroller.model import TopicPartition
 from zkcontroller.runtime.metrics import Metrics, mbean
+
+Labels = dict[str, str]
 
 
 def register_replica_gauges(metrics: Metrics, replicas: ReplicaManager, logs: LogManager) -> None:
@@ -64,3 +75,72 @@ def register_session_gauges(metrics: Metrics, sessions: FetchSessionCache) -> No
 
     gauge("NumIncrementalFetchSessions", lambda: len(sessions))
     gauge("NumIncrementalFetchPartitionsCached", lambda: sessions.total_partitions)
+
+
+class PartitionGauges(Collector):
+    """``kafka.cluster:type=Partition``, ``kafka.log:type=Log`` and ``FetcherLagMetrics``.
+
+    They are read from what is there at that moment, so what comes and goes needs no bookkeeping.
+    Whoever scrapes does so from another thread: what is gone over is copied first.
+    """
+
+    def __init__(
+        self,
+        partitions: Mapping[TopicPartition, Partition],
+        logs: LogManager,
+        fetchers: ReplicaFetchers,
+    ) -> None:
+        self._partitions = partitions
+        self._logs = logs
+        self._fetchers = fetchers
+
+    @override
+    def collect(self) -> Iterable[Metric]:
+        families: dict[str, Metric] = {}
+
+        def add(start: str, labels: Labels, values: Mapping[str, int]) -> None:
+            for name, value in values.items():
+                full = f"{start}_{name.lower()}"
+                family = families.setdefault(full, GaugeMetricFamily(full, full))
+                family.add_sample(full, labels, float(value))
+
+        for tp, partition in list(self._partitions.items()):
+            add("kafka_cluster_partition", _labels(tp), _of_partition(partition))
+        for tp, log in list(self._logs.logs.items()):
+            add("kafka_log_log", _labels(tp), _of_log(log))
+        for tp, log in list(self._logs.future_logs.items()):
+            add("kafka_log_log", _labels(tp) | {"is_future": "true"}, _of_log(log))
+        for key, fetcher in list(self._fetchers.fetchers.items()):
+            client = {"clientId": f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader}"}
+            for tp, state in list(fetcher.partitions.items()):
+                # -1 until the leader has answered, as in Kafka.
+                lag = -1 if state.lag is None else state.lag
+                add("kafka_server_fetcherlagmetrics", client | _labels(tp), {"ConsumerLag": lag})
+        return families.values()
+
+
+def _labels(tp: TopicPartition) -> Labels:
+    return {"topic": tp.topic, "partition": str(tp.partition)}
+
+
+def _of_partition(partition: Partition) -> Mapping[str, int]:
+    is_leader = partition.is_leader
+    replicas = len(partition.replicas) - len(partition.adding_replicas)
+    log = partition.log
+    return {
+        "UnderReplicated": int(partition.is_under_replicated),
+        "InSyncReplicasCount": len(partition.in_sync_replicas) if is_leader else 0,
+        "UnderMinIsr": int(partition.is_under_min_isr),
+        "AtMinIsr": int(partition.is_at_min_isr),
+        "ReplicasCount": replicas if is_leader else 0,
+        "LastStableOffsetLag": log.high_watermark - log.last_stable_offset,
+    }
+
+
+def _of_log(log: PartitionLog) -> Mapping[str, int]:
+    return {
+        "NumLogSegments": len(tuple(log.segments)),
+        "LogStartOffset": log.log_start_offset,
+        "LogEndOffset": log.log_end_offset,
+        "Size": log.size,
+    }

@@ -24,7 +24,7 @@ def test_requests_of_clients_are_counted_and_timed(
 ) -> None:
     broker = BrokerProcess(tmp_path, zookeeper_connect + chroot, 1)
     try:
-        broker.start("--metrics-port", "0").ready()
+        broker.start("--metrics-port", "0", "--metrics-of-partitions").ready()
         url = wait_for(lambda: _SERVED_AT.search(broker.log()), "the metrics port")[1]
         admin = admin_module.AdminClient({"bootstrap.servers": broker.address})
         wait_for(lambda: admin.list_topics(timeout=20).controller_id == 1, "a controller")
@@ -40,11 +40,20 @@ def test_requests_of_clients_are_counted_and_timed(
         assert found["CreateTopics", "totaltimems"] == 1
         assert found["Metadata", "totaltimems"] >= 1
         assert found["LeaderAndIsr", "localtimems"] >= 1
+        assert 'kafka_cluster_partition_replicascount{partition="0",topic="orders"} 1.0' in scrape(
+            url
+        )
         # It waited for the controller and for ZooKeeper, which is not its own time.
         assert sums(url)["CreateTopics", "remotetimems"] > 0
     finally:
         broker.end()
         broker.tell()
+
+
+def scrape(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as response:
+        text: str = response.read().decode()
+        return text
 
 
 def counts(url: str) -> dict[tuple[str, str], float]:
@@ -57,11 +66,9 @@ def sums(url: str) -> dict[tuple[str, str], float]:
 
 def _samples(url: str, end: str) -> dict[tuple[str, str], float]:
     """Kind of request and name of the histogram, to its number or sum of values."""
-    with urllib.request.urlopen(url, timeout=10) as response:
-        text = response.read().decode()
     return {
         (sample.labels["request"], sample.name.removeprefix(START).removesuffix(end)): sample.value
-        for family in text_string_to_metric_families(text)
+        for family in text_string_to_metric_families(scrape(url))
         for sample in family.samples
         if sample.name.startswith(START) and sample.name.endswith(end)
     }
