@@ -441,6 +441,7 @@ class ReplicaFetcher:
             self._throttle.record(len(answer.records))
         has_records = appended.valid_bytes > 0
         next_offset = appended.last_offset + 1 if has_records else state.fetch_offset
+        lag = max(0, answer.high_watermark - next_offset)
         if has_records or state.lag is None:
             last_epoch = appended.last_leader_epoch
             epoch = state.last_fetched_epoch if last_epoch is None else last_epoch
@@ -448,11 +449,13 @@ class ReplicaFetcher:
                 tp,
                 state._replace(
                     fetch_offset=next_offset,
-                    lag=max(0, answer.high_watermark - next_offset),
+                    lag=lag,
                     last_fetched_epoch=epoch,
                     delayed_until_ms=None,
                 ),
             )
+        elif lag != state.lag:
+            self.partitions[tp] = state._replace(lag=lag)  # and it keeps its turn
 
     def _restart_at(self, tp: TopicPartition, state: PartitionFetchState, offset: int) -> None:
         """The leader's log ends, or starts, at ``offset``; ours did not fit."""

@@ -147,6 +147,8 @@ def test_even_an_empty_answer_tells_the_lag() -> None:
     follower.fetched(records(1, high_watermark=5))
 
     assert follower.fetcher.partitions[ZERO].lag == 4
+    follower.fetched(records(1, high_watermark=1))
+    assert follower.fetcher.partitions[ZERO].lag == 0
 
 
 def test_who_got_records_is_asked_for_last() -> None:
