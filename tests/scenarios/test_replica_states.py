@@ -11,7 +11,7 @@ from tests.simulation.control_requests import LeaderAndIsr, StopReplica, ToldSto
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.model import NO_LEADER, TopicPartition
 from zkcontroller.state_changes.record import Kind
-from zkcontroller.zookeeper.requests import Delete
+from zkcontroller.zookeeper.requests import Delete, ReadZnodes
 from zkcontroller.zookeeper.znodes import PartitionStateZnode
 
 NEW, ONLINE, OFFLINE = ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE
@@ -208,6 +208,21 @@ def test_a_replica_that_is_not_in_the_isr_goes_offline_without_a_write() -> None
     assert bench.replica_state(row, 1) is OFFLINE
     assert bench.state_znode("orders", 0).leader_epoch == 0
     assert bench.receivers(LeaderAndIsr) == [2], "the others are told all the same"
+
+
+def test_what_this_controller_wrote_is_not_read_again_to_see_who_is_outside() -> None:
+    bench = Workbench(live=[1, 2])
+    written_before = bench.led(2, [2])._replace(controller_epoch=EPOCH - 1)
+    rows = [
+        bench.add("own", 0, [1, 2], replica_states={1: ONLINE}, led_by=bench.led(2, [2])),
+        bench.add("older", 0, [1, 2], replica_states={1: ONLINE}, led_by=written_before),
+    ]
+
+    bench.run(bench.replicas.handle_state_changes({1: rows}, OFFLINE))
+
+    read = [path for each in bench.questions if isinstance(each, ReadZnodes) for path in each.paths]
+    assert read == [PartitionStateZnode.path("older", 0)]
+    assert [bench.replica_state(row, 1) for row in rows] == [OFFLINE, OFFLINE]
 
 
 def test_a_replica_whose_state_was_written_by_a_later_controller_stays_as_it_was() -> None:
