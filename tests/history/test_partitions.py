@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from zkcontroller.state_changes.analyses.audit import SNAPSHOT_SCHEMA, audit
 from zkcontroller.state_changes.analyses.history import History
 from zkcontroller.state_changes.analyses.isr_changes import isr_storms
+from zkcontroller.state_changes.analyses.leaderless import leaderless
 from zkcontroller.state_changes.analyses.moment import partitions_at
 from zkcontroller.state_changes.analyses.windows import difference, happenings
 
@@ -44,6 +45,29 @@ def test_at_default_levels_a_window_begins_with_the_state_that_has_no_leader(
     assert answers(windows, "topic", "partition", "from_ms", "to_ms", "cause") == [
         ("orders", 0, START_MS + 16_100, START_MS + 40_000, "broker 1 died")
     ]
+
+
+def test_a_life_that_began_later_did_not_cause_the_window_before(spark: SparkSession) -> None:
+    rows = frame(
+        spark,
+        elected(0, 9, 1),
+        created(1_000, 9, 1, TP, [1]),
+        shrunk(16_100, 9, 1, TP, -1, 1, [1], 1, removed=1),
+        online(17_500, 9, 1, TP, 1, 2, [1], 2),
+    )
+    # It was killed 6 s before, started again, and stopped in order 2 s after the window began.
+    gone = spark.createDataFrame(
+        [
+            (1, START_MS + 10_000, "killed", START_MS, None, "broker-9/some.log", 1),
+            (1, START_MS + 18_100, "clean_shutdown", START_MS + 17_000, None, "some.log", 2),
+        ],
+        "broker int, at_ms bigint, how string, since_ms bigint, until_ms bigint, file string, "
+        "line bigint",
+    )
+
+    windows = leaderless(rows, History(rows).states, gone)
+
+    assert answers(windows, "cause", "cause_ms") == [("broker 1 died", START_MS + 10_000)]
 
 
 def test_an_election_that_follows_a_death_at_once_is_no_window(spark: SparkSession) -> None:

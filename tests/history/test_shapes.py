@@ -101,6 +101,37 @@ def test_a_line_fits_the_expression_drawn_from_kafkas_sources(story: str) -> Non
     ] == []
 
 
+@pytest.mark.parametrize(
+    ("shape", "logger", "line", "fields"),
+    [
+        (
+            # Of a listener on port 0; told beside "Awaiting socket connections".
+            "socket-server",
+            "kafka.network.DataPlaneAcceptor",
+            "Opened wildcard endpoint 127.0.0.1:33001",
+            {},
+        ),
+        (
+            # Of our brokers, whose ZooKeeper client has its own words.
+            "zk-session",
+            "org.apache.zookeeper.ClientCnxn",
+            "Connecting to 127.0.0.1(127.0.0.1):58753, use_ssl: False",
+            {"server": "127.0.0.1(127.0.0.1):58753"},
+        ),
+        (
+            "zk-session",
+            "org.apache.zookeeper.ClientCnxn",
+            "Zookeeper connection established, state: CONNECTED",
+            {},
+        ),
+    ],
+)
+def test_lines_beside_the_example_have_the_shape(
+    shape: str, logger: str, line: str, fields: dict[str, str]
+) -> None:
+    assert recognised(logger, line, shapes()) == (shape, fields)
+
+
 @functools.cache
 def table() -> dict[tuple[str, str], tuple[Shape, ...]]:
     return {(entry.loggers, entry.words): entry.shapes for entry in typed_rows.candidates()}

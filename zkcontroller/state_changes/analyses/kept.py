@@ -8,7 +8,7 @@ kept yet, or is so large that Spark is the better reader.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-ANSWERS_VERSION: Final = 1
+ANSWERS_VERSION: Final = 2
 """Grows when an analysis changes, so that no old answer is taken for a new one."""
 BYTES_MAX: Final = 128 << 20
 """Of a larger Parquet table Spark answers."""
 
-Row: TypeAlias = dict[str, Any]
+Row: TypeAlias = Mapping[str, Any]
 
 
 def answers_folder(out: Path, ingests: Sequence[str], cluster: str | None) -> Path:

@@ -38,13 +38,15 @@ def departures(lives: DataFrame, expiries: DataFrame) -> DataFrame:
     """Finds everything that takes a broker out of the cluster.
 
     Columns: ``broker``, ``at_ms``, ``how`` (``killed``,
-    ``lost``, ``clean_shutdown`` or ``session_expired``), ``until_ms`` (when the controller had
-    surely missed it; null: unknown), ``file``, ``line``.
+    ``lost``, ``clean_shutdown`` or ``session_expired``), ``since_ms`` (when the life began that
+    ended; null: it went on), ``until_ms`` (when the controller had surely missed it; null:
+    unknown), ``file``, ``line``.
     """
     ended = lives.where("to_ms IS NOT NULL").select(
         "broker",
         F.col("to_ms").alias("at_ms"),
         F.col("ended_by").alias("how"),
+        F.col("from_ms").alias("since_ms"),
         F.col("missed_ms").alias("until_ms"),
         F.col("end_file").alias("file"),
         F.col("end_line").alias("line"),
@@ -53,6 +55,7 @@ def departures(lives: DataFrame, expiries: DataFrame) -> DataFrame:
         "broker",
         F.coalesce("gone_ms", "at_ms").alias("at_ms"),
         F.lit("session_expired").alias("how"),
+        F.lit(None).cast("bigint").alias("since_ms"),
         F.coalesce("gone_ms", "at_ms").alias("until_ms"),
         "file",
         "line",
@@ -198,14 +201,16 @@ def _without_deletions(windows: DataFrame, events: DataFrame) -> DataFrame:
 
 def _with_causes(windows: DataFrame, gone: DataFrame) -> DataFrame:
     causes = gone.select(
-        F.col("broker").alias("cause_broker"), F.col("at_ms").alias("cause_ms"), "how"
+        F.col("broker").alias("cause_broker"), F.col("at_ms").alias("cause_ms"), "how", "since_ms"
     )
     met = windows.join(
         F.broadcast(causes),
         (F.col("cause_broker") == F.col("lost"))
         # A broker that is being stopped hands its partitions over before its process ends.
         & (F.col("cause_ms") >= F.col("from_ms") - CAUSE_MS)
-        & (F.col("cause_ms") <= F.col("from_ms") + STOPPING_MS),
+        & (F.col("cause_ms") <= F.col("from_ms") + STOPPING_MS)
+        # A life that had not begun did not end the leadership.
+        & (F.coalesce("since_ms", F.lit(0)) <= F.col("from_ms")),
         "left",
     )
     distance = F.abs(F.col("from_ms") - F.col("cause_ms"))

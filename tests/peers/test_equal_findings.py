@@ -1,0 +1,180 @@
+"""One story lived by our brokers and by Kafka's: ``zkctl history`` tells it alike from both's logs.
+
+What the logs say is compared as a user of the history meets it: who was controller, which broker
+lived and how it ended, which partition had no leader and whose fault it was, who left and joined
+in-sync replicas, what was deleted and moved.  Points in time differ and are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.broker_process import BrokerProcess
+from tests.peers.cluster import Cluster
+from zkcontroller.state_changes.analyses.history import History
+from zkcontroller.state_changes.readers.ingest import IngestOptions, ingest
+from zkcontroller.state_changes.readers.session import start_spark
+from zkcontroller.zookeeper.requests import Create, Written, Znode
+
+pytestmark = pytest.mark.peers
+
+EVERYBODY: Final = frozenset({1, 2, 3})
+BOTH: Final = {
+    # What cannot be handed over is tried three times.
+    "controlled.shutdown.retry.backoff.ms": "200",
+}
+Start = Callable[[int, dict[str, str]], BrokerProcess]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """A small one: the tables are tiny."""
+    session = start_spark(
+        "local[2]", memory="1g", settings={"spark.sql.shuffle.partitions": "2"}, is_brief=True
+    )
+    yield session
+    session.stop()
+
+
+@pytest.mark.timeout(900)
+def test_the_same_story_gives_the_same_findings(
+    new_cluster: Callable[[], Cluster], spark: SparkSession, tmp_path: Path
+) -> None:
+    ours, kafkas = new_cluster(), new_cluster()
+    with ThreadPoolExecutor(2) as pool:
+        telling = [
+            pool.submit(live, ours, ours.start_ours),
+            pool.submit(live, kafkas, kafkas.start_kafka),
+        ]
+        logs_of_ours, logs_of_kafka = (told.result() for told in telling)
+
+    our_findings = findings(spark, logs_of_ours, tmp_path / "ours")
+    kafka_findings = findings(spark, logs_of_kafka, tmp_path / "kafka")
+
+    # What the story holds, so that two empty histories are no success.
+    assert kafka_findings["tenures"] == [
+        (1, 1, "controller_moved"),
+        (2, 1, "clean_shutdown"),
+    ]
+    assert Counter(kafka_findings["broker lives"]) == Counter(
+        [(1, "clean_shutdown"), (2, "killed"), (2, "clean_shutdown"), *2 * [(3, "clean_shutdown")]]
+    )
+    assert ("lone", 0, "broker 2 died", 2) in kafka_findings["leaderless"]
+    assert ("moved", 0, "expand", 3, "leader", 1) in kafka_findings["ISR changes"]
+    assert kafka_findings["deletions"] == [("brief", True)]
+    assert kafka_findings["reassignments"] == [("moved", 0, True)]
+    for what, expected in kafka_findings.items():
+        assert our_findings[what] == expected, what
+
+
+def findings(spark: SparkSession, logs: list[str], out: Path) -> dict[str, list[Any]]:
+    """What the history finds in these logs, without times."""
+    rows = ingest(spark, logs, IngestOptions(str(out)))
+    # At DEBUG ours prints the states of a changed ISR in words of its own.
+    unknown = rows.where("shape IS NULL AND level <> 'DEBUG'")
+    assert unknown.select("file", "line", "text").take(3) == []
+    history = History(rows.persist())
+
+    def told(answer: DataFrame, *columns: str) -> list[Any]:
+        return sorted((tuple(row) for row in answer.selectExpr(*columns).collect()), key=repr)
+
+    return {
+        "tenures": told(history.tenures, "controller_epoch", "broker", "ended_by"),
+        "broker lives": told(history.broker_lives, "broker", "ended_by"),
+        "leaderless": told(history.leaderless, "topic", "partition", "cause", "next_leader"),
+        "ISR changes": told(
+            history.isr_changes, "topic", "partition", "change", "broker", "`by`", "leader"
+        ),
+        "deletions": told(history.deletions, "topic", "to_ms IS NOT NULL AS is_over"),
+        "reassignments": told(
+            history.reassignments, "topic", "partition", "to_ms IS NOT NULL AS is_over"
+        ),
+    }
+
+
+def live(cluster: Cluster, start: Start) -> list[str]:
+    """Lives the story; the folders of logs, when every broker has ended."""
+    for broker_id in sorted(EVERYBODY):
+        start(broker_id, BOTH)
+    for topic, assignment in {
+        "orders": "1:2:3,2:3:1,3:1:2", "lone": "2", "brief": "3:1,2:1", "moved": "1:2",
+    }.items():  # fmt: skip
+        cluster.topic_command(1, "--create", "--topic", topic, "--replica-assignment", assignment)
+    cluster.wait_until_everybody_agrees(7)
+
+    cluster.topic_command(1, "--delete", "--topic", "brief")
+    cluster.wait_until(lambda: is_deleted(cluster, "brief"), "brief is deleted", timeout_s=60)
+    move(cluster, "moved", 0, (1, 3))
+    cluster.wait_until(
+        lambda: (
+            cluster.partitions()["moved", 0].replicas == {1, 3}
+            and cluster.partitions()["moved", 0].in_sync_replicas == {1, 3}
+        ),
+        "moved has moved",
+        timeout_s=60,
+    )
+
+    cluster.brokers[2].kill()
+    cluster.wait_until(
+        lambda: (
+            cluster.partitions()["lone", 0].leader == -1
+            and all(2 not in cluster.partitions()["orders", n].in_sync_replicas for n in range(3))
+        ),
+        "the death of broker 2 is noticed",
+        timeout_s=60,
+    )
+    cluster.brokers[3].stop()
+    cluster.wait_until(
+        lambda: (
+            cluster.live_brokers() == {1}
+            and all(cluster.partitions()["orders", n].in_sync_replicas == {1} for n in range(3))
+        ),
+        "broker 3 leaves",
+    )
+    # Nobody else may be elected.
+    assert cluster.elect() == 1
+
+    start(2, BOTH)
+    wait_until_in_sync(cluster, EVERYBODY - {3})
+    start(3, BOTH)
+    wait_until_in_sync(cluster, EVERYBODY)
+    cluster.wait_until_everybody_agrees(5)
+
+    # Their logs are whole when the processes have ended.
+    for broker_id in sorted(EVERYBODY, reverse=True):
+        cluster.brokers[broker_id].stop()
+    return [str(cluster.brokers[broker_id].logs) for broker_id in sorted(EVERYBODY)]
+
+
+def wait_until_in_sync(cluster: Cluster, brokers: frozenset[int]) -> None:
+    """Waits until every replica on these brokers is in sync."""
+    cluster.wait_until(
+        lambda: all(
+            view.in_sync_replicas == view.replicas & brokers and view.leader >= 0
+            for view in cluster.partitions().values()
+        ),
+        f"replicas on {sorted(brokers)} are in sync",
+        timeout_s=90,
+    )
+
+
+def move(cluster: Cluster, topic: str, partition: int, replicas: tuple[int, ...]) -> None:
+    """Asks for other replicas by znode, as Kafka's tool did before there was a request."""
+    asked = [{"topic": topic, "partition": partition, "replicas": list(replicas)}]
+    data = json.dumps({"version": 1, "partitions": asked}).encode()
+    result = cluster.session.write(Create("/admin/reassign_partitions", data))
+    assert isinstance(result, Written), result
+
+
+def is_deleted(cluster: Cluster, topic: str) -> bool:
+    """Nothing of the topic is left."""
+    paths = (f"/brokers/topics/{topic}", f"/admin/delete_topics/{topic}")
+    return not any(isinstance(cluster.session.read(path), Znode) for path in paths)
