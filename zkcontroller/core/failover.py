@@ -66,6 +66,8 @@ NO_CONTROLLER = -1
 CONTROLLER_MOVED = "org.apache.kafka.common.errors.ControllerMovedException"
 STATES_PER_READ = 50_000
 """Partition states read at once at failover; bounds memory at a million partitions."""
+STATES_PER_STEP = 5_000
+"""States taken in at once, whole columns in C: other threads wait for as long as it takes."""
 
 
 class Failover:
@@ -285,11 +287,13 @@ class Failover:
             for path, znode in zip(paths, znodes, strict=True):
                 if isinstance(znode, Znode) and decoded.get(znode.data) is None:
                     decoded[znode.data] = self._decode(path, znode.data)
-            table.load_leadership(
-                start,
-                [decoded[znode.data] if isinstance(znode, Znode) else None for znode in znodes],
-                [znode.zk_version if isinstance(znode, Znode) else 0 for znode in znodes],
-            )
+            for at in range(0, len(znodes), STATES_PER_STEP):
+                some = znodes[at : at + STATES_PER_STEP]
+                table.load_leadership(
+                    start + at,
+                    [decoded[znode.data] if isinstance(znode, Znode) else None for znode in some],
+                    [znode.zk_version if isinstance(znode, Znode) else 0 for znode in some],
+                )
 
     def _decode(self, path: str, data: bytes) -> PartitionStateZnode | None:
         try:

@@ -21,12 +21,13 @@ from zkcontroller.core.effects import (
     Procedure,
 )
 from zkcontroller.core.events import AlterPartitionReceived, IsrChange
-from zkcontroller.core.journal import csv, keeper_exception, scala_seq, scala_set
+from zkcontroller.core.journal import keeper_exception, scala_seq, scala_set
 from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.reassignment import Reassignments
 from zkcontroller.core.state_znodes import encode_state, read_states, state_path, write_states
 from zkcontroller.errors import ControllerMoved, ZnodeCorrupt
 from zkcontroller.model import RECOVERED, RECOVERING, LeaderAndIsr
+from zkcontroller.state_changes.kafka_values import leader_and_isr_of
 from zkcontroller.zookeeper.requests import Delete, ZkCode, Znode
 from zkcontroller.zookeeper.znodes import (
     IsrChangeNotificationSequenceZnode,
@@ -205,19 +206,21 @@ class IsrChanges:
         """Write the states by version; leader epochs stay.  Returns an error code for each."""
         table = self._context.table
         if changes:
-            states = csv(f"{table.text(row)} -> {state}" for _, row, state in changes)
-            self._journal.debug(f"Updating ISRs for partitions: {states}.")
+            texts = scala_seq("Set", (table.text(row) for _, row, _ in changes))
+            self._journal.debug(f"Updating ISRs for partitions: {texts}.")
         verdicts = yield from write_states(self._desk, {row: s for _, row, s in changes})
         codes = []
         for _, row, state in changes:
             text = table.text(row)
             if row in verdicts.written:
-                table.put_leader_and_isr(row, verdicts.written[row])
-                self._journal.debug(f"ISR for partition {text} updated to {state}.")
+                written = verdicts.written[row]
+                table.put_leader_and_isr(row, written)
+                updated = leader_and_isr_of(written)
+                self._journal.debug(f"ISR for partition {text} updated to {updated}.")
                 codes.append(NONE)
             elif row in verdicts.refused:
                 self._journal.error(
-                    f"Failed to update ISR to {state} for partition {text}"
+                    f"Failed to update ISR for partition {text}"
                     f"\n{keeper_exception(verdicts.refused[row], text)}"
                 )
                 codes.append(UNKNOWN_SERVER_ERROR)
@@ -242,7 +245,8 @@ class IsrChanges:
             table.put_leader_and_isr(row, state._replace(zk_version=znode.zk_version))
             return NONE
         self._journal.info(
-            f"Failed to update ISR to {state} for partition {table.text(row)}, bad ZK version."
+            f"Failed to update ISR to {leader_and_isr_of(state)} for partition {table.text(row)},"
+            " bad ZK version."
         )
         return INVALID_UPDATE_VERSION
 

@@ -10,6 +10,7 @@ import base64
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
+from zkcontroller.model import NO_LEADER, LeaderAndIsr
 from zkcontroller.state_changes.record import StateChange
 
 _RECOVERY = ("RECOVERED", "RECOVERING")
@@ -49,14 +50,28 @@ def node(broker_id: int | None, address: str | None, rack: str | None) -> str:
 
 def leader_and_isr(record: StateChange) -> str:
     """The state written to the znode, without the controller epoch."""
+    return leader_and_isr_of(
+        LeaderAndIsr(
+            NO_LEADER if record.leader is None else record.leader,
+            record.leader_epoch or 0,
+            record.isr or (),
+            record.zk_version or 0,
+            record.state_controller_epoch or 0,
+            record.leader_recovery_state or 0,
+        )
+    )
+
+
+def leader_and_isr_of(state: LeaderAndIsr) -> str:
+    """``LeaderAndIsr(leader=1, leaderEpoch=0, isrWithBrokerEpoch=List(…), …)``."""
     members = ", ".join(
-        f"BrokerState(brokerId={broker}, brokerEpoch=-1)" for broker in record.isr or ()
+        f"BrokerState(brokerId={broker}, brokerEpoch=-1)" for broker in state.in_sync_replicas
     )
     return (
-        f"LeaderAndIsr(leader={record.leader}, leaderEpoch={record.leader_epoch}, "
+        f"LeaderAndIsr(leader={state.leader}, leaderEpoch={state.leader_epoch}, "
         f"isrWithBrokerEpoch=List({members}), "
-        f"leaderRecoveryState={_RECOVERY[record.leader_recovery_state or 0]}, "
-        f"partitionEpoch={record.zk_version})"
+        f"leaderRecoveryState={_RECOVERY[state.leader_recovery_state]}, "
+        f"partitionEpoch={state.zk_version})"
     )
 
 
