@@ -102,16 +102,14 @@ def encode_read(path: str, *, watch: bool) -> bytes:
     return _string(path) + (b"\1" if watch else b"\0")
 
 
-def encode_multi_read(opcode: OpCode, paths: Sequence[str]) -> bytes:
+def encode_multi_read(opcode: OpCode, paths: Sequence[bytes]) -> bytes:
     """The body of one MultiRead that asks ``opcode`` of every path; it cannot set a watch."""
     header = _READ_HEADERS[opcode]
     pack = _INT.pack
-    parts: list[bytes] = []
-    for path in paths:
-        raw = path.encode()
-        parts += (header, pack(len(raw)), raw, b"\0")
-    parts.append(_LAST_HEADER)
-    return b"".join(parts)
+    # Header, length, path, no watch; what ends one operation and begins the next is one piece.
+    operations = [pack(len(path)) + path for path in paths]
+    body = (b"\0" + header).join(operations)
+    return header + body + b"\0" + _LAST_HEADER if operations else _LAST_HEADER
 
 
 def encode_set_watches(

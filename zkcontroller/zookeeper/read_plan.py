@@ -140,19 +140,20 @@ class ReadPlan:
         )
 
     def _multi(self) -> Ask:
-        start = end = self._next_position
+        start = self._next_position
+        end = min(start + self._paths_per_request, len(self._paths))
+        raw = [path.encode() for path in self._paths[start:end]]
         size = 0
-        last = min(start + self._paths_per_request, len(self._paths))
-        while end < last:
-            size += MULTI_READ_OPERATION_BYTES + len(self._paths[end].encode())
-            if size > self._max_request_bytes and end > start:
+        for count, each in enumerate(raw):
+            size += MULTI_READ_OPERATION_BYTES + len(each)
+            if size > self._max_request_bytes and count:
+                end = start + count
                 break
-            end += 1
         self._next_position = end
         self._probe_in_flight = self._answer_bytes_per_path == 0
         children = self._opcode is OpCode.GET_CHILDREN
         opcode = OpCode.GET_CHILDREN if children else OpCode.GET_DATA
-        body = encode_multi_read(opcode, self._paths[start:end])
+        body = encode_multi_read(opcode, raw[: end - start])
         return Ask(OpCode.MULTI_READ, body, range(start, end))
 
     def _answered_many(self, ask: Ask, reply: Reply) -> None:
