@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Consumer
+from typing_extensions import override
 
 from benchmarks.records_cluster import RecordsCluster, our_cluster
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
@@ -42,6 +43,7 @@ class Watcher(threading.Thread):
         self.samples: list[tuple[float, float]] = []
         """Seconds since the start, MB of the three together."""
 
+    @override
     def run(self) -> None:
         started_s = time.monotonic()
         while not self._is_over.wait(SAMPLE_S):
@@ -66,6 +68,7 @@ class Follower(threading.Thread):
         self._is_over = threading.Event()
         self.records = 0
 
+    @override
     def run(self) -> None:
         self._consumer.subscribe([TOPIC])
         while not self._is_over.is_set():
