@@ -31,10 +31,12 @@ def produce(cluster: Cluster, topic: str, values: list[bytes], **settings: Any) 
 
 def read(consumer: Any, count: int) -> list[tuple[int, bytes]]:
     """The next records of all partitions."""
+    # A poll of kafka-python 3.0 whose time is over between the answers to JoinGroup and SyncGroup
+    # forgets its assignment and its heartbeats for good; so a poll takes as long as it needs.
     records: list[tuple[int, bytes]] = []
 
     def is_enough() -> bool:
-        for some in consumer.poll(timeout_ms=200).values():
+        for some in consumer.poll(timeout_ms=TIMEOUT_MS).values():
             records.extend((record.offset, record.value) for record in some)
         return len(records) >= count
 
