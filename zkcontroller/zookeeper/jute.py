@@ -126,7 +126,8 @@ def encode_write(operation: Write | Check, path: str, acl: bytes) -> bytes:
     :mod:`zkcontroller.zookeeper.acls` and only a create carries it.
     """
     name = _string(path)
-    if type(operation) is SetData:  # a broker's death writes 30,000; a match takes almost twice as long
+    # A broker's death writes 30,000 of these, and a match takes almost twice as long.
+    if type(operation) is SetData:
         _, data, zk_version = operation
         return b"".join((_SET_DATA_HEADER, name, _buffer(data), _INT.pack(zk_version)))
     match operation:
