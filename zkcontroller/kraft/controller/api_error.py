@@ -1,0 +1,42 @@
+"""How a manager of the controller refuses: a code of Kafka's protocol and a sentence for the client.
+
+As a value where an answer has one for each of its parts (:class:`ApiError`), as an exception where
+the whole request ends (:class:`ApiException`).
+
+Source: Kafka ``ApiError``, ``ApiException``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.errors import ZkControllerError
+
+
+class ApiError(NamedTuple):
+    """The outcome of one part of a request; ``message`` is None where Kafka sends null."""
+
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+
+    @property
+    def is_failure(self) -> bool:
+        return self.error is not ErrorCode.none
+
+
+NO_ERROR: Final = ApiError()
+
+
+class ApiException(ZkControllerError):
+    """A request, or the part of it that is being looked at, is refused."""
+
+    def __init__(self, error: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message or error.name)
+        self.error = error
+        self.message = message
+
+    def to_error(self) -> ApiError:
+        """The same as a value."""
+        return ApiError(self.error, self.message)

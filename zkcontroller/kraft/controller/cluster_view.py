@@ -1,0 +1,64 @@
+"""What the managers of topics and configurations need to know of brokers.
+
+``ClusterControlManager`` satisfies these protocols; they keep partitions from depending on how
+brokers are registered.
+
+Source: Kafka ``ClusterControlManager``, ``ClusterDescriber``, ``UsableBroker``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+
+class UsableBroker(NamedTuple):
+    """A registered broker that may get replicas, fenced or not."""
+
+    broker_id: int
+    rack: str | None
+    fenced: bool
+
+
+class RegisteredBroker(Protocol):
+    """The registration of one broker as the metadata log has it."""
+
+    @property
+    def epoch(self) -> int:
+        """Which life of the broker this is: the offset of its registration."""
+
+    @property
+    def fenced(self) -> bool: ...
+
+    @property
+    def in_controlled_shutdown(self) -> bool: ...
+
+    @property
+    def directories(self) -> tuple[UUID, ...]:
+        """Its online log directories; empty for a broker that named none."""
+
+
+class ClusterView(Protocol):
+    """Which brokers there are and what state they are in, as of the last generated record."""
+
+    def registration(self, broker_id: int) -> RegisteredBroker | None:
+        """None for a broker that is not registered."""
+
+    def is_active(self, broker_id: int) -> bool:
+        """Whether it is registered, unfenced and not in controlled shutdown."""
+
+    def usable_brokers(self) -> Iterable[UsableBroker]:
+        """Every registered broker, in ascending order of ids."""
+
+    def default_dir(self, broker_id: int) -> UUID:
+        """Where a new replica on that broker is put: its only directory, or UNASSIGNED."""
+
+    def has_online_dir(self, broker_id: int, directory: UUID) -> bool:
+        """Whether a replica in that directory can be reached; False for an unknown broker."""
+
+    def check_broker_epoch(self, broker_id: int, broker_epoch: int) -> None:
+        """Raises ApiException(STALE_BROKER_EPOCH) unless that is the registered life."""
+
+    def zk_registration_allowed(self) -> bool:
+        """Whether brokers of a ZooKeeper cluster may still register: a migration is under way."""
