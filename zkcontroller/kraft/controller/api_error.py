@@ -1,4 +1,4 @@
-"""How a manager of the controller refuses: a code of Kafka's protocol and a sentence for the client.
+"""How a manager of the controller refuses: a code of Kafka's protocol, and a sentence.
 
 As a value where an answer has one for each of its parts (:class:`ApiError`), as an exception where
 the whole request ends (:class:`ApiException`).
