@@ -178,6 +178,17 @@ class FaultCluster:
     def thaw(self, broker: int) -> None:
         os.kill(self.brokers[broker].pid, signal.SIGCONT)
 
+    def freeze_until_out_of_isr(self, broker: int, topic: str, partition: int) -> None:
+        """Freezes a follower until the leader of that partition has given it up; then thaws it."""
+        self.freeze(broker)
+        try:
+            self.wait_until(
+                lambda: broker not in self.state(topic, partition)[1],
+                lambda: f"{broker} leaves {self.state(topic, partition)}",
+            )
+        finally:
+            self.thaw(broker)
+
     def keep_from_fetching(self, leader: int) -> None:
         """No other broker reaches that one; it reaches them, the controller among them."""
         self.links[leader].cut_off(*others_than(leader))

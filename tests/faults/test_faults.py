@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from tests.faults.cluster import BROKERS, LAG_MS, SESSION_TIMEOUT_MS, FaultCluster
+from tests.faults.cluster import BROKERS, LAG_MS, SESSION_TIMEOUT_MS, FaultCluster, others_than
 from tests.faults.story import PARTITIONS, under_load
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
@@ -48,16 +48,8 @@ def test_a_follower_frozen_within_its_session_leaves_the_isr_and_comes_back(
 ) -> None:
     assert LAG_MS * 1.5 < SESSION_TIMEOUT_MS
     with under_load(cluster, "frozen") as load:
-        led = cluster.leader("frozen", 0)
-        victim = random.choice([broker for broker in BROKERS if broker != led])
-        cluster.freeze(victim)
-        try:
-            cluster.wait_until(
-                lambda: victim not in cluster.state("frozen", 0)[1],
-                lambda: f"{victim} leaves {cluster.state('frozen', 0)}",
-            )
-        finally:
-            cluster.thaw(victim)
+        victim = random.choice(others_than(cluster.leader("frozen", 0)))
+        cluster.freeze_until_out_of_isr(victim, "frozen", 0)
         load.wait_for_progress()
 
 

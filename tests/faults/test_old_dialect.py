@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from tests.faults.cluster import BROKERS, FaultCluster
+from tests.faults.cluster import FaultCluster, others_than
 from tests.faults.story import PARTITIONS, under_load
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
@@ -17,15 +17,7 @@ def test_below_2_7_a_frozen_follower_and_a_dead_leader_cost_no_record(
 ) -> None:
     with under_load(old_cluster, "old") as load:
         led = old_cluster.leader("old", 0)
-        frozen = random.choice([broker for broker in BROKERS if broker != led])
-        old_cluster.freeze(frozen)
-        try:
-            old_cluster.wait_until(
-                lambda: frozen not in old_cluster.state("old", 0)[1],
-                lambda: f"{frozen} leaves {old_cluster.state('old', 0)}",
-            )
-        finally:
-            old_cluster.thaw(frozen)
+        old_cluster.freeze_until_out_of_isr(random.choice(others_than(led)), "old", 0)
         old_cluster.wait_until_in_sync("old", PARTITIONS)
         old_cluster.kill(led)
         old_cluster.wait_until_out_of_isrs(led, "old", PARTITIONS)
