@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import total_ordering
 from typing import Final
 
+from typing_extensions import override
+
 from zkcontroller.errors import ConfigInvalid, UnsupportedVersion
 
 FEATURE_NAME: Final = "metadata.version"
@@ -33,6 +35,7 @@ class MetadataVersion:
     def __lt__(self, other: MetadataVersion) -> bool:
         return self.level < other.level
 
+    @override
     def __str__(self) -> str:
         return self.name
 
@@ -70,7 +73,7 @@ class MetadataVersion:
 
     @property
     def is_broker_registration_change_record_supported(self) -> bool:
-        """Whether fencing is told so, and no longer by FenceBrokerRecord and UnfenceBrokerRecord."""
+        """Whether fencing is told so; until then by FenceBrokerRecord and UnfenceBrokerRecord."""
         return self.is_at_least("3.3-IV2")
 
     @property
