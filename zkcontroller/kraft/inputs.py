@@ -1,0 +1,75 @@
+"""Everything that can happen to a node of the quorum, as values.
+
+Each comes to :meth:`~zkcontroller.kraft.raft.RaftNode.step` with the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.kraft.messages import AnyRaftResponse, RaftRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The time that :attr:`~zkcontroller.kraft.raft.RaftNode.deadline_ms` named has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReceived:
+    """Somebody asks; :class:`~.outputs.Answer` with this id is what he gets."""
+
+    request_id: int
+    request: RaftRequest
+    listener_name: str = ""
+    """By which listener it came: the answer names the leader's endpoint on the same one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseReceived:
+    """A node answers what was sent with this correlation id."""
+
+    source_id: int
+    correlation_id: int
+    response: AnyRaftResponse
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """What was sent with this correlation id will never be answered."""
+
+    destination_id: int
+    correlation_id: int
+    error: ErrorCode
+    """BROKER_NOT_AVAILABLE without a connection, NETWORK_EXCEPTION where it would not let us in,
+    UNSUPPORTED_VERSION for a node that speaks no version of the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerAdvanced:
+    """A listener has taken in everything below an offset: a commit, or a snapshot."""
+
+    listener: str
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resign:
+    """Whoever uses the leadership of that epoch gives it up."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """Leave the quorum gracefully, in that time at most."""
+
+    timeout_ms: int
+
+
+RaftInput: TypeAlias = (
+    Tick | RequestReceived | ResponseReceived | RequestFailed | ListenerAdvanced | Resign | Shutdown
+)

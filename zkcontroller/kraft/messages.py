@@ -1,0 +1,176 @@
+"""The requests and answers of a raft quorum as values, free of their versions.
+
+Each of Kafka's messages has room for many topics and partitions, and the quorum uses one of one.
+Whoever reads the wire (:mod:`.wire`) checks that it is the metadata partition and puts the rest here.
+
+Source: Kafka ``RaftUtil``, KIP-595, KIP-630, KIP-853.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.kraft.values import NO_LEADER, Endpoint, OffsetAndEpoch, ReplicaKey
+
+Endpoints: TypeAlias = Mapping[str, Endpoint]
+"""Where a node can be reached, by the names of its listeners."""
+
+
+@dataclass(frozen=True, slots=True)
+class VoteRequest:
+    """A candidate asks for a vote (52)."""
+
+    cluster_id: str | None
+    voter: ReplicaKey | None
+    """Who is asked; None where the version cannot say it."""
+    candidate_epoch: int
+    candidate: ReplicaKey
+    log_end: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class BeginQuorumEpochRequest:
+    """A leader tells a voter that it leads (53)."""
+
+    cluster_id: str | None
+    voter: ReplicaKey | None
+    leader_id: int
+    leader_epoch: int
+    leader_endpoints: Endpoints
+
+
+@dataclass(frozen=True, slots=True)
+class EndQuorumEpochRequest:
+    """A leader tells the voters that it leads no more, and who should (54)."""
+
+    cluster_id: str | None
+    leader_id: int
+    leader_epoch: int
+    preferred_candidates: tuple[ReplicaKey, ...]
+    leader_endpoints: Endpoints
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """A replica asks the leader for what follows its log, which acknowledges what it has (1)."""
+
+    cluster_id: str | None
+    replica: ReplicaKey | None
+    """None: somebody without an id reads along."""
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    max_wait_ms: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSnapshotRequest:
+    """A replica asks the leader for a part of a snapshot (59)."""
+
+    cluster_id: str | None
+    replica: ReplicaKey | None
+    leader_epoch: int
+    snapshot_id: OffsetAndEpoch
+    position: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeQuorumRequest:
+    """Somebody wants to know how the quorum does (55)."""
+
+
+RaftRequest: TypeAlias = (
+    VoteRequest
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | FetchRequest
+    | FetchSnapshotRequest
+    | DescribeQuorumRequest
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftResponse:
+    """What every answer says: an error, and whom its sender knows as the leader of which epoch."""
+
+    top_level_error: ErrorCode = ErrorCode.none
+    """Other than none: the rest of the answer is without meaning."""
+    error: ErrorCode = ErrorCode.none
+    leader_id: int | None = None
+    leader_epoch: int = NO_LEADER
+    leader_endpoint: Endpoint | None = None
+    """On the listener by which the request came; None where it is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteResponse(RaftResponse):
+    """Whether the vote was granted."""
+
+    vote_granted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginQuorumEpochResponse(RaftResponse):
+    """A voter has heard of the leader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndQuorumEpochResponse(RaftResponse):
+    """A voter has heard of the resignation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchResponse(RaftResponse):
+    """Records, or where the logs part, or the snapshot to begin with."""
+
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    records: bytes = b""
+    diverging_epoch: OffsetAndEpoch | None = None
+    snapshot_id: OffsetAndEpoch | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSnapshotResponse(RaftResponse):
+    """A part of a snapshot, and how large the whole is."""
+
+    snapshot_id: OffsetAndEpoch = OffsetAndEpoch(-1, -1)
+    size: int = 0
+    position: int = 0
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaProgress:
+    """How far a replica has come, as its leader knows; -1 for what it does not know."""
+
+    replica: ReplicaKey
+    log_end_offset: int
+    last_fetch_timestamp: int
+    last_caught_up_timestamp: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeQuorumResponse(RaftResponse):
+    """The quorum as its leader sees it."""
+
+    high_watermark: int = -1
+    voters: tuple[ReplicaProgress, ...] = ()
+    observers: tuple[ReplicaProgress, ...] = ()
+    nodes: Mapping[int, Endpoints] = field(default_factory=dict)
+
+
+AnyRaftResponse: TypeAlias = (
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
+    | DescribeQuorumResponse
+)

@@ -1,0 +1,151 @@
+"""What raft needs of the log it replicates.  The file system's is ``replica_manager.raft``.
+
+No method waits for anything but the page cache.  What must be on disk before somebody hears of it
+is flushed by whoever performs :class:`~zkcontroller.kraft.outputs.FlushLog`.
+
+Source: Kafka ``ReplicatedLog``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple, Protocol
+
+from zkcontroller.kraft.values import OffsetAndEpoch
+
+
+class LogPosition(Enum):
+    """What a log makes of the place at which a replica wants to go on reading."""
+
+    VALID = auto()
+    DIVERGING = auto()
+    """The replica has records that this log has not: it must truncate first."""
+    SNAPSHOT = auto()
+    """The records there are gone: it must load a snapshot first."""
+
+
+class ValidatedPosition(NamedTuple):
+    """The verdict, and where to go on: as asked, the point of divergence, or the snapshot's id."""
+
+    verdict: LogPosition
+    offset_and_epoch: OffsetAndEpoch
+
+
+class RaftLog(Protocol):
+    """The metadata log of one node, with its snapshots."""
+
+    @property
+    def start_offset(self) -> int:
+        """Above zero only where a snapshot ends."""
+
+    @property
+    def end_offset(self) -> int:
+        """The offset of the next record."""
+
+    @property
+    def last_epoch(self) -> int:
+        """Of the last record; of the snapshot at the start if there is none; else 0."""
+
+    @property
+    def high_watermark(self) -> int:
+        """As last told by :meth:`update_high_watermark`; at least the start."""
+
+    def append_as_leader(self, batches: bytes, epoch: int) -> None:
+        """Appends whole batches whose offsets begin at the end and whose epoch is ``epoch``."""
+
+    def append_as_follower(self, batches: bytes, epoch: int) -> int:
+        """Appends a leader's batches as they are; gives how many bytes were taken.
+
+        Those from the first batch of an epoch above ``epoch`` on are left out.  CorruptRecord or
+        InvalidRecord for what is no batch: nothing of it is appended.  UnexpectedAppendOffset if
+        the first one begins below the end.
+        """
+
+    def initialize_leader_epoch(self, epoch: int) -> None:
+        """Notes that ``epoch`` begins at the end of the log."""
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """The largest epoch here that is not above ``epoch``, and where it ends.
+
+        Below the first one: where the first one starts, under the epoch of the snapshot there if
+        the log begins with one, else under ``epoch``.  Of a log without records, or above all of
+        them: its end and its last epoch.
+        """
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops everything from ``offset`` on; never below the high watermark."""
+
+    def update_high_watermark(self, offset: int) -> None:
+        """Records below ``offset`` are committed; it never falls and is not above the end."""
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one with ``offset`` on, at least one if there is any."""
+
+    # Snapshots.
+
+    @property
+    def latest_snapshot_id(self) -> OffsetAndEpoch | None:
+        """The newest snapshot, if there is any; the one of a format, (0, 0), counts."""
+
+    @property
+    def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
+        """The oldest one that is kept."""
+
+    def snapshot_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
+        """How large that snapshot is; None if it is not here."""
+
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
+        """A part of a snapshot; a record may be cut anywhere."""
+
+    def begin_download(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Begins a snapshot that comes from the leader; a download that was begun is dropped."""
+
+    def append_download(self, data: bytes) -> int:
+        """Adds to it; gives how large it is now."""
+
+    def finish_download(self) -> None:
+        """Keeps the snapshot under its id and restarts the log behind it.
+
+        The start, the end and the high watermark are the snapshot's end afterwards.
+        """
+
+    def drop_download(self) -> None:
+        """Forgets a download; nothing if there is none."""
+
+    def clean(self, now_ms: int) -> bool:
+        """Drops old records and snapshots that newer snapshots cover; says whether any went."""
+
+
+def validate_position(log: RaftLog, offset: int, epoch: int) -> ValidatedPosition:
+    """Whether a replica whose log ends at ``offset`` in ``epoch`` may go on reading there.
+
+    Source: Kafka ``ReplicatedLog.validateOffsetAndEpoch``.
+    """
+    if log.start_offset == 0 and offset == 0:
+        return ValidatedPosition(LogPosition.VALID, OffsetAndEpoch(0, 0))
+    earliest = log.earliest_snapshot_id
+    if earliest is not None and (
+        offset < log.start_offset
+        or (offset == log.start_offset and epoch != earliest.epoch)
+        or epoch < earliest.epoch
+    ):
+        latest = log.latest_snapshot_id
+        assert latest is not None, "a log with an earliest snapshot and no latest"
+        return ValidatedPosition(LogPosition.SNAPSHOT, latest)
+    end = log.end_offset_for_epoch(epoch)
+    if end.epoch != epoch or end.offset < offset:
+        return ValidatedPosition(LogPosition.DIVERGING, end)
+    return ValidatedPosition(LogPosition.VALID, OffsetAndEpoch(offset, epoch))
+
+
+def truncation_offset(log: RaftLog, diverging: OffsetAndEpoch) -> int:
+    """Where a follower must cut its log, told by the leader that they part at ``diverging``.
+
+    Source: Kafka ``ReplicatedLog.truncateToEndOffset``.
+    """
+    if diverging.epoch == 0:
+        return min(diverging.offset, log.end_offset)
+    local = log.end_offset_for_epoch(diverging.epoch)
+    if local.epoch == diverging.epoch:
+        return min(local.offset, diverging.offset)
+    return local.offset

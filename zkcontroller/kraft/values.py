@@ -1,0 +1,108 @@
+"""The words of a raft quorum: replicas, voters, offsets with their epochs, elections.
+
+Values only.  A directory id of zero is None here: the voters of a static quorum have none.
+
+Source: Kafka ``ReplicaKey``, ``VoterSet``, ``OffsetAndEpoch``, ``LeaderAndEpoch``, ``ElectionState``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from uuid import UUID
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_TOPIC_ID: Final = UUID(int=1)
+METADATA_PARTITION: Final = 0
+
+NO_LEADER: Final = -1
+"""On the wire, and in the file of the quorum's state: nobody."""
+
+
+class OffsetAndEpoch(NamedTuple):
+    """Where a log ends, or a snapshot: the next offset, and the epoch of the record before it."""
+
+    offset: int
+    epoch: int
+
+
+class ReplicaKey(NamedTuple):
+    """A replica of the metadata log: a node, and the directory in which it keeps the log."""
+
+    id: int
+    directory_id: UUID | None = None
+
+
+class Endpoint(NamedTuple):
+    """Where a listener of a node can be reached."""
+
+    host: str
+    port: int
+
+
+class LeaderAndEpoch(NamedTuple):
+    """Who leads in which epoch; None as long as nobody is known to."""
+
+    leader_id: int | None
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSet:
+    """The voters of a quorum with the endpoint of each, in the order of their ids.
+
+    These are static voters (``controller.quorum.voters``, kraft.version 0): an id is all that
+    makes a voter, whatever directory it comes with.
+    """
+
+    endpoints: Mapping[int, Endpoint]
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Ascending."""
+        return tuple(sorted(self.endpoints))
+
+    @property
+    def majority(self) -> int:
+        """How many voters decide."""
+        return len(self.endpoints) // 2 + 1
+
+    def __contains__(self, replica_id: object) -> bool:
+        return replica_id in self.endpoints
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.ids)
+
+    def __len__(self) -> int:
+        return len(self.endpoints)
+
+    def others(self, local_id: int | None) -> tuple[int, ...]:
+        """Every voter but that one."""
+        return tuple(voter for voter in self.ids if voter != local_id)
+
+    def is_only_voter(self, local_id: int | None) -> bool:
+        """Whether that node alone is the quorum."""
+        return self.ids == (local_id,)
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionState:
+    """What a node must not forget of an epoch: who leads it, or whom it has voted for."""
+
+    epoch: int
+    leader_id: int | None = None
+    voted_key: ReplicaKey | None = None
+
+    def __post_init__(self) -> None:
+        assert self.epoch >= 0, f"epoch {self.epoch}"
+        assert self.leader_id is None or self.voted_key is None, "a leader and a vote in one epoch"
+
+
+def by_descending_offset(offsets: Mapping[int, int | None]) -> Sequence[int]:
+    """Ids by how far each has come, the furthest first; unknown offsets last, ties by id."""
+    return sorted(offsets, key=lambda voter: (-_or_least(offsets[voter]), voter))
+
+
+def _or_least(offset: int | None) -> int:
+    return -1 if offset is None else offset
