@@ -1,0 +1,87 @@
+"""What a manager hands back when it generates a change: records to append, and an answer.
+
+A manager that generates touches no state; the records come back to it by ``replay``.
+
+Source: Kafka ``ControllerResult``, ``ApiMessageAndVersion``, ``BoundedList``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.kraft.metadata.records import MetadataRecord
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+MAX_RECORDS_PER_BATCH: Final = 10_000
+MAX_RECORDS_PER_USER_OP: Final = 10_000
+
+
+class VersionedRecord(NamedTuple):
+    """A record, and the version of its schema in which the log gets it."""
+
+    record: MetadataRecord
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerResult(Generic[T]):
+    """Records to append, and the answer that is true once they are committed.
+
+    An atomic result is one batch of the log, which no reader sees half of; another may be split.
+    """
+
+    records: tuple[VersionedRecord, ...]
+    response: T
+    is_atomic: bool = False
+
+    @classmethod
+    def of(cls, records: Iterable[VersionedRecord], response: T) -> ControllerResult[T]:
+        """Records that may be split into several batches."""
+        return cls(tuple(records), response)
+
+    @classmethod
+    def atomic_of(cls, records: Iterable[VersionedRecord], response: T) -> ControllerResult[T]:
+        """Records that are one batch."""
+        return cls(tuple(records), response, is_atomic=True)
+
+    def with_response(self, response: S) -> ControllerResult[S]:
+        """The same records with another answer."""
+        return ControllerResult(self.records, response, self.is_atomic)
+
+
+class BoundedRecords:
+    """Collects the records of one user operation; POLICY_VIOLATION when they are too many."""
+
+    __slots__ = ("_capacity", "_records")
+
+    def __init__(self, capacity: int = MAX_RECORDS_PER_USER_OP) -> None:
+        self._capacity = capacity
+        self._records: list[VersionedRecord] = []
+
+    def append(self, record: VersionedRecord) -> None:
+        """Adds one record."""
+        self.extend((record,))
+
+    def extend(self, records: Iterable[VersionedRecord]) -> None:
+        """Adds records, or none of them."""
+        added = tuple(records)
+        if len(self._records) + len(added) > self._capacity:
+            raise ApiException(
+                ErrorCode.policy_violation,
+                "Unable to perform excessively large batch operation.",
+            )
+        self._records += added
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def to_tuple(self) -> tuple[VersionedRecord, ...]:
+        """What was collected."""
+        return tuple(self._records)
