@@ -1,0 +1,46 @@
+"""Ids of log directories that stand for something else than a directory.
+
+Source: Kafka ``DirectoryId`` (KIP-858).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+MIGRATING: Final = UUID(int=0)
+"""The partition is older than directory ids, or its broker says nothing of directories."""
+
+UNASSIGNED: Final = UUID(int=1)
+"""The broker has not chosen a directory yet."""
+
+LOST: Final = UUID(int=2)
+"""Some directory that is offline."""
+
+_RESERVED: Final = 100
+
+
+def is_reserved(directory: UUID) -> bool:
+    """Whether that id can never name a real directory."""
+    return directory.int < _RESERVED
+
+
+def is_online(directory: UUID, online: Sequence[UUID]) -> bool:
+    """Whether a replica there can be reached on a broker with these online directories.
+
+    A broker that named no directories is one from before they were assigned (KAFKA-16162): it
+    counts as having all of them.
+    """
+    if directory in (UNASSIGNED, MIGRATING):
+        return True
+    if directory == LOST:
+        return False
+    return not online or directory in online
+
+
+def default_directory(directories: Sequence[UUID] | None) -> UUID:
+    """Where a new replica goes on a broker with these directories; None: it is not registered."""
+    if directories is None or len(directories) > 1:
+        return UNASSIGNED
+    return directories[0] if directories else MIGRATING

@@ -1,0 +1,87 @@
+"""The replicas of a partition on their way to other brokers: how it begins, ends, is taken back.
+
+Source: Kafka ``PartitionReassignmentReplicas``, ``PartitionReassignmentRevert`` (KIP-455).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.kraft.controller.partition_registration import PartitionRegistration
+
+
+class CompletedReassignment(NamedTuple):
+    """What a partition has once a reassignment is over."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class PartitionReassignmentReplicas(NamedTuple):
+    """A reassignment under way; ``replicas`` holds those that come and those that go."""
+
+    removing: tuple[int, ...]
+    adding: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+    @staticmethod
+    def between(current: Sequence[int], target: Sequence[int]) -> PartitionReassignmentReplicas:
+        """From these replicas to those: the target first, behind it in order of ids what goes."""
+        removing = tuple(sorted(set(current) - set(target)))
+        adding = tuple(sorted(set(target) - set(current)))
+        return PartitionReassignmentReplicas(removing, adding, (*target, *removing))
+
+    @property
+    def is_in_progress(self) -> bool:
+        return bool(self.removing or self.adding)
+
+    @property
+    def original_replicas(self) -> tuple[int, ...]:
+        """Where the replicas are if this is taken back."""
+        return _without(self.replicas, self.adding)
+
+    def completed(self, isr: Sequence[int]) -> CompletedReassignment | None:
+        """How it ends if these brokers are in sync; None if it cannot end yet.
+
+        Every replica that stays must be in sync, and at least one.
+        """
+        if not self.is_in_progress:
+            return None
+        remaining_isr = _without(isr, self.removing)
+        replicas = _without(self.replicas, self.removing)
+        if self.removing and not (remaining_isr and replicas):
+            return None
+        if not all(replica in remaining_isr for replica in replicas):
+            return None
+        return CompletedReassignment(replicas, remaining_isr)
+
+
+class PartitionReassignmentRevert(NamedTuple):
+    """What a partition has once its reassignment is taken back."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    unclean: bool
+    """The ISR consisted of newcomers alone: its only member now may lack committed records."""
+
+    @staticmethod
+    def of(partition: PartitionRegistration) -> PartitionReassignmentRevert:
+        """Raises ApiException(INVALID_REPLICA_ASSIGNMENT) if no replica was there before."""
+        replicas = _without(partition.replicas, partition.adding_replicas)
+        isr = _without(partition.isr, partition.adding_replicas)
+        if isr:
+            return PartitionReassignmentRevert(replicas, isr, unclean=False)
+        if not replicas:
+            raise ApiException(
+                ErrorCode.invalid_replica_assignment,
+                "Invalid replica assignment: addingReplicas contains all replicas.",
+            )
+        return PartitionReassignmentRevert(replicas, replicas[:1], unclean=True)
+
+
+def _without(replicas: Sequence[int], gone: Sequence[int]) -> tuple[int, ...]:
+    return tuple(replica for replica in replicas if replica not in gone)
