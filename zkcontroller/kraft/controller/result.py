@@ -75,7 +75,7 @@ class BoundedRecords:
         if len(self._records) + len(added) > self._capacity:
             raise ApiException(
                 ErrorCode.policy_violation,
-                "Unable to perform excessively large batch operation.",
+                f"one operation may write {self._capacity} records and would write more",
             )
         self._records += added
 

@@ -1,0 +1,254 @@
+"""Who is alive, as the active controller sees it: contact times, metadata offsets, shutdowns.
+
+Soft state.  It is not in the log, a standby has none of it, and a new active controller begins with
+the belief that every registered broker was in contact just now.
+
+Source: Kafka ``BrokerHeartbeatManager``, ``BrokerControlState``, ``BrokerControlStates``.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from zkcontroller.errors import IllegalState
+
+NO_OFFSET: Final = -1
+NO_ACTIVE_BROKER: Final = (1 << 63) - 1
+"""The lowest active offset when no broker is active: beyond every offset."""
+
+
+class BrokerControlState(Enum):
+    """What the controller lets a broker do."""
+
+    FENCED = auto()
+    UNFENCED = auto()
+    CONTROLLED_SHUTDOWN = auto()
+    SHUTDOWN_NOW = auto()
+
+    @property
+    def is_fenced(self) -> bool:
+        return self in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW)
+
+
+class BrokerControlStates(NamedTuple):
+    """What a broker may do, and what it may after its heartbeat."""
+
+    current: BrokerControlState
+    next: BrokerControlState
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerHeartbeat:
+    """What a broker tells in a BrokerHeartbeat request."""
+
+    broker_id: int
+    broker_epoch: int
+    current_metadata_offset: int
+    want_fence: bool = False
+    want_shut_down: bool = False
+    offline_log_dirs: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerHeartbeatReply:
+    """What it is told; ``in_controlled_shutdown`` is for the controller itself."""
+
+    is_caught_up: bool
+    is_fenced: bool
+    in_controlled_shutdown: bool
+    should_shut_down: bool
+
+
+class _HeartbeatState:
+    __slots__ = (
+        "broker_id",
+        "controlled_shutdown_offset",
+        "is_fenced",
+        "last_contact_ms",
+        "metadata_offset",
+    )
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.last_contact_ms = 0
+        self.metadata_offset = NO_OFFSET
+        self.controlled_shutdown_offset = NO_OFFSET
+        self.is_fenced = True
+
+    @property
+    def is_shutting_down(self) -> bool:
+        return self.controlled_shutdown_offset != NO_OFFSET
+
+
+class BrokerHeartbeatManager:
+    """The heartbeats of every registered broker."""
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        self._session_timeout_ms = session_timeout_ms
+        self._brokers: dict[int, _HeartbeatState] = {}
+        self._unfenced: list[_HeartbeatState] = []  # who was heard of longest ago comes first
+
+    # ------------------------------------------------------------------ contacts
+
+    def register(self, broker_id: int, *, fenced: bool, now_ms: int) -> None:
+        """A registration, or a change of one, was replayed; it counts as a contact."""
+        broker = self._brokers.setdefault(broker_id, _HeartbeatState(broker_id))
+        # Kafka forgets the offset of a broker whose fencing does not change; its next heartbeat
+        # brings it.
+        was_turned = broker.is_fenced != fenced
+        offset = broker.metadata_offset if was_turned else NO_OFFSET
+        self.touch(broker_id, fenced=fenced, metadata_offset=offset, now_ms=now_ms)
+
+    def touch(self, broker_id: int, *, fenced: bool, metadata_offset: int, now_ms: int) -> None:
+        """A broker was in contact; :class:`IllegalState` if it is not registered."""
+        broker = self._broker(broker_id)
+        self._untrack(broker)
+        broker.last_contact_ms = now_ms
+        broker.metadata_offset = metadata_offset
+        broker.is_fenced = fenced
+        if fenced:
+            # It leaves its controlled shutdown, and may stop at its next heartbeat.
+            broker.controlled_shutdown_offset = NO_OFFSET
+        else:
+            bisect.insort_right(self._unfenced, broker, key=_last_contact_ms)
+
+    def fence(self, broker_id: int) -> None:
+        """A broker has no session any more; nothing happens if it is unknown."""
+        broker = self._brokers.get(broker_id)
+        if broker is not None:
+            self._untrack(broker)
+            broker.is_fenced = True
+
+    def remove(self, broker_id: int) -> None:
+        """A broker is forgotten."""
+        broker = self._brokers.pop(broker_id, None)
+        if broker is not None:
+            self._untrack(broker)
+
+    # ------------------------------------------------------------------ sessions
+
+    def has_valid_session(self, broker_id: int, now_ms: int) -> bool:
+        """Whether the broker is unfenced and was heard of within the session timeout."""
+        broker = self._brokers.get(broker_id)
+        return broker is not None and self._has_valid_session(broker, now_ms)
+
+    def next_check_time_ms(self) -> int | None:
+        """When the next session ends; None if there is no session."""
+        if not self._unfenced:
+            return None
+        return self._unfenced[0].last_contact_ms + self._session_timeout_ms
+
+    def find_one_stale_broker(self, now_ms: int) -> int | None:
+        """A broker whose session has ended, the longest silent one."""
+        if not self._unfenced or self._has_valid_session(self._unfenced[0], now_ms):
+            return None
+        return self._unfenced[0].broker_id
+
+    # ------------------------------------------------------------------ shutdown
+
+    def lowest_active_offset(self) -> int:
+        """How far every broker has come that leads and is not about to stop."""
+        offsets = (broker.metadata_offset for broker in self._unfenced if _is_active(broker))
+        return min(offsets, default=NO_ACTIVE_BROKER)
+
+    def maybe_update_controlled_shutdown_offset(self, broker_id: int, offset: int) -> None:
+        """Notes by which offset a stopping broker's leaderships were moved; the first one counts."""
+        broker = self._broker(broker_id)
+        if broker.is_fenced:
+            raise IllegalState(
+                f"broker {broker_id} is fenced: it cannot shut down in an orderly way"
+            )
+        if not broker.is_shutting_down:
+            broker.controlled_shutdown_offset = offset
+
+    def controlled_shutdown_offset(self, broker_id: int) -> int | None:
+        """That offset; None for a broker that is not stopping."""
+        broker = self._brokers.get(broker_id)
+        return broker.controlled_shutdown_offset if broker and broker.is_shutting_down else None
+
+    def usable_broker_ids(self) -> list[int]:
+        """The brokers that may get replicas, fenced ones among them, ascending."""
+        brokers = self._brokers.values()
+        return sorted(broker.broker_id for broker in brokers if not broker.is_shutting_down)
+
+    # ------------------------------------------------------------------ states
+
+    def current_state(self, broker_id: int) -> BrokerControlState:
+        """What the broker may do now."""
+        broker = self._broker(broker_id)
+        if broker.is_shutting_down:
+            return BrokerControlState.CONTROLLED_SHUTDOWN
+        return BrokerControlState.FENCED if broker.is_fenced else BrokerControlState.UNFENCED
+
+    def calculate_next_state(
+        self,
+        heartbeat: BrokerHeartbeat,
+        register_broker_record_offset: int,
+        has_leaderships: Callable[[], bool],
+    ) -> BrokerControlStates:
+        """What the broker may do once its heartbeat is answered; changes nothing."""
+        current = self.current_state(heartbeat.broker_id)
+        match current:
+            case BrokerControlState.FENCED:
+                following = _after_fenced(heartbeat, register_broker_record_offset)
+            case BrokerControlState.UNFENCED:
+                following = _after_unfenced(heartbeat, has_leaderships)
+            case _:
+                following = self._after_controlled_shutdown(heartbeat.broker_id, has_leaderships)
+        return BrokerControlStates(current, following)
+
+    def _after_controlled_shutdown(
+        self, broker_id: int, has_leaderships: Callable[[], bool]
+    ) -> BrokerControlState:
+        offset = self._broker(broker_id).controlled_shutdown_offset
+        # Until every other broker knows who leads now, clients are still sent to this one.
+        if has_leaderships() or offset > self.lowest_active_offset():
+            return BrokerControlState.CONTROLLED_SHUTDOWN
+        return BrokerControlState.SHUTDOWN_NOW
+
+    def _has_valid_session(self, broker: _HeartbeatState, now_ms: int) -> bool:
+        return not broker.is_fenced and broker.last_contact_ms + self._session_timeout_ms >= now_ms
+
+    def _untrack(self, broker: _HeartbeatState) -> None:
+        if not broker.is_fenced:
+            self._unfenced.remove(broker)
+
+    def _broker(self, broker_id: int) -> _HeartbeatState:
+        broker = self._brokers.get(broker_id)
+        if broker is None:
+            raise IllegalState(f"broker {broker_id} is not registered")
+        return broker
+
+
+def _last_contact_ms(broker: _HeartbeatState) -> int:
+    return broker.last_contact_ms
+
+
+def _is_active(broker: _HeartbeatState) -> bool:
+    return not broker.is_shutting_down
+
+
+def _after_fenced(heartbeat: BrokerHeartbeat, registered_at: int) -> BrokerControlState:
+    if heartbeat.want_shut_down:
+        return BrokerControlState.SHUTDOWN_NOW
+    if not heartbeat.want_fence and heartbeat.current_metadata_offset >= registered_at:
+        return BrokerControlState.UNFENCED
+    return BrokerControlState.FENCED
+
+
+def _after_unfenced(
+    heartbeat: BrokerHeartbeat, has_leaderships: Callable[[], bool]
+) -> BrokerControlState:
+    if heartbeat.want_fence:
+        is_leaving = heartbeat.want_shut_down
+        return BrokerControlState.SHUTDOWN_NOW if is_leaving else BrokerControlState.FENCED
+    if not heartbeat.want_shut_down:
+        return BrokerControlState.UNFENCED
+    if has_leaderships():
+        return BrokerControlState.CONTROLLED_SHUTDOWN
+    return BrokerControlState.SHUTDOWN_NOW
