@@ -1,0 +1,134 @@
+"""What the controller must know of configuration keys, and which value of a key holds.
+
+The tables of keys belong to the broker; it hands them in as a :class:`ConfigSchema`.  A topic's
+key that the topic does not set is inherited from the broker: the dynamic value of this
+node, the dynamic value of all brokers, then the static one, each under the names that the broker
+has for it.
+
+Source: Kafka ``KafkaConfigSchema``, ``ConfigurationValidator``, ``ConfigSource``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple, Protocol
+
+
+class ResourceType(IntEnum):
+    """What a configuration is of; Kafka's numbers (``ConfigResource.Type``)."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+
+
+class ConfigResource(NamedTuple):
+    """Whose configuration it is; the name is empty for the default of all brokers."""
+
+    resource_type: int
+    name: str
+
+
+ALL_BROKERS: Final = ConfigResource(ResourceType.BROKER, "")
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from; the numbers of DescribeConfigs."""
+
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class ConfigSynonym(NamedTuple):
+    """A broker's key that a topic's key inherits from, and how its values are converted."""
+
+    name: str
+    convert: Callable[[str], str] = str
+
+
+class ConfigKeySchema(NamedTuple):
+    """One key."""
+
+    name: str
+    default: str | None
+    is_list: bool = False
+    is_sensitive: bool = False
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    """In the order in which they are looked at."""
+
+
+class ConfigEntry(NamedTuple):
+    """The value that holds; None if the key has none."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_sensitive: bool
+
+
+class ConfigSchema(Protocol):
+    """The keys that are known."""
+
+    def key(self, resource_type: int, name: str) -> ConfigKeySchema | None:
+        """None for a key that this kind of resource does not have."""
+
+    def topic_keys(self) -> Iterable[ConfigKeySchema]:
+        """Every key that a topic can have."""
+
+
+class ConfigurationValidator(Protocol):
+    """What must hold of any configuration; refuses with ApiException or ConfigInvalid."""
+
+    def validate_resource(self, resource: ConfigResource) -> None:
+        """Refuses a resource that cannot be described."""
+
+    def validate(
+        self,
+        resource: ConfigResource,
+        new_configs: Mapping[str, str],
+        existing_configs: Mapping[str, str],
+    ) -> None:
+        """Refuses the whole configuration that the resource would have."""
+
+
+class AlterConfigPolicy(Protocol):
+    """An operator's own rule (KIP-133)."""
+
+    def validate(self, resource: ConfigResource, configs: Mapping[str, str | None]) -> None:
+        """Refuses, with ApiException(POLICY_VIOLATION), the keys that were asked to change."""
+
+
+class ConfigValues(Protocol):
+    """Values by key: a mapping, or a timeline's."""
+
+    def __contains__(self, name: object, /) -> bool: ...
+
+    def __getitem__(self, name: str, /) -> str: ...
+
+
+def effective_topic_config(
+    key: ConfigKeySchema,
+    static_node: ConfigValues,
+    dynamic_cluster: ConfigValues,
+    dynamic_node: ConfigValues,
+    dynamic_topic: ConfigValues,
+) -> ConfigEntry:
+    """The value of a topic's key, and where it comes from."""
+    if key.name in dynamic_topic:
+        value = dynamic_topic[key.name]
+        return ConfigEntry(key.name, value, ConfigSource.TOPIC_CONFIG, key.is_sensitive)
+    for configs, source in (
+        (dynamic_node, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (dynamic_cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (static_node, ConfigSource.STATIC_BROKER_CONFIG),
+    ):
+        for synonym in key.synonyms:
+            if synonym.name in configs:
+                inherited = synonym.convert(configs[synonym.name])
+                return ConfigEntry(key.name, inherited, source, key.is_sensitive)
+    return ConfigEntry(key.name, key.default, ConfigSource.DEFAULT_CONFIG, key.is_sensitive)
