@@ -174,5 +174,16 @@ class KafkaStorage(ZkControllerError):
     """A log directory failed: it is offline until the broker is started again."""
 
 
+class NotLeader(ZkControllerError):
+    """The epoch in which the caller leads the quorum is over.
+
+    Source: Kafka ``NotLeaderException``.
+    """
+
+
+class RaftFatal(ZkControllerError):
+    """What this node knows of the quorum contradicts itself; the process must end."""
+
+
 class SaslRefused(ZkControllerError):
     """A login failed, on either side; what goes to the peer is said elsewhere."""

@@ -1,7 +1,8 @@
 """The requests and answers of a raft quorum as values, free of their versions.
 
 Each of Kafka's messages has room for many topics and partitions, and the quorum uses one of one.
-Whoever reads the wire (:mod:`.wire`) checks that it is the metadata partition and puts the rest here.
+Whoever reads the wire (:mod:`.wire`) checks that it is the metadata partition, and puts the rest
+here.
 
 Source: Kafka ``RaftUtil``, KIP-595, KIP-630, KIP-853.
 """
@@ -10,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.kraft.values import NO_LEADER, Endpoint, OffsetAndEpoch, ReplicaKey
 
+NO_SNAPSHOT: Final = OffsetAndEpoch(-1, -1)
 Endpoints: TypeAlias = Mapping[str, Endpoint]
 """Where a node can be reached, by the names of its listeners."""
 
@@ -140,7 +142,7 @@ class FetchResponse(RaftResponse):
 class FetchSnapshotResponse(RaftResponse):
     """A part of a snapshot, and how large the whole is."""
 
-    snapshot_id: OffsetAndEpoch = OffsetAndEpoch(-1, -1)
+    snapshot_id: OffsetAndEpoch = NO_SNAPSHOT
     size: int = 0
     position: int = 0
     data: bytes = b""

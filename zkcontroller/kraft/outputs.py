@@ -1,8 +1,8 @@
 """What a node of the quorum wants done, as values.
 
 The caller's duty: perform them **in the order in which they come**, each done before the next one
-begins.  So nothing that depends on a vote or on records leaves before they are on disk, and no other
-rule about durability is needed.
+begins.  So nothing that depends on a vote or on records leaves before they are on disk, and no
+other rule about durability is needed.
 """
 
 from __future__ import annotations

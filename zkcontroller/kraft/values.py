@@ -2,7 +2,8 @@
 
 Values only.  A directory id of zero is None here: the voters of a static quorum have none.
 
-Source: Kafka ``ReplicaKey``, ``VoterSet``, ``OffsetAndEpoch``, ``LeaderAndEpoch``, ``ElectionState``.
+Source: Kafka ``ReplicaKey``, ``VoterSet``, ``OffsetAndEpoch``, ``LeaderAndEpoch``,
+``ElectionState``.
 """
 
 from __future__ import annotations

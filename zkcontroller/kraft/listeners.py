@@ -1,0 +1,86 @@
+"""Who reads the committed log: what each listener has had, and what it gets next.
+
+A listener gets one thing at a time and says when it has taken it in.  It hears that this node leads
+only once it has taken in everything that was written before this node's epoch.
+
+Source: Kafka ``KafkaRaftClient.ListenerContext``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from zkcontroller.kraft.leader_state import Leader
+from zkcontroller.kraft.outputs import DeliverCommit, DeliverLeader, DeliverSnapshot, RaftOutput
+from zkcontroller.kraft.quorum import Quorum
+from zkcontroller.kraft.raft_log import RaftLog
+from zkcontroller.kraft.states import Resigned
+from zkcontroller.kraft.values import LeaderAndEpoch
+
+
+@dataclass(slots=True)
+class _Listener:
+    next_offset: int | None = None
+    """None: it has had nothing, and begins with the latest snapshot."""
+    is_busy: bool = False
+    told: LeaderAndEpoch = LeaderAndEpoch(None, 0)  # noqa: RUF009 - a value that never changes
+
+
+class Listeners:
+    """The listeners of one node, by name."""
+
+    def __init__(self, quorum: Quorum, log: RaftLog, emit: Callable[[RaftOutput], None]) -> None:
+        self._quorum = quorum
+        self._log = log
+        self._emit = emit
+        self._listeners: dict[str, _Listener] = {}
+
+    def register(self, name: str) -> None:
+        """A listener that has had nothing; one of that name begins anew."""
+        self._listeners[name] = _Listener()
+        self.inform()
+
+    def advanced(self, name: str, next_offset: int) -> None:
+        """It has taken in everything below ``next_offset``."""
+        listener = self._listeners[name]
+        listener.is_busy = False
+        listener.next_offset = next_offset
+        self.inform()
+
+    def inform(self) -> None:
+        """Gives every listener that is free what it lacks."""
+        for name, listener in self._listeners.items():
+            self._advance(name, listener)
+            self._tell_leader(name, listener)
+
+    def _advance(self, name: str, listener: _Listener) -> None:
+        high_watermark = self._quorum.high_watermark
+        if listener.is_busy or high_watermark is None:
+            return
+        snapshot_id = self._log.latest_snapshot_id
+        at = listener.next_offset
+        if snapshot_id is not None and (at is None or at < self._log.start_offset):
+            listener.is_busy = True
+            self._emit(DeliverSnapshot(name, snapshot_id))
+            return
+        listener.next_offset = at = 0 if at is None else at
+        if at < high_watermark:
+            listener.is_busy = True
+            self._emit(DeliverCommit(name, at, high_watermark))
+
+    def _tell_leader(self, name: str, listener: _Listener) -> None:
+        state = self._quorum.state
+        if isinstance(state, Resigned):
+            return
+        if isinstance(state, Leader) and (
+            listener.next_offset is None or listener.next_offset <= state.epoch_start_offset
+        ):
+            return
+        leader, told = self._quorum.leader_and_epoch, listener.told
+        is_news = leader.epoch > told.epoch or (
+            leader.epoch == told.epoch and told.leader_id is None and leader.leader_id is not None
+        )
+        if is_news:
+            listener.told = leader
+            self._emit(DeliverLeader(name, leader))

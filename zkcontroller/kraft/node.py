@@ -1,0 +1,288 @@
+"""What all parts of a raft node share: log, state, and the changes of state with their effects.
+
+:mod:`.inbound` answers requests, :mod:`.responses` takes answers in, :mod:`.polling` does what is
+due.  Each changes the node by the methods here, and :class:`~.raft.RaftNode` calls them in turn.
+
+Source: Kafka ``KafkaRaftClient``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+from kio.schema.leader_change_message.v0.data import LeaderChangeMessage, Voter
+from kio.schema.types import BrokerId
+from kio.static.primitive import i16, i32
+
+from zkcontroller.errors import RaftFatal
+from zkcontroller.kraft.config import QuorumConfig
+from zkcontroller.kraft.leader_state import Leader
+from zkcontroller.kraft.listeners import Listeners
+from zkcontroller.kraft.messages import (
+    AnyRaftResponse,
+    Endpoints,
+    FetchRequest,
+    FetchResponse,
+    RaftRequest,
+)
+from zkcontroller.kraft.outputs import Answer, PersistElection, RaftOutput, Send
+from zkcontroller.kraft.quorum import Quorum
+from zkcontroller.kraft.raft_log import RaftLog
+from zkcontroller.kraft.request_manager import RandomSource, RequestManager
+from zkcontroller.kraft.states import Candidate, Follower
+from zkcontroller.kraft.values import Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
+from zkcontroller.protocol.messages import write
+
+_log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
+
+_LEADER_CHANGE_KEY: Final = b"\0\0\0\2"
+FIRST_BOOTSTRAP_ID: Final = -2
+"""Bootstrap servers that are known by address alone are numbered downwards from here."""
+
+
+def _leader_change(
+    leader_id: int, voters: Iterable[int], granting_voters: Iterable[int]
+) -> tuple[bytes, bytes]:
+    """Key and value of the record with which an epoch begins."""
+    message = LeaderChangeMessage(
+        version=i16(0),
+        leader_id=BrokerId(leader_id),
+        voters=tuple(Voter(voter_id=i32(voter)) for voter in voters),
+        granting_voters=tuple(Voter(voter_id=i32(voter)) for voter in granting_voters),
+    )
+    return _LEADER_CHANGE_KEY, write(message)
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedFetch:
+    """A Fetch that waits at the leader for records."""
+
+    request_id: int
+    request: FetchRequest
+    listener_name: str
+    deadline_ms: int
+
+
+class Node:
+    """One node's state, its log and what it has yet to have done (``outputs``)."""
+
+    def __init__(
+        self,
+        *,
+        local: ReplicaKey | None,
+        cluster_id: str,
+        voters: VoterSet,
+        log: RaftLog,
+        config: QuorumConfig,
+        random: RandomSource,
+        listener_name: str,
+        local_endpoints: Endpoints,
+        bootstrap_servers: Sequence[Endpoint] = (),
+    ) -> None:
+        self.local = local
+        self.cluster_id = cluster_id
+        self.voters = voters
+        self.log = log
+        self.config = config
+        self.random = random
+        self.listener_name = listener_name
+        self.outputs: list[RaftOutput] = []
+        self.parked: list[ParkedFetch] = []
+        self.shutdown_deadline_ms: int | None = None
+        self.quorum = Quorum(
+            local=local,
+            voters=voters,
+            config=config,
+            random=random,
+            local_endpoints=local_endpoints,
+            voter_endpoints=self.voter_endpoints,
+            persist=lambda election: self.emit(PersistElection(election)),
+        )
+        self.listeners = Listeners(self.quorum, log, self.emit)
+        self.requests = RequestManager(
+            self._bootstrap(bootstrap_servers),
+            config.request_timeout_ms,
+            config.retry_backoff_ms,
+            random,
+        )
+        self._correlation_id = 0
+
+    def _bootstrap(self, servers: Sequence[Endpoint]) -> Mapping[int, Endpoint]:
+        """Whom to ask who leads: the servers named for it, else the other voters."""
+        if servers:
+            return {FIRST_BOOTSTRAP_ID - at: server for at, server in enumerate(servers)}
+        local_id = None if self.local is None else self.local.id
+        return {voter: self.voters.endpoints[voter] for voter in self.voters.others(local_id)}
+
+    def voter_endpoints(self, voter_id: int) -> Endpoints:
+        """Where a voter can be reached; empty for who is none."""
+        endpoint = self.voters.endpoints.get(voter_id)
+        return {} if endpoint is None else {self.listener_name: endpoint}
+
+    @property
+    def log_end(self) -> OffsetAndEpoch:
+        """Where the log ends, and in which epoch."""
+        return OffsetAndEpoch(self.log.end_offset, self.log.last_epoch)
+
+    @property
+    def is_shutting_down(self) -> bool:
+        """Whether it is about to leave."""
+        return self.shutdown_deadline_ms is not None
+
+    # What is to be done.
+
+    def emit(self, output: RaftOutput) -> None:
+        """Has something done after everything else."""
+        last = self.outputs[-1] if self.outputs else None
+        if isinstance(output, PersistElection) and isinstance(last, PersistElection):
+            # Nothing between the two depends on the first one.
+            self.outputs.pop()
+        self.outputs.append(output)
+
+    def answer(self, request_id: int, response: AnyRaftResponse) -> None:
+        """Answers a request."""
+        self.emit(Answer(request_id, response))
+
+    def send(self, node_id: int, endpoint: Endpoint, request: RaftRequest, now_ms: int) -> None:
+        """Sends a request to a node that may be sent one."""
+        self._correlation_id += 1
+        self.requests.sent(node_id, self._correlation_id, now_ms)
+        self.emit(Send(node_id, endpoint, self._correlation_id, request))
+
+    # Changes of state.
+
+    def start_epoch(self, now_ms: int) -> None:
+        """Goes on after :meth:`~.quorum.Quorum.initialize`."""
+        match self.quorum.state:
+            case Candidate():
+                self._became_candidate(now_ms)
+            case _ if self.quorum.is_only_voter:
+                self.stand(now_ms)
+            case _:
+                pass
+
+    def stand(self, now_ms: int) -> None:
+        """Becomes a candidate, and the leader at once if its own vote is enough."""
+        self._drop_download()
+        self.quorum.become_candidate(now_ms)
+        self._became_candidate(now_ms)
+
+    def _became_candidate(self, now_ms: int) -> None:
+        state = self.quorum.state
+        assert isinstance(state, Candidate)
+        self._left_leader_and_follower()
+        if state.is_vote_granted:
+            self.lead(now_ms)
+
+    def lead(self, now_ms: int) -> None:
+        """Becomes the leader; the first record of its epoch says so."""
+        state = self.quorum.become_leader(self.log.end_offset, now_ms)
+        self.log.initialize_leader_epoch(state.epoch)
+        first = _leader_change(state.local.id, self.voters.ids, sorted(state.granting_voters))
+        state.accumulator.append_control([first], now_ms)
+        self.requests.reset_all()
+
+    def resign(self, now_ms: int) -> None:
+        """Leads no more, and tells the others who should."""
+        state = self.quorum.state
+        assert isinstance(state, Leader)
+        successors = state.non_leader_voters_by_descending_offset
+        self.quorum.become_resigned(successors, now_ms)
+        self._left_leader_and_follower()
+
+    def unattach(self, epoch: int, now_ms: int) -> None:
+        """A higher epoch, whose leader is not known."""
+        self._drop_download()
+        self.quorum.become_unattached(epoch, now_ms)
+        self._left_leader_and_follower()
+
+    def follow(self, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
+        """Follows a leader from now on."""
+        self._drop_download()
+        self.quorum.become_follower(epoch, leader_id, endpoints, now_ms)
+        self._left_leader_and_follower()
+
+    def transition(
+        self, leader_id: int | None, epoch: int, endpoints: Endpoints, now_ms: int
+    ) -> bool:
+        """Takes in who leads which epoch, as somebody says; False if that cannot be.
+
+        Source: Kafka ``KafkaRaftClient.maybeTransition``.
+        """
+        if not self._is_consistent(leader_id, epoch):
+            return False
+        known = self.quorum
+        if epoch > known.epoch:
+            if leader_id is None or not endpoints:
+                self.unattach(epoch, now_ms)
+            else:
+                self.follow(epoch, leader_id, endpoints, now_ms)
+        elif leader_id is not None and not known.is_local(leader_id) and endpoints:
+            knows_leader = isinstance(known.state, Follower)
+            if not knows_leader or len(endpoints) > len(known.leader_endpoints):
+                self.follow(epoch, leader_id, endpoints, now_ms)
+        return True
+
+    def _is_consistent(self, leader_id: int | None, epoch: int) -> bool:
+        quorum = self.quorum
+        if leader_id is not None and quorum.is_local(leader_id):
+            return isinstance(quorum.state, Leader) and epoch == quorum.epoch
+        if epoch < quorum.epoch:
+            return False
+        known = quorum.leader_id
+        return epoch != quorum.epoch or leader_id is None or known is None or known == leader_id
+
+    def _left_leader_and_follower(self) -> None:
+        """Forgets what was asked, and lets those go who wait for records of another epoch."""
+        self.requests.reset_all()
+        parked, self.parked = self.parked, []
+        for fetch in parked:
+            self.answer(
+                fetch.request_id,
+                self.fetch_error(ErrorCode.not_leader_or_follower, fetch.listener_name),
+            )
+
+    def _drop_download(self) -> None:
+        state = self.quorum.state
+        if isinstance(state, Follower) and state.fetching_snapshot is not None:
+            self.log.drop_download()
+            state.fetching_snapshot = None
+
+    # What answers say of the leader.
+
+    def leader_endpoint(self, listener_name: str) -> Endpoint | None:
+        """Where the leader can be reached by that listener."""
+        return self.quorum.leader_endpoints.get(listener_name or self.listener_name)
+
+    def fetch_error(self, error: ErrorCode, listener_name: str) -> FetchResponse:
+        """A Fetch answer without records."""
+        return FetchResponse(
+            error=error,
+            leader_id=self.quorum.leader_id,
+            leader_epoch=self.quorum.epoch,
+            leader_endpoint=self.leader_endpoint(listener_name),
+            log_start_offset=self.log.start_offset,
+        )
+
+    # The high watermark.
+
+    def leader_high_watermark_moved(self, state: Leader) -> None:
+        """More is committed."""
+        assert state.high_watermark is not None
+        self.log.update_high_watermark(state.high_watermark)
+
+    def follower_high_watermark(self, state: Follower, offset: int) -> None:
+        """The leader says how much is committed; as much of it as is here counts."""
+        offset = min(offset, self.log.end_offset)
+        known = state.high_watermark
+        if known is not None and offset < known:
+            raise RaftFatal(
+                f"Leader {state.leader_id} of epoch {state.epoch} takes the high watermark back "
+                f"from {known} to {offset}"
+            )
+        if state.update_high_watermark(offset):
+            self.log.update_high_watermark(offset)

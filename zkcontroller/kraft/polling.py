@@ -1,0 +1,251 @@
+"""What is due in each state: one function to read per state.
+
+Each does what the time has come for and gives the time at which it has to be looked at again.
+
+Source: Kafka ``KafkaRaftClient.pollCurrentState``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, assert_never
+
+from zkcontroller.kraft.config import (
+    MAX_FETCH_BYTES,
+    MAX_FETCH_WAIT_MS,
+    NEVER_MS,
+)
+from zkcontroller.kraft.inbound import InboundRequests
+from zkcontroller.kraft.leader_state import Leader
+from zkcontroller.kraft.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchSnapshotRequest,
+    RaftRequest,
+    VoteRequest,
+)
+from zkcontroller.kraft.node import Node
+from zkcontroller.kraft.outputs import FlushLog
+from zkcontroller.kraft.responses import back_off
+from zkcontroller.kraft.states import Candidate, Follower, Resigned, Unattached
+from zkcontroller.kraft.values import ReplicaKey
+
+_log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
+
+
+class Polling:
+    """What one node does of its own accord."""
+
+    def __init__(self, node: Node, inbound: InboundRequests) -> None:
+        self._node = node
+        self._inbound = inbound
+
+    def poll(self, now_ms: int) -> int:
+        """Does what is due; gives when to look again, ``now_ms`` at the earliest: at once."""
+        match self._node.quorum.state:
+            case Unattached() as state:
+                return self._unattached(state, now_ms)
+            case Candidate() as state:
+                return self._candidate(state, now_ms)
+            case Leader() as state:
+                return self._leader(state, now_ms)
+            case Follower() as state:
+                return self._follower(state, now_ms)
+            case Resigned() as state:
+                return self._resigned(state, now_ms)
+            case state:
+                assert_never(state)
+
+    def _unattached(self, state: Unattached, now_ms: int) -> int:
+        node = self._node
+        if not node.quorum.is_voter:
+            return self._fetch_from_any(now_ms)
+        if node.is_shutting_down:
+            return NEVER_MS
+        if now_ms >= state.election_deadline_ms:
+            node.stand(now_ms)
+            return now_ms
+        return min(state.election_deadline_ms, self._fetch_from_any(now_ms))
+
+    def _candidate(self, state: Candidate, now_ms: int) -> int:
+        node = self._node
+        if node.is_shutting_down:
+            # Whoever is elected meanwhile is as good a leader.
+            return self._ask_for_votes(state, now_ms)
+        if state.backoff_deadline_ms is not None:
+            if now_ms < state.backoff_deadline_ms:
+                return state.backoff_deadline_ms
+            _log.info("Re-elect as candidate after election backoff has completed")
+            node.stand(now_ms)
+            return now_ms
+        if now_ms >= state.election_deadline_ms:
+            _log.info("Election has timed out in epoch %d", state.epoch)
+            back_off(node, state, now_ms)
+            return now_ms
+        return min(state.election_deadline_ms, self._ask_for_votes(state, now_ms))
+
+    def _ask_for_votes(self, state: Candidate, now_ms: int) -> int:
+        if state.is_vote_rejected:
+            return NEVER_MS
+        return self._send_to_voters(state.unrecorded_voters, self._vote_request, now_ms)
+
+    def _leader(self, state: Leader, now_ms: int) -> int:
+        node = self._node
+        if now_ms >= state.check_quorum_deadline_ms:
+            _log.info("Did not receive fetch request from the majority of the voters in time")
+            state.is_resign_requested = True
+        if node.is_shutting_down or state.is_resign_requested:
+            node.resign(now_ms)
+            return now_ms
+        self._append(state, now_ms)
+        if now_ms >= state.begin_quorum_epoch_deadline_ms:
+            # Everybody, whether or not he has heard it; who is busy is told the next time.
+            others = node.voters.others(state.local.id)
+            self._send_to_voters(others, self._begin_quorum_epoch_request, now_ms)
+            period_ms = node.config.begin_quorum_epoch_period_ms
+            state.begin_quorum_epoch_deadline_ms = now_ms + max(1, period_ms)
+        return min(
+            state.check_quorum_deadline_ms,
+            state.begin_quorum_epoch_deadline_ms,
+            max(now_ms, state.accumulator.deadline_ms()),
+            min((fetch.deadline_ms for fetch in node.parked), default=NEVER_MS),
+        )
+
+    def _append(self, state: Leader, now_ms: int) -> None:
+        """Writes what has gathered; those who wait for records get them before they are on disk."""
+        node = self._node
+        batches = state.accumulator.drain(now_ms)
+        for batch in batches:
+            node.log.append_as_leader(batch.data, state.epoch)
+        if not batches:
+            return
+        if state.appended(node.log.end_offset):
+            node.leader_high_watermark_moved(state)
+        parked, node.parked = node.parked, []
+        for fetch in parked:
+            response = self._inbound.try_fetch(fetch.request, fetch.listener_name, now_ms)
+            node.answer(fetch.request_id, response)
+        node.emit(FlushLog(node.log.end_offset))
+
+    def _follower(self, state: Follower, now_ms: int) -> int:
+        node = self._node
+        if node.quorum.is_voter:
+            if node.is_shutting_down:
+                return NEVER_MS
+            if now_ms >= state.fetch_deadline_ms:
+                _log.info("Become candidate due to fetch timeout")
+                node.stand(now_ms)
+                return now_ms
+            return min(state.fetch_deadline_ms, self._fetch_from_best(state, now_ms))
+        if now_ms >= state.fetch_deadline_ms:
+            return self._fetch_from_any(now_ms)
+        return min(state.fetch_deadline_ms, self._fetch_from_best(state, now_ms))
+
+    def _fetch_from_best(self, state: Follower, now_ms: int) -> int:
+        """From the leader, or from whoever may know another one if it does not answer."""
+        node, requests = self._node, self._node.requests
+        leader = state.leader_id
+        if requests.has_request_timed_out(leader, now_ms):
+            requests.reset(leader)
+            return self._fetch_from_any(now_ms)
+        if requests.is_backing_off(leader, now_ms):
+            return min(requests.ready_at_ms(leader, now_ms), self._fetch_from_any(now_ms))
+        in_flight_until_ms = requests.in_flight_until_ms(now_ms)
+        if in_flight_until_ms is not None:
+            return in_flight_until_ms
+        request: RaftRequest = self._fetch_request()
+        if state.fetching_snapshot is not None:
+            request = FetchSnapshotRequest(
+                cluster_id=node.cluster_id,
+                replica=node.local,
+                leader_epoch=state.epoch,
+                snapshot_id=state.fetching_snapshot,
+                position=state.fetched_bytes,
+                max_bytes=MAX_FETCH_BYTES,
+            )
+        node.send(leader, state.leader_endpoints[node.listener_name], request, now_ms)
+        return requests.ready_at_ms(leader, now_ms)
+
+    def _fetch_from_any(self, now_ms: int) -> int:
+        """Asks one of those who may know: a Fetch is answered with the leader by anybody."""
+        node = self._node
+        server = node.requests.ready_bootstrap_server(now_ms)
+        if server is not None:
+            endpoint = node.requests.bootstrap_servers[server]
+            node.send(server, endpoint, self._fetch_request(), now_ms)
+        return node.requests.bootstrap_ready_at_ms(now_ms)
+
+    def _resigned(self, state: Resigned, now_ms: int) -> int:
+        node = self._node
+        again_ms = self._send_to_voters(
+            tuple(state.unacked_voters), self._end_quorum_epoch_request, now_ms
+        )
+        if node.is_shutting_down:
+            return again_ms
+        if now_ms >= state.election_deadline_ms:
+            node.stand(now_ms)
+            return now_ms
+        return min(state.election_deadline_ms, again_ms)
+
+    # Requests.
+
+    def _send_to_voters(
+        self, voters: Iterable[int], build: Callable[[int], RaftRequest], now_ms: int
+    ) -> int:
+        """Sends to every one of them that is free; gives when the next one is."""
+        node = self._node
+        again_ms = NEVER_MS
+        for voter in voters:
+            if node.requests.ready_at_ms(voter, now_ms) == now_ms:
+                node.send(voter, node.voters.endpoints[voter], build(voter), now_ms)
+            again_ms = min(again_ms, node.requests.ready_at_ms(voter, now_ms))
+        return again_ms
+
+    def _vote_request(self, voter: int) -> VoteRequest:
+        node = self._node
+        assert node.local is not None
+        return VoteRequest(
+            cluster_id=node.cluster_id,
+            voter=ReplicaKey(voter),
+            candidate_epoch=node.quorum.epoch,
+            candidate=node.local,
+            log_end=node.log_end,
+        )
+
+    def _begin_quorum_epoch_request(self, voter: int) -> BeginQuorumEpochRequest:
+        node = self._node
+        assert node.local is not None
+        return BeginQuorumEpochRequest(
+            cluster_id=node.cluster_id,
+            voter=ReplicaKey(voter),
+            leader_id=node.local.id,
+            leader_epoch=node.quorum.epoch,
+            leader_endpoints=node.quorum.leader_endpoints,
+        )
+
+    def _end_quorum_epoch_request(self, _: int) -> EndQuorumEpochRequest:
+        node, state = self._node, self._node.quorum.state
+        assert isinstance(state, Resigned)
+        return EndQuorumEpochRequest(
+            cluster_id=node.cluster_id,
+            leader_id=state.local_id,
+            leader_epoch=state.epoch,
+            preferred_candidates=state.preferred_successors,
+            # None, as Kafka 3.9: the voters know each other.
+            leader_endpoints={},
+        )
+
+    def _fetch_request(self) -> FetchRequest:
+        node = self._node
+        end = node.log_end
+        return FetchRequest(
+            cluster_id=node.cluster_id,
+            replica=node.local,
+            leader_epoch=node.quorum.epoch,
+            fetch_offset=end.offset,
+            last_fetched_epoch=end.epoch,
+            max_wait_ms=MAX_FETCH_WAIT_MS,
+            max_bytes=MAX_FETCH_BYTES,
+        )

@@ -1,0 +1,255 @@
+"""A node of the raft quorum: what happens goes in, what is to be done comes out.
+
+The caller's duties:
+
+1. call :meth:`RaftNode.start` once, then :meth:`RaftNode.step` with whatever happens and the time,
+   and with :class:`~.inputs.Tick` when :attr:`RaftNode.deadline_ms` has come;
+2. perform what they return strictly in order, each to its end before the next (:mod:`.outputs`);
+3. let time never go back.
+
+Nothing else is asked.  A node whose caller stops performing is a node that has crashed, and that is
+what the quorum is made for.
+
+Source: Kafka ``KafkaRaftClient.poll``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from zkcontroller.errors import NotLeader, RaftFatal
+from zkcontroller.kraft.config import CLEANER_PERIOD_MS, NEVER_MS, QuorumConfig
+from zkcontroller.kraft.inbound import InboundRequests
+from zkcontroller.kraft.inputs import (
+    ListenerAdvanced,
+    RaftInput,
+    RequestFailed,
+    RequestReceived,
+    Resign,
+    ResponseReceived,
+    Shutdown,
+    Tick,
+)
+from zkcontroller.kraft.leader_state import Leader
+from zkcontroller.kraft.messages import Endpoints
+from zkcontroller.kraft.node import Node
+from zkcontroller.kraft.outputs import RaftOutput, ShutdownDone
+from zkcontroller.kraft.polling import Polling
+from zkcontroller.kraft.raft_log import RaftLog
+from zkcontroller.kraft.request_manager import RandomSource
+from zkcontroller.kraft.responses import Responses
+from zkcontroller.kraft.states import StateName
+from zkcontroller.kraft.values import (
+    ElectionState,
+    Endpoint,
+    LeaderAndEpoch,
+    ReplicaKey,
+    VoterSet,
+)
+
+_log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
+
+_MOST_POLLS_A_STEP: Final = 100
+"""A state that is left is polled again at once; so many changes at one moment are a fault."""
+
+
+class RaftNode:
+    """One node of the quorum: a voter, or an observer that follows it."""
+
+    def __init__(
+        self,
+        *,
+        local: ReplicaKey | None,
+        cluster_id: str,
+        voters: VoterSet,
+        log: RaftLog,
+        config: QuorumConfig,
+        random: RandomSource,
+        listener_name: str,
+        local_endpoints: Endpoints,
+        bootstrap_servers: Sequence[Endpoint] = (),
+    ) -> None:
+        self._node = Node(
+            local=local,
+            cluster_id=cluster_id,
+            voters=voters,
+            log=log,
+            config=config,
+            random=random,
+            listener_name=listener_name,
+            local_endpoints=local_endpoints,
+            bootstrap_servers=bootstrap_servers,
+        )
+        self._inbound = InboundRequests(self._node)
+        self._responses = Responses(self._node)
+        self._polling = Polling(self._node, self._inbound)
+        self._deadline_ms = NEVER_MS
+        self._clean_at_ms = NEVER_MS
+        self._has_left = False
+
+    # Looks.
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When to come with a Tick at the latest; None if there is no need to."""
+        return None if self._has_left or self._deadline_ms == NEVER_MS else self._deadline_ms
+
+    @property
+    def state_name(self) -> StateName:
+        """Which state it is in."""
+        return self._node.quorum.state.name
+
+    @property
+    def epoch(self) -> int:
+        """The newest it knows."""
+        return self._node.quorum.epoch
+
+    @property
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        """Whom it knows as the leader."""
+        return self._node.quorum.leader_and_epoch
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it leads."""
+        return isinstance(self._node.quorum.state, Leader)
+
+    @property
+    def high_watermark(self) -> int | None:
+        """Everything below is committed; None as long as nothing is known to be."""
+        return self._node.quorum.high_watermark
+
+    @property
+    def election(self) -> ElectionState:
+        """Whom it follows or has voted for."""
+        return self._node.quorum.state.election
+
+    @property
+    def log(self) -> RaftLog:
+        """Its log."""
+        return self._node.log
+
+    @property
+    def voters(self) -> VoterSet:
+        """Who has a vote."""
+        return self._node.voters
+
+    # What happens.
+
+    def start(self, stored: ElectionState | None, now_ms: int) -> list[RaftOutput]:
+        """Begins, with what was written down before the node was stopped, if it ever ran."""
+        self._node.quorum.initialize(stored, self._node.log_end, now_ms)
+        self._node.start_epoch(now_ms)
+        self._clean_at_ms = now_ms + CLEANER_PERIOD_MS
+        return self._poll(now_ms)
+
+    def register(self, listener: str, now_ms: int) -> list[RaftOutput]:
+        """A listener that has had nothing yet; under a known name it begins anew."""
+        self._node.listeners.register(listener)
+        return self._poll(now_ms)
+
+    def step(self, happened: RaftInput, now_ms: int) -> list[RaftOutput]:
+        """Takes in what has happened; gives what is to be done, in order.
+
+        RaftFatal if this node can no longer trust what it knows: the process must end.
+        """
+        if self._has_left:
+            return []
+        match happened:
+            case Tick():
+                pass
+            case RequestReceived():
+                self._inbound.handle(happened, now_ms)
+            case ResponseReceived():
+                self._responses.handle(happened, now_ms)
+            case RequestFailed():
+                self._responses.handle_failure(happened, now_ms)
+            case ListenerAdvanced(listener, next_offset):
+                self._node.listeners.advanced(listener, next_offset)
+            case Resign(epoch):
+                self._resign(epoch)
+            case Shutdown(timeout_ms):
+                _log.info("Beginning graceful shutdown")
+                self._node.shutdown_deadline_ms = now_ms + timeout_ms
+            case _:
+                assert_never(happened)
+        return self._poll(now_ms)
+
+    def prepare_append(self, epoch: int, values: Sequence[bytes], now_ms: int) -> int:
+        """Takes framed records as one batch to be written; gives the offset of the last one.
+
+        Nothing is written before :meth:`schedule_prepared_append`.  NotLeader if ``epoch`` is not
+        this node's to lead any more, RecordListTooLarge for more than a batch holds.
+        """
+        state = self._node.quorum.state
+        if not isinstance(state, Leader):
+            raise NotLeader("Append failed because the replica is not the current leader")
+        return state.accumulator.prepare(epoch, values, now_ms)
+
+    def schedule_prepared_append(self) -> None:
+        """What was prepared may be written; a Tick has it done once the linger is over."""
+        state = self._node.quorum.state
+        if isinstance(state, Leader):
+            state.accumulator.allow_drain()
+            self._deadline_ms = min(self._deadline_ms, state.accumulator.deadline_ms())
+
+    def _resign(self, epoch: int) -> None:
+        state = self._node.quorum.state
+        assert epoch <= state.epoch, f"a resignation from epoch {epoch}, which has not begun"
+        if isinstance(state, Leader) and state.epoch == epoch:
+            _log.info("Received user request to resign from the current epoch %d", epoch)
+            state.is_resign_requested = True
+
+    # What is due.
+
+    def _poll(self, now_ms: int) -> list[RaftOutput]:
+        node = self._node
+        if not self._leave(now_ms):
+            self._expire_parked(now_ms)
+            self._deadline_ms = self._poll_state(now_ms)
+            self._leave(now_ms)
+        if not self._has_left:
+            self._clean(now_ms)
+            if node.shutdown_deadline_ms is not None:
+                self._deadline_ms = min(self._deadline_ms, node.shutdown_deadline_ms)
+        node.listeners.inform()
+        outputs, node.outputs = node.outputs, []
+        return outputs
+
+    def _poll_state(self, now_ms: int) -> int:
+        for _ in range(_MOST_POLLS_A_STEP):
+            deadline_ms = self._polling.poll(now_ms)
+            if deadline_ms > now_ms:
+                return deadline_ms
+        raise RaftFatal(f"Polling does not end in state {self.state_name} of epoch {self.epoch}")
+
+    def _leave(self, now_ms: int) -> bool:
+        """Ends a graceful shutdown once another node leads, or its time is over."""
+        node, quorum = self._node, self._node.quorum
+        if node.shutdown_deadline_ms is None or self._has_left:
+            return self._has_left
+        can_go = not quorum.is_voter or quorum.is_only_voter or quorum.has_remote_leader
+        if can_go or now_ms >= node.shutdown_deadline_ms:
+            self._has_left = True
+            node.emit(ShutdownDone(is_graceful=can_go))
+        return self._has_left
+
+    def _expire_parked(self, now_ms: int) -> None:
+        """Fetches that have waited long enough hear how much is committed by now."""
+        node, state = self._node, self._node.quorum.state
+        waiting = []
+        for fetch in node.parked:
+            if now_ms < fetch.deadline_ms:
+                waiting.append(fetch)
+                continue
+            assert isinstance(state, Leader), "a Fetch waits at a node that does not lead"
+            node.answer(fetch.request_id, self._inbound.nothing_new(state, fetch.listener_name))
+        node.parked = waiting
+
+    def _clean(self, now_ms: int) -> None:
+        if now_ms >= self._clean_at_ms:
+            self._clean_at_ms = now_ms + CLEANER_PERIOD_MS
+            self._node.log.clean(now_ms)
+        self._deadline_ms = min(self._deadline_ms, self._clean_at_ms)

@@ -1,0 +1,129 @@
+"""Who may be sent a request now: at most one waits for its answer at each node.
+
+Source: Kafka ``RequestManager``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from zkcontroller.kraft.config import NEVER_MS
+from zkcontroller.kraft.values import Endpoint
+
+
+class RandomSource(Protocol):
+    """Where a node's randomness comes from; ``random.Random`` is one."""
+
+    def randrange(self, stop: int, /) -> int:
+        """A number from 0 up to, and without, ``stop``."""
+
+
+@dataclass(slots=True)
+class _Connection:
+    """What is known of the requests to one node."""
+
+    correlation_id: int | None = None
+    """Of the request that waits for its answer."""
+    timeout_ms: int = NEVER_MS
+    backoff_ms: int = 0
+
+
+class RequestManager:
+    """The requests in flight, by node."""
+
+    def __init__(
+        self,
+        bootstrap_servers: Mapping[int, Endpoint],
+        request_timeout_ms: int,
+        retry_backoff_ms: int,
+        random: RandomSource,
+    ) -> None:
+        self.bootstrap_servers = dict(bootstrap_servers)
+        self._request_timeout_ms = request_timeout_ms
+        self._retry_backoff_ms = retry_backoff_ms
+        self._random = random
+        self._connections: dict[int, _Connection] = {}
+
+    def ready_at_ms(self, node_id: int, now_ms: int) -> int:
+        """When a request may go to that node; ``now_ms`` if it may go now."""
+        connection = self._connections.get(node_id)
+        if connection is None:
+            return now_ms
+        if connection.correlation_id is not None:
+            return max(connection.timeout_ms, now_ms)
+        return max(connection.backoff_ms, now_ms)
+
+    def is_backing_off(self, node_id: int, now_ms: int) -> bool:
+        """Whether the last request to it failed a moment ago."""
+        connection = self._connections.get(node_id)
+        return (
+            connection is not None
+            and connection.correlation_id is None
+            and connection.backoff_ms > now_ms
+        )
+
+    def has_request_timed_out(self, node_id: int, now_ms: int) -> bool:
+        """Whether a request to it waits for longer than it may."""
+        connection = self._connections.get(node_id)
+        return (
+            connection is not None
+            and connection.correlation_id is not None
+            and connection.timeout_ms <= now_ms
+        )
+
+    def in_flight_until_ms(self, now_ms: int) -> int | None:
+        """When the first of the requests in flight times out; None if there are none."""
+        timeouts = [
+            connection.timeout_ms
+            for connection in self._connections.values()
+            if connection.correlation_id is not None and connection.timeout_ms > now_ms
+        ]
+        return min(timeouts, default=None)
+
+    def ready_bootstrap_server(self, now_ms: int) -> int | None:
+        """One that can be asked who leads; None while any request is in flight."""
+        if self.in_flight_until_ms(now_ms) is not None or not self.bootstrap_servers:
+            return None
+        servers = list(self.bootstrap_servers)
+        start = self._random.randrange(len(servers))
+        for server in servers[start:] + servers[:start]:
+            if self.ready_at_ms(server, now_ms) == now_ms:
+                return server
+        return None
+
+    def bootstrap_ready_at_ms(self, now_ms: int) -> int:
+        """When there may be one."""
+        in_flight = self.in_flight_until_ms(now_ms)
+        if in_flight is not None:
+            return in_flight
+        ready = (self.ready_at_ms(server, now_ms) for server in self.bootstrap_servers)
+        return min(ready, default=NEVER_MS)
+
+    def sent(self, node_id: int, correlation_id: int, now_ms: int) -> None:
+        """A request has gone there."""
+        self._connections[node_id] = _Connection(correlation_id, now_ms + self._request_timeout_ms)
+
+    def is_response_expected(self, node_id: int, correlation_id: int) -> bool:
+        """Whether that answer is still waited for."""
+        connection = self._connections.get(node_id)
+        return connection is not None and connection.correlation_id == correlation_id
+
+    def succeeded(self, node_id: int, correlation_id: int) -> None:
+        """The answer was of use: the next request may go at once."""
+        if self.is_response_expected(node_id, correlation_id):
+            del self._connections[node_id]
+
+    def failed(self, node_id: int, correlation_id: int, now_ms: int) -> None:
+        """There was no answer, or none of use: the node is left in peace for a moment."""
+        if self.is_response_expected(node_id, correlation_id):
+            self._connections[node_id] = _Connection(backoff_ms=now_ms + self._retry_backoff_ms)
+
+    def reset(self, node_id: int) -> None:
+        """Forgets what was sent there."""
+        self._connections.pop(node_id, None)
+
+    def reset_all(self) -> None:
+        """Forgets everything: answers to what was asked in another state mean nothing now."""
+        self._connections.clear()

@@ -1,0 +1,263 @@
+"""Takes in what other nodes answer.
+
+An answer is of use or it is not; of a node that gave one of no use nothing is asked for a moment.
+
+Source: Kafka ``KafkaRaftClient.handleResponse`` and its neighbours.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, assert_never
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.errors import RaftFatal, RecordsRefused
+from zkcontroller.kraft.config import RETRY_BACKOFF_BASE_MS
+from zkcontroller.kraft.inputs import RequestFailed, ResponseReceived
+from zkcontroller.kraft.leader_state import Leader
+from zkcontroller.kraft.messages import (
+    AnyRaftResponse,
+    BeginQuorumEpochResponse,
+    DescribeQuorumResponse,
+    EndQuorumEpochResponse,
+    FetchResponse,
+    FetchSnapshotResponse,
+    VoteResponse,
+)
+from zkcontroller.kraft.node import Node
+from zkcontroller.kraft.outputs import FlushLog
+from zkcontroller.kraft.raft_log import truncation_offset
+from zkcontroller.kraft.states import Candidate, Follower, Resigned, Vote
+
+_log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
+
+_HEADER_BYTES_SHOWN: Final = 61
+
+
+class Responses:
+    """The answers that come to one node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def handle(self, received: ResponseReceived, now_ms: int) -> None:
+        """Takes an answer in, if it is still waited for."""
+        requests = self._node.requests
+        source, correlation_id = received.source_id, received.correlation_id
+        if not requests.is_response_expected(source, correlation_id):
+            return
+        if self._is_of_use(source, received.response, now_ms):
+            requests.succeeded(source, correlation_id)
+        else:
+            requests.failed(source, correlation_id, now_ms)
+
+    def handle_failure(self, failed: RequestFailed, now_ms: int) -> None:
+        """Takes in that there will be no answer."""
+        self._node.requests.failed(failed.destination_id, failed.correlation_id, now_ms)
+
+    def _is_of_use(self, source: int, response: AnyRaftResponse, now_ms: int) -> bool:
+        if response.top_level_error is not ErrorCode.none:
+            return self._refused(source, response.top_level_error)
+        verdict = self._common(source, response, now_ms)
+        if verdict is not None:
+            return verdict
+        match response:
+            case VoteResponse():
+                return self._vote(source, response, now_ms)
+            case BeginQuorumEpochResponse():
+                return self._begin_quorum_epoch(source, response)
+            case EndQuorumEpochResponse():
+                return self._end_quorum_epoch(source, response)
+            case FetchResponse():
+                return self._fetch(source, response, now_ms)
+            case FetchSnapshotResponse():
+                return self._fetch_snapshot(source, response, now_ms)
+            case DescribeQuorumResponse():
+                raise AssertionError("no node asks another one to describe the quorum")
+            case _:
+                assert_never(response)
+
+    def _refused(self, source: int, error: ErrorCode) -> bool:
+        state = self._node.quorum.state
+        if error is ErrorCode.cluster_authorization_failed:
+            raise RaftFatal(
+                f"Node {source} does not let this node take part in the quorum: "
+                "CLUSTER_AUTHORIZATION_FAILED"
+            )
+        if isinstance(state, Follower) and state.fetching_snapshot is not None:
+            # A Java leader that refuses a part of a snapshot spoils the whole answer.
+            self._drop_download(state)
+        if error is not ErrorCode.broker_not_available:
+            _log.error("Unexpected error %s in the answer of node %d", error.name.upper(), source)
+        return False
+
+    def _common(self, source: int, response: AnyRaftResponse, now_ms: int) -> bool | None:
+        """What any answer says of the leader; None if the rest of it is to be read too.
+
+        Source: Kafka ``KafkaRaftClient.maybeHandleCommonResponse``.
+        """
+        quorum = self._node.quorum
+        error, epoch, leader_id = response.error, response.leader_epoch, response.leader_id
+        if epoch < quorum.epoch or error is ErrorCode.unknown_leader_epoch:
+            return True
+        if epoch > quorum.epoch or error in (
+            ErrorCode.fenced_leader_epoch, ErrorCode.not_leader_or_follower,
+        ):  # fmt: skip
+            self._transition(source, response, now_ms)
+            return True
+        if leader_id is not None and quorum.leader_id is None:
+            self._transition(source, response, now_ms)
+            return None if error is ErrorCode.none else True
+        if error is ErrorCode.broker_not_available:
+            return False
+        if error is ErrorCode.invalid_voter_key:
+            _log.info("Node %d is not the voter that this node takes it for", source)
+            return True
+        if error is ErrorCode.invalid_request:
+            _log.error("Node %d finds a request of this node invalid", source)
+            return False
+        return None
+
+    def _transition(self, source: int, response: AnyRaftResponse, now_ms: int) -> None:
+        node = self._node
+        endpoints = {}
+        if response.leader_id is not None:
+            endpoints = dict(node.voter_endpoints(response.leader_id))
+            if response.leader_endpoint is not None:
+                endpoints[node.listener_name] = response.leader_endpoint
+        if not node.transition(response.leader_id, response.leader_epoch, endpoints, now_ms):
+            raise RaftFatal(
+                f"Node {source} names node {response.leader_id} as the leader of epoch "
+                f"{response.leader_epoch}, which contradicts the leader {node.quorum.leader_id} of "
+                f"epoch {node.quorum.epoch}"
+            )
+
+    # Elections.
+
+    def _vote(self, source: int, response: VoteResponse, now_ms: int) -> bool:
+        node, state = self._node, self._node.quorum.state
+        if response.error is not ErrorCode.none:
+            return self._unexpected(source, response.error)
+        if not isinstance(state, Candidate):
+            return True
+        if response.vote_granted:
+            state.record(source, Vote.GRANTED)
+            if state.is_vote_granted:
+                node.lead(now_ms)
+        else:
+            state.record(source, Vote.REJECTED)
+            if state.is_vote_rejected and state.backoff_deadline_ms is None:
+                # Not to be stuck until the election's timeout.
+                back_off(node, state, now_ms)
+        return True
+
+    def _begin_quorum_epoch(self, source: int, response: BeginQuorumEpochResponse) -> bool:
+        if response.error is not ErrorCode.none:
+            return self._unexpected(source, response.error)
+        state = self._node.quorum.state
+        if isinstance(state, Leader):
+            state.acknowledged(source)
+        return True
+
+    def _end_quorum_epoch(self, source: int, response: EndQuorumEpochResponse) -> bool:
+        if response.error is not ErrorCode.none:
+            return self._unexpected(source, response.error)
+        state = self._node.quorum.state
+        if isinstance(state, Resigned):
+            state.acknowledge(source)
+        return True
+
+    # Records.
+
+    def _fetch(self, source: int, response: FetchResponse, now_ms: int) -> bool:
+        node, state = self._node, self._node.quorum.state
+        if response.error is not ErrorCode.none or not isinstance(state, Follower):
+            return self._unexpected(source, response.error)
+        if response.diverging_epoch is not None:
+            offset = truncation_offset(node.log, response.diverging_epoch)
+            known = state.high_watermark
+            if known is not None and offset < known:
+                raise RaftFatal(
+                    f"Leader {source} asks for a truncation to {offset}, "
+                    f"below the high watermark {known}"
+                )
+            node.log.truncate_to(offset)
+            _log.info("Truncated to offset %d from Fetch response from leader %d", offset, source)
+        elif response.snapshot_id is not None:
+            if response.snapshot_id.offset < 0 or response.snapshot_id.epoch < 0:
+                return self._unexpected(source, ErrorCode.invalid_request)
+            if node.log.snapshot_bytes(response.snapshot_id) is None:
+                node.log.begin_download(response.snapshot_id)
+                state.fetching_snapshot, state.fetched_bytes = response.snapshot_id, 0
+        else:
+            if response.records and not self._append(source, response.records, state):
+                return False
+            if response.high_watermark >= 0:
+                node.follower_high_watermark(state, response.high_watermark)
+        state.fetch_deadline_ms = now_ms + node.config.fetch_timeout_ms
+        return True
+
+    def _append(self, source: int, records: bytes, state: Follower) -> bool:
+        """Appends a leader's records; False, and nothing is done, if they are none.
+
+        Kafka asks a leader whose records are broken again and again, and never gives it up.  Here
+        its answer does not count as a sign of life.
+        """
+        node = self._node
+        try:
+            taken = node.log.append_as_follower(records, state.epoch)
+        except RecordsRefused as error:
+            _log.error(
+                "Cannot append what leader %d sent after offset %d (%s); it begins %s",
+                source, node.log.end_offset, error, records[:_HEADER_BYTES_SHOWN].hex(),
+            )  # fmt: skip
+            return False
+        if not taken:
+            _log.error("Leader %d of epoch %d sends records of a later epoch", source, state.epoch)
+            return False
+        if node.quorum.is_voter:
+            # The next Fetch acknowledges them.
+            node.emit(FlushLog(node.log.end_offset))
+        return True
+
+    def _fetch_snapshot(self, source: int, response: FetchSnapshotResponse, now_ms: int) -> bool:
+        node, state = self._node, self._node.quorum.state
+        if not isinstance(state, Follower) or state.fetching_snapshot is None:
+            return self._unexpected(source, response.error)
+        if response.error is not ErrorCode.none or response.snapshot_id != state.fetching_snapshot:
+            _log.info("Leader %d has no snapshot %s (any more)", source, state.fetching_snapshot)
+            self._drop_download(state)
+            state.fetch_deadline_ms = now_ms + node.config.fetch_timeout_ms
+            return True
+        if response.position != state.fetched_bytes or not response.data:
+            self._drop_download(state)
+            return self._unexpected(source, ErrorCode.position_out_of_range)
+        state.fetched_bytes = node.log.append_download(response.data)
+        if state.fetched_bytes >= response.size:
+            node.log.finish_download()
+            _log.info("Restarted the log at %s after downloading it", state.fetching_snapshot)
+            state.fetching_snapshot = None
+            node.follower_high_watermark(state, node.log.high_watermark)
+        state.fetch_deadline_ms = now_ms + node.config.fetch_timeout_ms
+        return True
+
+    def _drop_download(self, state: Follower) -> None:
+        if state.fetching_snapshot is not None:
+            self._node.log.drop_download()
+            state.fetching_snapshot = None
+
+    @staticmethod
+    def _unexpected(source: int, error: ErrorCode) -> bool:
+        _log.error("Unexpected error %s in the answer of node %d", error.name.upper(), source)
+        return False
+
+
+def back_off(node: Node, state: Candidate, now_ms: int) -> None:
+    """A lost election: the next epoch is stood for after a random wait, longer each time.
+
+    Source: Kafka ``KafkaRaftClient.binaryExponentialElectionBackoffMs``.
+    """
+    choices = 2 << min(20, state.retries - 1)
+    wait_ms = RETRY_BACKOFF_BASE_MS * node.random.randrange(choices)
+    state.backoff_deadline_ms = now_ms + min(wait_ms, node.config.election_backoff_max_ms)
