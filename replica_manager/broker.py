@@ -316,6 +316,7 @@ class BrokerServer:
             group_settings(config, self.broker_id),
             self._appends,
             partial(led_log, self._replica_manager),
+            metrics=self.metrics,
         )
         self._groups.start(await self._blocking(lambda: offsets_partition_count(self._session)))
         self._register_gauges()

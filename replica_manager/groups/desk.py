@@ -16,7 +16,15 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from replica_manager.groups.config import MAX_GROUPS, GroupConfig
-from replica_manager.groups.events import Answer, Append, Level, LogLine, Output
+from replica_manager.groups.events import (
+    Answer,
+    Append,
+    Level,
+    LogLine,
+    Measured,
+    Output,
+    Quantity,
+)
 from replica_manager.groups.group import Group
 from replica_manager.groups.java_hash import partition_for
 from replica_manager.groups.records import (
@@ -99,6 +107,10 @@ class Desk:
         name = "kafka.coordinator.group.GroupMetadataManager"
         text = f"[GroupMetadataManager brokerId={broker_id}] {text}"
         self.outbox.append(LogLine(level, name, text))
+
+    def measure(self, quantity: Quantity, value: int) -> None:
+        """For the metrics."""
+        self.outbox.append(Measured(quantity, value))
 
     # ------------------------------------------------------------------ the log
 

@@ -194,4 +194,23 @@ class LogLine:
     text: str
 
 
-Output: TypeAlias = Answer | Append | Load | LogLine
+class Quantity(Enum):
+    """What is counted; the values are the names of the metrics, without ``-rate`` and so on."""
+
+    COMMITTED_OFFSETS = "offset-commit"
+    EXPIRED_OFFSETS = "offset-expiration"
+    DELETED_OFFSETS = "offset-deletion"
+    """Those that an administrator deleted, one by one; not those that went with a group."""
+    COMPLETED_REBALANCES = "group-completed-rebalance"
+    PARTITION_LOAD_MS = "partition-load-time"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """So many more of something, or how long it took."""
+
+    quantity: Quantity
+    value: int
+
+
+Output: TypeAlias = Answer | Append | Load | LogLine | Measured

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 
 from replica_manager.groups.config import MAX_GROUPS_PER_SWEEP
 from replica_manager.groups.desk import Desk
-from replica_manager.groups.events import Level
+from replica_manager.groups.events import Level, Quantity
 from replica_manager.groups.group import Group, GroupState
 from replica_manager.groups.records import OffsetAndMetadata, encode_group_key, encode_offset_key
 from replica_manager.groups.timers import Timer, TimerKind
@@ -59,6 +59,7 @@ class Expiry:
         interval_ms = desk.config.offsets_retention_check_interval_ms
         desk.timers.set(Timer(TimerKind.SWEEP), self._sweep_began_ms + interval_ms)
         if self._removed_count:
+            desk.measure(Quantity.EXPIRED_OFFSETS, self._removed_count)
             desk.say_of_log(
                 Level.INFO,
                 f"Removed {self._removed_count} expired offsets in"

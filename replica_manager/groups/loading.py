@@ -24,7 +24,7 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.groups.config import MAX_GROUPS_PER_INSTALL
 from replica_manager.groups.desk import OFFSETS_TOPIC, Desk
-from replica_manager.groups.events import Level, Load, LoadedBatch, LoadedRecord
+from replica_manager.groups.events import Level, Load, LoadedBatch, LoadedRecord, Quantity
 from replica_manager.groups.group import Group, GroupState, group_of
 from replica_manager.groups.offset_table import LoggedOffset
 from replica_manager.groups.rebalance import Rebalance
@@ -252,6 +252,7 @@ class Partitions:
             return
         del self._loads[load_id], self._load_ids[load.partition]
         self._owned.add(load.partition)
+        desk.measure(Quantity.PARTITION_LOAD_MS, desk.now_ms - load.began_ms)
         desk.say_of_log(
             Level.INFO,
             f"Finished loading offsets and group metadata from {_name(load.partition)} in"

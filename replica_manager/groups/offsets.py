@@ -17,7 +17,7 @@ from typing import Final, assert_never
 from kio.schema.errors import ErrorCode
 
 from replica_manager.groups.desk import Desk
-from replica_manager.groups.events import Level
+from replica_manager.groups.events import Level, Quantity
 from replica_manager.groups.expiry import Expiry
 from replica_manager.groups.group import Group, GroupState
 from replica_manager.groups.membership import Membership
@@ -124,6 +124,7 @@ class Offsets:
         def when_appended(error: ErrorCode, base_offset: int) -> None:
             if error is ErrorCode.none:
                 group.offsets.complete(accepted, base_offset)
+                desk.measure(Quantity.COMMITTED_OFFSETS, len(accepted))
             else:
                 group.offsets.fail(accepted)
                 desk.say_of_log(
@@ -211,6 +212,7 @@ class Offsets:
         deleted = [each for each in request.partitions if each not in consumed]
         if deleted:
             count = self._expiry.remove(group, group.offsets.remove(deleted))
+            self._desk.measure(Quantity.DELETED_OFFSETS, count)
             self._desk.say(
                 Level.INFO,
                 f"The following offsets of the group {request.group_id} were deleted:"

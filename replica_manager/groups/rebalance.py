@@ -20,7 +20,7 @@ from typing import assert_never
 from kio.schema.errors import ErrorCode
 
 from replica_manager.groups.desk import OFFSETS_TOPIC, Desk
-from replica_manager.groups.events import Level
+from replica_manager.groups.events import Level, Quantity
 from replica_manager.groups.group import Group, GroupState
 from replica_manager.groups.member import Member
 from replica_manager.groups.requests import JoinResult, SyncGroup, SyncResult
@@ -236,6 +236,7 @@ class Rebalance:
 
         group.stored_generation_id = generation_id
         desk.store_group(group, assignments, when_stored)
+        desk.measure(Quantity.COMPLETED_REBALANCES, 1)
 
     def _propagate(self, group: Group, assignments: dict[str, bytes]) -> None:
         for member in group.members.values():

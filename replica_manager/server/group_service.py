@@ -39,8 +39,10 @@ from replica_manager.groups.events import (
     LoadFailed,
     LoadFinished,
     LogLine,
+    Measured,
     Output,
     PartitionsDeleted,
+    Quantity,
     Resigned,
     Shutdown,
     Startup,
@@ -55,6 +57,8 @@ from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.compression import Buffer
 from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.runtime.metrics import Metrics
+from zkcontroller.runtime.sensors import MeterSensor, Sensor, SpanSensor
 
 _log = logging.getLogger("kafka.coordinator.group.GroupMetadataManager")
 _coordinator_log = logging.getLogger("kafka.coordinator.group.GroupCoordinator")
@@ -67,6 +71,9 @@ _GAUGES: Final = {
     GroupState.DEAD: "NumGroupsDead",
     GroupState.EMPTY: "NumGroupsEmpty",
 }
+
+
+_SENSORS_MBEAN: Final = "kafka.server:type=group-coordinator-metrics"
 
 
 class AppendOutcome(Protocol):
@@ -116,6 +123,7 @@ class GroupService:
         led_log: Callable[[TopicPartition], OffsetsLog | None],
         *,
         now_ms: Callable[[], int] | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """``led_log``: a partition's log while this broker leads it, else None."""
         self._settings = settings
@@ -130,6 +138,7 @@ class GroupService:
         self._ticker: asyncio.TimerHandle | None = None
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="group-metadata-manager")
         self._load_turn = asyncio.Lock()
+        self._sensors = _sensors(Metrics() if metrics is None else metrics, settings)
 
     # ------------------------------------------------------------------ for handlers
 
@@ -234,6 +243,8 @@ class GroupService:
                 self._begin(self._load(partition, load_id))
             case LogLine(level, logger, text):
                 logging.getLogger(logger).log(level.value, "%s", text)
+            case Measured(quantity, value):
+                self._sensors[quantity].record(value)
             case _:
                 assert_never(output)
 
@@ -299,3 +310,16 @@ class GroupService:
             self._step(LoadFailed(load_id, repr(failure)))
         else:
             self._step(LoadFinished(load_id))
+
+
+def _sensors(metrics: Metrics, settings: GroupSettings) -> dict[Quantity, Sensor]:
+    samples, sample_ms = settings.metrics_num_samples, settings.metrics_sample_window_ms
+    return {
+        quantity: metrics.sensor(
+            _SENSORS_MBEAN,
+            SpanSensor(quantity.value, samples, sample_ms)
+            if quantity is Quantity.PARTITION_LOAD_MS
+            else MeterSensor(quantity.value, samples, sample_ms),
+        )
+        for quantity in Quantity
+    }

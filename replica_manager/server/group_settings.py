@@ -30,6 +30,8 @@ class GroupSettings(NamedTuple):
     """``offsets.load.buffer.size``: so much of a log is read at once, or one batch."""
     default_partition_count: int
     """``offsets.topic.num.partitions``: where the topic does not exist yet."""
+    metrics_num_samples: int
+    metrics_sample_window_ms: int
 
 
 def group_settings(config: BrokerConfig, broker_id: int) -> GroupSettings:
@@ -69,6 +71,8 @@ def group_settings(config: BrokerConfig, broker_id: int) -> GroupSettings:
         Codec(codec),
         config.integer("offsets.load.buffer.size"),
         config.integer("offsets.topic.num.partitions"),
+        config.integer("metrics.num.samples"),
+        config.integer("metrics.sample.window.ms"),
     )
 
 

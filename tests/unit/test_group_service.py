@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from replica_manager.groups.requests import (
     CommitOffsets,
     CommitResult,
     CommittedOffset,
+    DeleteOffsets,
+    DeleteOffsetsResult,
     DescribeGroups,
     DescribeResult,
     FetchedOffset,
@@ -44,6 +47,7 @@ from zkcontroller.errors import ConfigInvalid
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.record_batch import iterate_batches
+from zkcontroller.runtime.metrics import Metrics
 
 GROUP = "billing"
 ORDERS = TopicPartition("orders", 0)
@@ -53,9 +57,15 @@ SUBSCRIPTION = b"\0\0\0\0\0\1\0\6orders\xff\xff\xff\xff"
 class World:
     """A service, and those who ask it."""
 
-    def __init__(self, logs: GroupLogs, service: GroupService) -> None:
+    def __init__(self, logs: GroupLogs, service: GroupService, metrics: Metrics) -> None:
         self.logs = logs
         self.service = service
+        self._metrics = metrics
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """The attributes of the MBean of sensors."""
+        return self._metrics.snapshot()["kafka.server:type=group-coordinator-metrics"]
 
     @property
     def partition(self) -> TopicPartition:
@@ -135,10 +145,11 @@ async def broker(
     folder: Path, *, log_config: LogConfig | None = None, **properties: str
 ) -> AsyncIterator[World]:
     logs = GroupLogs(folder, log_config)
-    service = GroupService(settings_of(**properties), logs, logs.led.get)
+    metrics = Metrics()
+    service = GroupService(settings_of(**properties), logs, logs.led.get, metrics=metrics)
     service.start(None)
     try:
-        yield World(logs, service)
+        yield World(logs, service, metrics)
     finally:
         await service.stop()
         for log in logs.led.values():
@@ -159,6 +170,54 @@ def test_what_was_committed_is_there_for_the_next_coordinator(tmp_path: Path) ->
         async with broker(tmp_path) as world:
             await world.lead()
             assert (await world.offsets())[ORDERS].offset == 42
+
+    run(story())
+
+
+def test_offsets_and_rebalances_are_counted_and_loads_timed(tmp_path: Path) -> None:
+    other = TopicPartition("orders", 1)
+
+    async def story() -> None:
+        async with broker(tmp_path) as world:
+            assert isnan(world.measured["partition-load-time-max"])
+            await world.lead()
+            assert world.measured["partition-load-time-max"] >= 0
+            assert world.measured["partition-load-time-avg"] >= 0
+            await world.commit(42)
+            await world.commit(43)
+            await world.commit(7, other)
+            assert world.measured["offset-commit-count"] == 3
+            assert world.measured["offset-commit-rate"] > 0
+            asked = DeleteOffsets(world.service.new_request_id(), GROUP, (other,))
+            await world.service.ask(asked, DeleteOffsetsResult)
+            assert world.measured["offset-deletion-count"] == 1
+
+            assert world.measured["group-completed-rebalance-count"] == 0
+            joined = await world.join()
+            await world.sync(joined)
+            await world.heartbeat(joined)
+            assert world.measured["group-completed-rebalance-count"] == 1
+            world.logs.led.clear()
+            assert await world.commit(44, member=joined) is not ErrorCode.none
+            assert world.measured["offset-commit-count"] == 3
+            assert world.measured["offset-expiration-count"] == 0
+
+    run(story())
+
+
+def test_offsets_that_expire_are_counted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with broker(
+            tmp_path,
+            offsets__retention__minutes="1",
+            offsets__retention__check__interval__ms="1",
+        ) as world:
+            await world.lead()
+            committed = CommittedOffset(42, commit_timestamp_ms=START_MS - 3_600_000)
+            asked = CommitOffsets(world.service.new_request_id(), GROUP, {ORDERS: committed})
+            await world.service.ask(asked, CommitResult)
+            await world.until(lambda _: world.measured["offset-expiration-count"] == 1)
+            assert await world.offsets() == {}
 
     run(story())
 

@@ -11,6 +11,8 @@ follow the rules that the JMX exporter's example for Kafka has spread over the w
 gauge                                  ``kafka_d_t_n{k="v"}``; text is a label ``value`` at 1
 meter ``NPerSec``                      ``kafka_d_t_n_total{k="v"}``
 histogram, timer                       ``kafka_d_t_n{quantile="0.99"}``, ``…_count``, ``…_sum``
+sensors ``kafka.D:type=T``, attribute  ``kafka_d_t_a``
+``A``
 =====================================  ==========================================================
 
 Nothing is global: each :class:`Metrics` owns its collector registry, so one process may host
@@ -24,7 +26,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    SummaryMetricFamily,
+    UnknownMetricFamily,
+)
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
@@ -37,9 +44,27 @@ from zkcontroller.runtime.instruments import (
     Meter,
     Timer,
 )
+from zkcontroller.runtime.sensors import Sensor
 
-Instrument: TypeAlias = Gauge | Meter | Histogram | Timer
-_I = TypeVar("_I", Gauge, Meter, Histogram, Timer)
+
+class Sensors:
+    """An MBean whose attributes are those of its sensors."""
+
+    def __init__(self) -> None:
+        self.sensors: list[Sensor] = []
+
+    def attributes(self) -> dict[str, Attribute]:
+        """Of all of them."""
+        return {
+            name: value
+            for sensor in list(self.sensors)
+            for name, value in sensor.attributes().items()
+        }
+
+
+Instrument: TypeAlias = Gauge | Meter | Histogram | Timer | Sensors
+_I = TypeVar("_I", Gauge, Meter, Histogram, Timer, Sensors)
+_S = TypeVar("_S", bound=Sensor)
 
 
 def mbean(domain: str, type_: str, name: str, tags: Mapping[str, object] | None = None) -> str:
@@ -71,6 +96,11 @@ class Metrics:
     def timer(self, name: str) -> Timer:
         """The timer of that MBean name, made if it is new."""
         return self._get_or_put(name, Timer, Timer)
+
+    def sensor(self, name: str, sensor: _S) -> _S:
+        """That sensor, whose attributes are shown from now on in the MBean of that name."""
+        self._get_or_put(name, Sensors, Sensors).sensors.append(sensor)
+        return sensor
 
     def remove(self, name: str) -> None:
         """Forgets a metric; one that does not exist is no error."""
@@ -114,15 +144,26 @@ class _Exposition(Collector):
 def _prometheus_name(mbean_name: str) -> tuple[str, dict[str, str]]:
     domain, _, keys = mbean_name.partition(":")
     pairs = dict(pair.split("=", 1) for pair in keys.split(","))
-    words = [domain, pairs.pop("type"), pairs.pop("name")]
-    name = re.sub(r"\W", "_", "_".join(words)).lower()
-    return name, {re.sub(r"\W", "_", key): value for key, value in pairs.items()}
+    words = [domain, pairs.pop("type"), *([pairs.pop("name")] if "name" in pairs else [])]
+    return _prometheus_word("_".join(words)), {
+        re.sub(r"\W", "_", key): value for key, value in pairs.items()
+    }
+
+
+def _prometheus_word(text: str) -> str:
+    return re.sub(r"\W", "_", text).lower()
 
 
 def _add(
     families: dict[str, Metric], name: str, labels: dict[str, str], instrument: Instrument
 ) -> None:
     attributes = instrument.attributes()
+    if isinstance(instrument, Sensors):
+        for attribute, value in attributes.items():
+            full = f"{name}_{_prometheus_word(attribute)}"
+            unknown = families.setdefault(full, UnknownMetricFamily(full, full))
+            unknown.add_sample(full, labels, float(value))
+        return
     if isinstance(instrument, Gauge):
         value = attributes["Value"]
         if isinstance(value, str):
