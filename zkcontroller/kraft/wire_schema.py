@@ -1,0 +1,124 @@
+"""kio's classes for the quorum's messages, in any version, and what is the same in all of them."""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+from typing import Any, Literal, TypeAlias
+
+from kio.index import load_payload_module
+from kio.static.constants import EntityType
+
+from zkcontroller.errors import InvalidFrame
+from zkcontroller.kraft.messages import Endpoints
+from zkcontroller.kraft.values import (
+    METADATA_PARTITION,
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    NO_LEADER,
+    Endpoint,
+    ReplicaKey,
+)
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.messages import request_type, response_type
+from zkcontroller.protocol.versioned_messages import made_of
+
+_Kind: TypeAlias = Literal[EntityType.request, EntityType.response]
+
+
+class Schema:
+    """The classes of one version of one API's request or response."""
+
+    def __init__(self, api_key: int, version: int, kind: _Kind) -> None:
+        self.version = version
+        self._module: ModuleType = load_payload_module(api_key, version, kind)
+        type_of = request_type if kind is EntityType.request else response_type
+        self._whole: type = type_of(api_key, version)
+
+    def has(self, class_name: str) -> bool:
+        """Whether this version has that nested class."""
+        return hasattr(self._module, class_name)
+
+    def part(self, class_name: str, **values: object) -> Any:
+        """A nested message out of those values its version knows."""
+        return made_of(getattr(self._module, class_name), values)
+
+    def whole(self, **values: object) -> Any:
+        """The message itself."""
+        return made_of(self._whole, values)
+
+
+@cache
+def request_schema(api_key: ApiKey, version: int) -> Schema:
+    """The classes of a request."""
+    return Schema(api_key, version, EntityType.request)
+
+
+@cache
+def response_schema(api_key: ApiKey, version: int) -> Schema:
+    """The classes of a response."""
+    return Schema(api_key, version, EntityType.response)
+
+
+def of_metadata(schema: Schema, **values: object) -> Any:
+    """The one topic of a message, with its one partition, which has those values."""
+    partition = schema.part("PartitionData", partition_index=METADATA_PARTITION, **values)
+    return (schema.part("TopicData", topic_name=METADATA_TOPIC, partitions=(partition,)),)
+
+
+def metadata_partition(topics: Any) -> Any | None:
+    """The metadata partition of a message; None unless the message is about that alone."""
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    [partition] = topics[0].partitions
+    if _topic(topics[0]) not in (METADATA_TOPIC, METADATA_TOPIC_ID):
+        return None
+    return partition if _index(partition) == METADATA_PARTITION else None
+
+
+def answered_partition(topics: Any) -> Any:
+    """The metadata partition of an answer; InvalidFrame if the answer is about anything else."""
+    partition = metadata_partition(topics)
+    if partition is None:
+        raise InvalidFrame("an answer about another partition than that of the metadata")
+    return partition
+
+
+def _topic(topic: Any) -> object:
+    for name in ("topic_id", "topic_name", "name"):
+        if hasattr(topic, name):
+            return getattr(topic, name)
+    return None  # a Fetch of a version that has no topic ids
+
+
+def _index(partition: Any) -> object:
+    names = ("partition_index", "partition", "index")
+    return next(getattr(partition, name) for name in names if hasattr(partition, name))
+
+
+def replica_key(replica_id: int, directory_id: Any = None) -> ReplicaKey | None:
+    """A replica as a message names it; None for a negative id."""
+    return None if replica_id < 0 else ReplicaKey(int(replica_id), directory_id)
+
+
+def id_or_none(node_id: int) -> int | None:
+    """A node's id; None for a negative one."""
+    return None if node_id < 0 else int(node_id)
+
+
+def id_on_wire(node_id: int | None) -> int:
+    """-1 for nobody."""
+    return NO_LEADER if node_id is None else node_id
+
+
+def endpoints_of(listeners: Any) -> Endpoints:
+    """Listener name to endpoint."""
+    return {each.name: Endpoint(each.host, int(each.port)) for each in listeners}
+
+
+def listeners_of(schema: Schema, class_name: str, endpoints: Endpoints) -> tuple[Any, ...]:
+    """The endpoints as messages of that class."""
+    return tuple(
+        schema.part(class_name, name=name, host=endpoint.host, port=endpoint.port)
+        for name, endpoint in endpoints.items()
+    )
