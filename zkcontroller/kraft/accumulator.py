@@ -109,7 +109,7 @@ class BatchAccumulator:
             return []
         if self._drain_limit is None:
             self._complete()
-        self._linger_deadline_ms = NEVER_MS
+            self._linger_deadline_ms = NEVER_MS
         drained = []
         while self._completed and self._is_drainable(self._completed[0].last_offset):
             drained.append(self._completed.popleft())
