@@ -1,0 +1,207 @@
+"""What becomes of partitions as brokers come, go and stop, and as their directories fail.
+
+``broker_transitions.BrokerTransitions`` says what is asked.  The records about partitions stand in
+front of the one about the broker where the broker goes, and behind it where it comes: whoever
+reads half of them sees no leader that is fenced.
+
+Source: Kafka ``ReplicationControlManager.handleBroker…``, ``handleDirectoriesOffline``,
+``handleAssignReplicasToDirs`` (KIP-631, KIP-841, KIP-858).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.errors import IllegalState
+from zkcontroller.kraft.controller import directory_ids
+from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.kraft.controller.cluster_view import ClusterView, RegisteredBroker
+from zkcontroller.kraft.controller.partition_changes import PartitionChanges
+from zkcontroller.kraft.controller.partition_registration import TopicIdPartition
+from zkcontroller.kraft.controller.replication_state import ReplicationState
+from zkcontroller.kraft.controller.result import ControllerResult, VersionedRecord
+from zkcontroller.kraft.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+
+FENCE: Final = 1
+UNFENCE: Final = -1
+IN_CONTROLLED_SHUTDOWN: Final = 1
+
+
+class AssignedDirectory(NamedTuple):
+    """Partitions, by the id of their topic, that a broker keeps in one directory."""
+
+    directory: UUID
+    topics: tuple[tuple[UUID, tuple[int, ...]], ...]
+
+
+class AnsweredDirectory(NamedTuple):
+    """A verdict for each of those partitions."""
+
+    directory: UUID
+    topics: tuple[tuple[UUID, tuple[tuple[int, ErrorCode], ...]], ...]
+
+
+class BrokerChanges:
+    """Generates the records of a broker's change."""
+
+    def __init__(
+        self, state: ReplicationState, cluster: ClusterView, changes: PartitionChanges
+    ) -> None:
+        self._state = state
+        self._cluster = cluster
+        self._changes = changes
+
+    def has_leaderships(self, broker_id: int) -> bool:
+        """Whether the broker leads a partition."""
+        return self._state.brokers_to_isrs.has_leaderships(broker_id)
+
+    def handle_broker_fenced(self, broker_id: int) -> list[VersionedRecord]:
+        """The broker leaves every ISR, and is fenced."""
+        epoch = self._registration(broker_id).epoch
+        return [*self._gone(broker_id), self._fencing(broker_id, epoch, FENCE)]
+
+    def handle_broker_unfenced(self, broker_id: int, broker_epoch: int) -> list[VersionedRecord]:
+        """The broker is unfenced, and leads what only it can."""
+        leaderless = self._state.brokers_to_isrs.partitions_with_no_leader()
+        return [
+            self._fencing(broker_id, broker_epoch, UNFENCE),
+            *self._changes.leader_and_isr_updates(leaderless, broker_to_add=broker_id),
+        ]
+
+    def handle_broker_in_controlled_shutdown(
+        self, broker_id: int, broker_epoch: int
+    ) -> list[VersionedRecord]:
+        """The broker says once that it stops, and leaves ISRs and leaderships."""
+        records = []
+        if (
+            self._changes.metadata_version.is_in_controlled_shutdown_state_supported
+            and not self._registration(broker_id).in_controlled_shutdown
+        ):
+            change = BrokerRegistrationChangeRecord(
+                broker_id, broker_epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN
+            )
+            records.append(VersionedRecord(change, 1))
+        return [*records, *self._gone(broker_id)]
+
+    def handle_broker_unregistered(
+        self, broker_id: int, broker_epoch: int
+    ) -> list[VersionedRecord]:
+        """The broker leaves ISRs and ELRs, and is forgotten."""
+        in_elr = self._state.brokers_to_isrs.partitions_with_broker_in_elr(broker_id)
+        return [
+            *self._gone(broker_id),
+            *self._changes.leader_and_isr_updates(in_elr, broker_to_remove=broker_id),
+            VersionedRecord(UnregisterBrokerRecord(broker_id, broker_epoch), 0),
+        ]
+
+    def handle_broker_unclean_shutdown(self, broker_id: int) -> list[VersionedRecord]:
+        """The broker may have lost records: it leaves ISRs and ELRs, from 4.0-IV0 on."""
+        if not self._changes.metadata_version.is_elr_supported:
+            return []
+        index = self._state.brokers_to_isrs
+        return [
+            record
+            for partitions in (
+                index.partitions_with_broker_in_isr(broker_id),
+                index.partitions_with_broker_in_elr(broker_id),
+            )
+            for record in self._changes.leader_and_isr_updates(
+                partitions, broker_with_unclean_shutdown=broker_id
+            )
+        ]
+
+    def handle_directories_offline(
+        self, broker_id: int, broker_epoch: int, offline_dirs: Sequence[UUID]
+    ) -> list[VersionedRecord]:
+        """The broker leaves the ISRs of what was in directories that are newly offline."""
+        online = self._registration(broker_id).directories
+        newly_offline = [directory for directory in online if directory in offline_dirs]
+        if not newly_offline:
+            return []
+        records: list[VersionedRecord] = []
+        for directory in newly_offline:
+            records += self._changes.leader_and_isr_updates(
+                self._state.partitions_in_directory(directory), broker_to_remove=broker_id
+            )
+        remaining = tuple(directory for directory in online if directory not in offline_dirs)
+        change = BrokerRegistrationChangeRecord(broker_id, broker_epoch, log_dirs=remaining)
+        return [*records, VersionedRecord(change, 2)]
+
+    def assign_replicas_to_dirs(
+        self, broker_id: int, broker_epoch: int, directories: Iterable[AssignedDirectory]
+    ) -> ControllerResult[tuple[AnsweredDirectory, ...]]:
+        """A broker says in which directories its replicas are.
+
+        Raises ApiException: UNSUPPORTED_VERSION below 3.7-IV2, STALE_BROKER_EPOCH.
+        """
+        if not self._changes.metadata_version.is_directory_assignment_supported:
+            raise ApiException(
+                ErrorCode.unsupported_version, "Directory assignment is not supported yet."
+            )
+        self._cluster.check_broker_epoch(broker_id, broker_epoch)
+        online = self._registration(broker_id).directories
+        records: list[VersionedRecord] = []
+        unreachable: dict[TopicIdPartition, None] = {}
+        answers = []
+        for directory, topics in directories:
+            is_online = directory_ids.is_online(directory, online)
+            answered = []
+            for topic_id, partition_ids in topics:
+                verdicts = []
+                for partition_id in partition_ids:
+                    key = TopicIdPartition(topic_id, partition_id)
+                    error = self._assign(broker_id, directory, key, records)
+                    if error is ErrorCode.none and not is_online:
+                        unreachable[key] = None
+                    verdicts.append((partition_id, error))
+                answered.append((topic_id, tuple(verdicts)))
+            answers.append(AnsweredDirectory(directory, tuple(answered)))
+        records += self._changes.leader_and_isr_updates(unreachable, broker_to_remove=broker_id)
+        return ControllerResult.of(records, tuple(answers))
+
+    def _assign(
+        self,
+        broker_id: int,
+        directory: UUID,
+        key: TopicIdPartition,
+        records: list[VersionedRecord],
+    ) -> ErrorCode:
+        topic = self._state.topics.get(key.topic_id)
+        if topic is None:
+            return ErrorCode.unknown_topic_id
+        partition = topic.partitions.get(key.partition_id)
+        if partition is None:
+            return ErrorCode.unknown_topic_or_partition
+        if broker_id not in partition.replicas:
+            return ErrorCode.not_leader_or_follower
+        builder = self._changes.builder(topic, key.partition_id, partition)
+        builder.target_directories[broker_id] = directory
+        records += self._changes.built(builder)
+        return ErrorCode.none
+
+    def _gone(self, broker_id: int) -> list[VersionedRecord]:
+        in_isr = self._state.brokers_to_isrs.partitions_with_broker_in_isr(broker_id)
+        return self._changes.leader_and_isr_updates(in_isr, broker_to_remove=broker_id)
+
+    def _fencing(self, broker_id: int, broker_epoch: int, fenced: int) -> VersionedRecord:
+        if self._changes.metadata_version.is_broker_registration_change_record_supported:
+            change = BrokerRegistrationChangeRecord(broker_id, broker_epoch, fenced=fenced)
+            return VersionedRecord(change, 0)
+        if fenced == FENCE:
+            return VersionedRecord(FenceBrokerRecord(broker_id, broker_epoch), 0)
+        return VersionedRecord(UnfenceBrokerRecord(broker_id, broker_epoch), 0)
+
+    def _registration(self, broker_id: int) -> RegisteredBroker:
+        registration = self._cluster.registration(broker_id)
+        if registration is None:
+            raise IllegalState(f"Can't find broker registration for broker {broker_id}")
+        return registration

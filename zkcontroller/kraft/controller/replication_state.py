@@ -1,0 +1,234 @@
+"""Topics and partitions as the records of the metadata log made them.
+
+Only ``replay`` changes anything here.  Beside the partitions themselves the state keeps what must
+be found without a look at all of them: the partitions of a broker and of a log directory, those
+under reassignment, those not led by their preferred replica.
+
+Source: Kafka ``ReplicationControlManager.replay``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.errors import IllegalState
+from zkcontroller.kraft.controller import directory_ids, topic_names
+from zkcontroller.kraft.controller.api_error import ApiError
+from zkcontroller.kraft.controller.brokers_to_isrs import BrokersToIsrs
+from zkcontroller.kraft.controller.partition_registration import (
+    PartitionRegistration,
+    TopicIdPartition,
+)
+from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
+from zkcontroller.kraft.controller.timeline import TimelineDict, TimelineSet
+from zkcontroller.kraft.metadata.records import (
+    ZERO_UUID,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+ReplicationRecord: TypeAlias = (
+    TopicRecord | PartitionRecord | PartitionChangeRecord | RemoveTopicRecord
+)
+
+
+class TopicControlInfo:
+    """A topic: its name, its id and its partitions."""
+
+    __slots__ = ("name", "partitions", "topic_id")
+
+    def __init__(self, registry: SnapshotRegistry, name: str, topic_id: UUID) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions: TimelineDict[int, PartitionRegistration] = TimelineDict(registry)
+
+
+class ReplicationState:
+    """Every topic of the cluster."""
+
+    def __init__(self, registry: SnapshotRegistry) -> None:
+        self._registry = registry
+        self.topics: TimelineDict[UUID, TopicControlInfo] = TimelineDict(registry)
+        self.topics_by_name: TimelineDict[str, UUID] = TimelineDict(registry)
+        self.brokers_to_isrs = BrokersToIsrs(registry)
+        self.reassigning_partitions: TimelineSet[TopicIdPartition] = TimelineSet(registry)
+        self.imbalanced_partitions: TimelineSet[TopicIdPartition] = TimelineSet(registry)
+        # Names that would collide in metrics; more than one only from before KAFKA-13743.
+        self._names_by_unified: TimelineDict[str, TimelineSet[str]] = TimelineDict(registry)
+        self._partitions_by_directory: TimelineDict[UUID, TimelineSet[TopicIdPartition]] = (
+            TimelineDict(registry)
+        )
+
+    # ------------------------------------------------------------------ replay
+
+    def replay_topic(self, record: TopicRecord) -> None:
+        """A topic comes, without partitions; IllegalState if there is one of that name."""
+        before = self.topics_by_name.get(record.name)
+        if before is not None:
+            raise IllegalState(
+                f"Found duplicate TopicRecord for {record.name} with topic ID {record.topic_id}; "
+                f"the topic has the ID {before}"
+            )
+        self.topics_by_name[record.name] = record.topic_id
+        if topic_names.has_collision_characters(record.name):
+            unified = topic_names.unified(record.name)
+            names = self._names_by_unified.get(unified)
+            if names is None:
+                names = self._names_by_unified[unified] = TimelineSet(self._registry)
+            names.add(record.name)
+        self.topics[record.topic_id] = TopicControlInfo(
+            self._registry, record.name, record.topic_id
+        )
+
+    def replay_partition(self, record: PartitionRecord) -> None:
+        """A partition comes, or is what the record says from now on."""
+        topic = self._topic_of(record)
+        before = topic.partitions.get(record.partition_id)
+        after = PartitionRegistration.from_record(record)
+        self._put(topic, record.partition_id, before, after)
+
+    def replay_partition_change(self, record: PartitionChangeRecord) -> None:
+        """A partition changes; IllegalState if there is no such partition."""
+        topic = self._topic_of(record)
+        before = topic.partitions.get(record.partition_id)
+        if before is None:
+            raise IllegalState(f"no partition {topic.name}-{record.partition_id} for {record}")
+        self._put(topic, record.partition_id, before, before.merge(record))
+
+    def replay_remove_topic(self, record: RemoveTopicRecord) -> str:
+        """A topic goes with all that is known of it; returns its name."""
+        topic = self.topics.pop(record.topic_id)
+        if topic is None:
+            raise IllegalState(f"Can't find topic with ID {record.topic_id} to remove.")
+        del self.topics_by_name[topic.name]
+        names = self._names_by_unified.get(topic_names.unified(topic.name))
+        if names is not None:
+            names.discard(topic.name)
+            if not names:
+                del self._names_by_unified[topic_names.unified(topic.name)]
+        for partition_id, partition in topic.partitions.items():
+            self._index(TopicIdPartition(topic.topic_id, partition_id), partition, None)
+        return topic.name
+
+    def _topic_of(self, record: PartitionRecord | PartitionChangeRecord) -> TopicControlInfo:
+        topic = self.topics.get(record.topic_id)
+        if topic is None:
+            raise IllegalState(f"no topic with the ID of {record}")
+        return topic
+
+    def _put(
+        self,
+        topic: TopicControlInfo,
+        partition_id: int,
+        before: PartitionRegistration | None,
+        after: PartitionRegistration,
+    ) -> None:
+        topic.partitions[partition_id] = after
+        self._index(TopicIdPartition(topic.topic_id, partition_id), before, after)
+
+    def _index(
+        self,
+        key: TopicIdPartition,
+        before: PartitionRegistration | None,
+        after: PartitionRegistration | None,
+    ) -> None:
+        self.brokers_to_isrs.update(key, before, after)
+        _keep(self.reassigning_partitions, key, after is not None and after.is_being_reassigned)
+        _keep(self.imbalanced_partitions, key, after is not None and not after.has_preferred_leader)
+        old = before.directories if before is not None else ()
+        new = after.directories if after is not None else ()
+        if old != new:
+            self._move_directories(key, old, new)
+
+    def _move_directories(
+        self, key: TopicIdPartition, before: Iterable[UUID], after: Iterable[UUID]
+    ) -> None:
+        for directory in before:
+            partitions = self._partitions_by_directory.get(directory)
+            if partitions is not None:
+                partitions.discard(key)
+                if not partitions:
+                    del self._partitions_by_directory[directory]
+        for directory in after:
+            if directory_ids.is_reserved(directory):
+                continue
+            partitions = self._partitions_by_directory.get(directory)
+            if partitions is None:
+                partitions = self._partitions_by_directory[directory] = TimelineSet(self._registry)
+            partitions.add(key)
+
+    # ------------------------------------------------------------------ reads
+
+    def topic_named(self, name: str) -> TopicControlInfo | None:
+        """The topic of that name."""
+        topic_id = self.topics_by_name.get(name)
+        return None if topic_id is None else self.topics.get(topic_id)
+
+    def partition(self, key: TopicIdPartition) -> PartitionRegistration | None:
+        """The partition, None if it or its topic does not exist."""
+        topic = self.topics.get(key.topic_id)
+        return None if topic is None else topic.partitions.get(key.partition_id)
+
+    def located(self, key: TopicIdPartition) -> tuple[TopicControlInfo, PartitionRegistration]:
+        """A partition that one of the indexes names; IllegalState if it does not exist."""
+        topic = self.topics.get(key.topic_id)
+        partition = None if topic is None else topic.partitions.get(key.partition_id)
+        if topic is None or partition is None:
+            raise IllegalState(f"{key} is in an index, and not among the partitions")
+        return topic, partition
+
+    def colliding_topic(self, name: str) -> str | None:
+        """An existing topic that has the same name in metrics."""
+        if not topic_names.has_collision_characters(name):
+            return None
+        return next(iter(self._names_by_unified.get(topic_names.unified(name)) or ()), None)
+
+    def partitions_in_directory(self, directory: UUID) -> list[TopicIdPartition]:
+        """The partitions with a replica in that log directory."""
+        return list(self._partitions_by_directory.get(directory) or ())
+
+    def find_topic_ids(
+        self, names: Iterable[str], epoch: int | None = None
+    ) -> dict[str, UUID | ApiError]:
+        """The ids of these topics as of an epoch, or UNKNOWN_TOPIC_OR_PARTITION."""
+        unknown = ApiError(
+            ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
+        )
+        return {name: self.topics_by_name.get(name, unknown, epoch=epoch) for name in names}
+
+    def find_all_topic_ids(self, epoch: int | None = None) -> dict[str, UUID]:
+        """The ids of all topics as of an epoch."""
+        return dict(self.topics_by_name.items(epoch=epoch))
+
+    def find_topic_names(
+        self, topic_ids: Iterable[UUID], epoch: int | None = None
+    ) -> dict[UUID, str | ApiError]:
+        """The names of these topics as of an epoch, or UNKNOWN_TOPIC_ID."""
+        names: dict[UUID, str | ApiError] = {}
+        for topic_id in topic_ids:
+            topic = self.topics.get(topic_id, epoch=epoch)
+            if topic_id == ZERO_UUID:
+                names[topic_id] = ApiError(
+                    ErrorCode.invalid_request,
+                    f"Attempt to find topic with invalid topicId {topic_id}",
+                )
+            elif topic is None:
+                names[topic_id] = ApiError(
+                    ErrorCode.unknown_topic_id, "This server does not host this topic ID."
+                )
+            else:
+                names[topic_id] = topic.name
+        return names
+
+
+def _keep(partitions: TimelineSet[TopicIdPartition], key: TopicIdPartition, belongs: bool) -> None:
+    if belongs:
+        partitions.add(key)
+    else:
+        partitions.discard(key)

@@ -1,0 +1,91 @@
+"""What is asked about topics, and what is answered: values of no version of the protocol.
+
+Source: Kafka ``CreateTopicsRequest.json``, ``CreatePartitionsRequest.json``, ``CreateTopicPolicy``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError
+from zkcontroller.kraft.controller.config_schema import ConfigEntry
+from zkcontroller.kraft.metadata.records import ZERO_UUID
+
+DEFAULT: Final = -1
+"""As number of partitions or replicas: what the controller is configured with (KIP-464)."""
+
+
+class ReplicaAssignment(NamedTuple):
+    """Where somebody wants the replicas of a new partition."""
+
+    partition_index: int
+    broker_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatableTopic:
+    """A topic to be created."""
+
+    name: str
+    num_partitions: int = DEFAULT
+    replication_factor: int = DEFAULT
+    assignments: tuple[ReplicaAssignment, ...] = ()
+    configs: tuple[tuple[str, str | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopicsRequest:
+    """Topics to be created, each name once."""
+
+    topics: tuple[CreatableTopic, ...]
+    validate_only: bool = False
+    describable: Collection[str] = ()
+    """The topics whose configurations the client may see."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreatableTopicResult:
+    """What became of one topic; counts and configurations only for who may see them."""
+
+    name: str
+    error: ApiError = NO_ERROR
+    topic_id: UUID = ZERO_UUID
+    num_partitions: int = DEFAULT
+    replication_factor: int = DEFAULT
+    configs: tuple[ConfigEntry, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitionsTopic:
+    """A topic that shall have ``count`` partitions; assignments are of the new ones alone."""
+
+    name: str
+    count: int
+    assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+class CreateTopicPolicy(Protocol):
+    """An operator's own rule for new topics (KIP-108)."""
+
+    def validate(
+        self,
+        topic: str,
+        num_partitions: int | None,
+        replication_factor: int | None,
+        assignments: Mapping[int, tuple[int, ...]] | None,
+        configs: Mapping[str, str],
+    ) -> None:
+        """Refuses with ApiException(POLICY_VIOLATION).
+
+        Either the two counts are None or the assignments are.
+        """
+
+
+class PartitionChangeQuota(Protocol):
+    """How many partitions a client may create and delete in a time (KIP-599)."""
+
+    def __call__(self, partition_count: int, /) -> None:
+        """Counts them; raises ApiException(THROTTLING_QUOTA_EXCEEDED) if they are too many."""
