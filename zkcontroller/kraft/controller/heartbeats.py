@@ -157,7 +157,7 @@ class BrokerHeartbeatManager:
         return min(offsets, default=NO_ACTIVE_BROKER)
 
     def maybe_update_controlled_shutdown_offset(self, broker_id: int, offset: int) -> None:
-        """Notes by which offset a stopping broker's leaderships were moved; the first one counts."""
+        """Notes where a stopping broker's leaderships were moved; the first note counts."""
         broker = self._broker(broker_id)
         if broker.is_fenced:
             raise IllegalState(

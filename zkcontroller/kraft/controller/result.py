@@ -9,25 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.kraft.controller.api_error import ApiException
-from zkcontroller.kraft.metadata.records import MetadataRecord
+from zkcontroller.kraft.metadata.records import VersionedRecord
+
+__all__ = (
+    "MAX_RECORDS_PER_BATCH",
+    "MAX_RECORDS_PER_USER_OP",
+    "BoundedRecords",
+    "ControllerResult",
+    "VersionedRecord",
+)
 
 T = TypeVar("T")
 S = TypeVar("S")
 
 MAX_RECORDS_PER_BATCH: Final = 10_000
 MAX_RECORDS_PER_USER_OP: Final = 10_000
-
-
-class VersionedRecord(NamedTuple):
-    """A record, and the version of its schema in which the log gets it."""
-
-    record: MetadataRecord
-    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,87 @@
+"""Which feature levels the controllers of this quorum can run at.
+
+Source: Kafka ``QuorumFeatures``, ``Features``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from zkcontroller.kraft.controller.registrations import ControllerRegistration, VersionRange
+from zkcontroller.kraft.metadata import metadata_version
+from zkcontroller.kraft.metadata.metadata_version import MetadataVersion
+
+KRAFT_VERSION: Final = "kraft.version"
+TRANSACTION_VERSION: Final = "transaction.version"
+MAX_KRAFT_VERSION: Final = 1
+MAX_TRANSACTION_VERSION: Final = 2
+
+
+DISABLED: Final = VersionRange(0, 0)
+"""What somebody supports who does not know a feature."""
+
+
+def reason_not_supported(level: int, who: str, supported: VersionRange) -> str | None:
+    """Why somebody with that range cannot run at that level; None if it can."""
+    if supported.contains(level):
+        return None
+    if supported.max == 0:
+        return f"{who} does not know this feature"
+    return f"{who} supports versions {supported} of it"
+
+
+def default_feature_map(*, is_unstable_enabled: bool = False) -> dict[str, VersionRange]:
+    """What a controller of Kafka 3.9 supports.
+
+    Without ``unstable.feature.versions.enable`` that is what is settled.
+    """
+    lowest, newest = metadata_version.MINIMUM_KRAFT_VERSION, metadata_version.LATEST_PRODUCTION
+    if is_unstable_enabled:
+        newest = metadata_version.VERSIONS[-1]
+    features = {
+        metadata_version.FEATURE_NAME: VersionRange(lowest.level, newest.level),
+        KRAFT_VERSION: VersionRange(0, MAX_KRAFT_VERSION),
+    }
+    if is_unstable_enabled:
+        features[TRANSACTION_VERSION] = VersionRange(0, MAX_TRANSACTION_VERSION)
+    return features
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumFeatures:
+    """What this controller supports, and who else is in the quorum."""
+
+    node_id: int
+    local_supported_features: Mapping[str, VersionRange]
+    quorum_node_ids: tuple[int, ...]
+
+    def local_supported_feature(self, name: str) -> VersionRange:
+        """The range of one feature; only level 0 for one it does not know."""
+        return self.local_supported_features.get(name, DISABLED)
+
+    def is_controller_id(self, node_id: int) -> bool:
+        """Whether a node is one of the quorum."""
+        return node_id in self.quorum_node_ids
+
+    def reason_not_locally_supported(self, name: str, level: int) -> str | None:
+        """Why this controller cannot run at that level; None if it can."""
+        supported = self.local_supported_feature(name)
+        return reason_not_supported(level, f"local controller {self.node_id}", supported)
+
+    def reason_zk_migration_not_ready(
+        self, version: MetadataVersion, controllers: Mapping[int, ControllerRegistration]
+    ) -> str | None:
+        """Why the quorum cannot begin a migration from ZooKeeper; None if it can."""
+        if not version.is_migration_supported:
+            return f"metadata.version is only {version}"
+        if not version.is_controller_registration_supported:
+            return None
+        for node_id in self.quorum_node_ids:
+            controller = controllers.get(node_id)
+            if controller is None:
+                return f"controller {node_id} has not registered"
+            if not controller.zk_migration_ready:
+                return f"controller {node_id} has zookeeper.metadata.migration.enable off"
+        return None
