@@ -1,14 +1,15 @@
 """Every record of ``__cluster_metadata`` as a frozen value; import them from here.
 
 Fields bear Kafka's names and hold what any version of the record can hold; which version has which
-field, and how it is written, is in :mod:`.schemas`.  Numbers with a meaning keep Kafka's numbers.
+field, and how it is written, is in
+:mod:`.schemas`.  Numbers with a meaning keep Kafka's numbers.
 
 Source: Kafka 3.9 ``MetadataRecordType``.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from zkcontroller.kraft.metadata.broker_records import (
     BrokerRegistrationChangeRecord,
@@ -80,6 +81,17 @@ MetadataRecord: TypeAlias = (
     | RegisterControllerRecord
 )
 """One record of the metadata log, in the order of Kafka's record types."""
+
+
+class VersionedRecord(NamedTuple):
+    """A record and the version in which it is, or is to be, written.
+
+    Source: Kafka ``ApiMessageAndVersion``.
+    """
+
+    record: MetadataRecord
+    version: int
+
 
 __all__ = (
     "NO_LEADER",

@@ -1,0 +1,67 @@
+"""Metadata records as Kafka prints them: ``kafka-dump-log --cluster-metadata-decoder``.
+
+Source: Kafka 3.9 ``DumpLogSegments.ClusterMetadataLogMessageParser``,
+``MetadataJsonConverters``; the text is that of Jackson's ``ObjectNode.toString``.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+from zkcontroller.kraft.metadata.codec import layout_of
+from zkcontroller.kraft.metadata.records import VersionedRecord
+
+_BEFORE_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
+_ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {
+    ord(plain): f"\\{letter}"
+    for plain, letter in zip('\b\t\n\f\r"\\', 'btnfr"\\', strict=True)
+}  # fmt: skip
+
+
+def record_json(versioned: VersionedRecord) -> dict[str, Any]:
+    """Type, version and fields, under Kafka's names; ids and bytes in base64.
+
+    A field that the version lacks is left out, and so is a tagged field at its default.
+    UnsupportedVersion if a field that the version lacks is not at its default.
+    """
+    record, version = versioned
+    return {
+        "type": _BEFORE_CAPITAL.sub("_", type(record).__name__).upper(),
+        "version": version,
+        "data": layout_of(record, version).to_json(record),
+    }
+
+
+def record_text(versioned: VersionedRecord) -> str:
+    """As :func:`record_json`, on one line without spaces."""
+    return _text(record_json(versioned))
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return _double(value)
+        case str():
+            return f'"{value.translate(_ESCAPES)}"'
+        case list():
+            return f"[{','.join(map(_text, value))}]"
+        case dict():
+            return f"{{{','.join(f'{_text(name)}:{_text(item)}' for name, item in value.items())}}}"
+        case _:
+            return str(value)
+
+
+def _double(value: float) -> str:
+    """As Java writes it: plain between 0.001 and 10 million, else with E; what is none, quoted."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    if value - value != 0:
+        return f'"{repr(value).replace("inf", "Infinity").replace("nan", "NaN")}"'
+    mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
