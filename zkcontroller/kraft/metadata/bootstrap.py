@@ -1,0 +1,126 @@
+"""The first records of a cluster: what a format leaves behind for the first active controller.
+
+They stand in ``bootstrap.checkpoint``, a file made as a snapshot is: a header, the records, a
+footer, all of epoch 0.  A controller that finds the metadata log empty writes them into it.
+
+Source: Kafka 3.9 ``BootstrapMetadata``, ``BootstrapDirectory``, ``BatchFileWriter``,
+``BatchFileReader``, ``Formatter`` (KIP-778, KIP-900).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from zkcontroller.errors import InvalidRecord, UnsupportedVersion
+from zkcontroller.kraft.control_records import SnapshotFooter, SnapshotHeader
+from zkcontroller.kraft.metadata.metadata_batches import (
+    DataBatch,
+    encode_control_batch,
+    encode_data_batch,
+    read_metadata_batch,
+)
+from zkcontroller.kraft.metadata.metadata_version import (
+    FEATURE_NAME,
+    MINIMUM_BOOTSTRAP_VERSION,
+    MetadataVersion,
+    from_level,
+)
+from zkcontroller.kraft.metadata.records import (
+    FeatureLevelRecord,
+    UserScramCredentialRecord,
+    VersionedRecord,
+)
+
+BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
+KRAFT_VERSION_FEATURE: Final = "kraft.version"
+_EPOCH: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BootstrapMetadata:
+    """The records, and the metadata.version that they name last."""
+
+    records: tuple[VersionedRecord, ...]
+    metadata_version: MetadataVersion
+
+    @staticmethod
+    def from_records(records: Sequence[VersionedRecord]) -> BootstrapMetadata:
+        """InvalidRecord if they name no metadata.version, an unknown one, or one below 3.3-IV0."""
+        levels = [
+            record.feature_level
+            for record, _ in records
+            if isinstance(record, FeatureLevelRecord) and record.name == FEATURE_NAME
+        ]
+        if not levels:
+            raise InvalidRecord(
+                f"No FeatureLevelRecord for {FEATURE_NAME} in the bootstrap metadata"
+            )
+        try:
+            version = from_level(levels[-1])
+        except UnsupportedVersion as error:
+            raise InvalidRecord(f"The bootstrap metadata: {error}") from error
+        if version < MINIMUM_BOOTSTRAP_VERSION:
+            raise InvalidRecord(
+                f"Bootstrap {FEATURE_NAME} before {MINIMUM_BOOTSTRAP_VERSION} are not supported"
+            )
+        return BootstrapMetadata(tuple(records), version)
+
+    @staticmethod
+    def from_versions(
+        metadata_version: MetadataVersion,
+        features: Mapping[str, int] | None = None,
+        scram_credentials: Sequence[UserScramCredentialRecord] = (),
+    ) -> BootstrapMetadata:
+        """What a format writes: metadata.version, the other features by name, then credentials.
+
+        A feature at level 0 is left out, and so is kraft.version, of which a control record tells.
+        UnsupportedVersion if the metadata.version does not know SCRAM but there are credentials;
+        InvalidRecord as from :meth:`from_records`.
+        """
+        if scram_credentials and not metadata_version.is_scram_supported:
+            raise UnsupportedVersion(
+                f"SCRAM needs {FEATURE_NAME} 3.5-IV2 or later, this is {metadata_version}"
+            )
+        others = sorted((features or {}).items())
+        levels = [(FEATURE_NAME, metadata_version.level)] + [
+            (name, level)
+            for name, level in others
+            if level > 0 and name not in (FEATURE_NAME, KRAFT_VERSION_FEATURE)
+        ]
+        records = [VersionedRecord(FeatureLevelRecord(name, level), 0) for name, level in levels]
+        records += [VersionedRecord(credential, 0) for credential in scram_credentials]
+        return BootstrapMetadata.from_records(records)
+
+
+def encode_bootstrap(metadata: BootstrapMetadata, now_ms: int) -> bytes:
+    """The bytes of ``bootstrap.checkpoint``, whose batches were made at ``now_ms``."""
+    footer_offset = 1 + len(metadata.records)
+    return b"".join(
+        (
+            encode_control_batch(
+                [SnapshotHeader(0)], base_offset=0, epoch=_EPOCH, timestamp=now_ms
+            ),
+            encode_data_batch(metadata.records, base_offset=1, epoch=_EPOCH, timestamp=now_ms),
+            encode_control_batch(
+                [SnapshotFooter()], base_offset=footer_offset, epoch=_EPOCH, timestamp=now_ms
+            ),
+        )
+    )
+
+
+def decode_bootstrap(data: bytes) -> BootstrapMetadata:
+    """The metadata in the bytes of a ``bootstrap.checkpoint``.
+
+    CorruptRecord if they are not whole batches; InvalidRecord if a record breaks a rule, and as
+    :meth:`BootstrapMetadata.from_records`.
+    """
+    records: list[VersionedRecord] = []
+    position = 0
+    while position < len(data):
+        batch = read_metadata_batch(data, position)
+        position += batch.place.size_in_bytes
+        if isinstance(batch, DataBatch):
+            records += batch.records
+    return BootstrapMetadata.from_records(records)

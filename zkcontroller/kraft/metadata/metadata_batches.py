@@ -1,0 +1,174 @@
+"""Batches of the metadata log: bytes to records, and records to bytes.
+
+All records of a batch have its one timestamp, and they are either all data or all control records.
+A batch that breaks a rule is refused whole: a controller that skipped a record would have another
+state than the rest of the quorum.
+
+Source: Kafka 3.9 ``RecordsIterator``, ``BatchBuilder``, ``Batch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from zkcontroller.errors import CorruptRecord, InvalidRecord
+from zkcontroller.kraft.control_records import (
+    ControlRecord,
+    decode_control_record,
+    encode_control_record,
+)
+from zkcontroller.kraft.metadata.codec import decode_record, encode_record
+from zkcontroller.kraft.metadata.records import VersionedRecord
+from zkcontroller.protocol.compression import Buffer
+from zkcontroller.protocol.record_batch import (
+    MAGIC_2,
+    BatchHeader,
+    encode_batch,
+    is_intact,
+    iterate_batches,
+    read_header,
+    records_block,
+)
+from zkcontroller.protocol.records import Record, iterate_records
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlace:
+    """Where and when a batch was written."""
+
+    base_offset: int
+    epoch: int
+    """Of the leader that wrote it."""
+    append_timestamp: int
+    """Milliseconds since 1970."""
+    size_in_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataBatch:
+    """Records of the metadata, at consecutive offsets."""
+
+    place: BatchPlace
+    records: tuple[VersionedRecord, ...]
+
+    @property
+    def last_offset(self) -> int:
+        return self.place.base_offset + len(self.records) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ControlBatch:
+    """Records of the raft layer, at consecutive offsets."""
+
+    place: BatchPlace
+    records: tuple[ControlRecord, ...]
+
+    @property
+    def last_offset(self) -> int:
+        return self.place.base_offset + len(self.records) - 1
+
+
+MetadataBatch: TypeAlias = DataBatch | ControlBatch
+
+
+def iterate_metadata_batches(data: Buffer, position: int = 0) -> Iterator[MetadataBatch]:
+    """Each whole batch from ``position``; what is cut off at the end is left out.
+
+    Raises as :func:`read_metadata_batch`.
+    """
+    for place, header in iterate_batches(data, position):
+        yield _read(data, place, header)
+
+
+def read_metadata_batch(data: Buffer, position: int = 0) -> MetadataBatch:
+    """The batch at ``position``.
+
+    CorruptRecord if none is there as a whole, or its checksum is not that of its bytes;
+    InvalidRecord if one of its records breaks a rule or is unknown.
+    """
+    header = read_header(data, position)
+    if header is None or header.size > len(data) - position:
+        raise CorruptRecord(f"{len(data) - position} bytes are no whole batch of the metadata log")
+    return _read(data, position, header)
+
+
+def _read(data: Buffer, position: int, header: BatchHeader) -> MetadataBatch:
+    if header.magic != MAGIC_2:
+        raise InvalidRecord(f"A batch of magic {header.magic} in the metadata log")
+    if not is_intact(data, position, header):
+        raise CorruptRecord(f"The batch at offset {header.base_offset} has another checksum")
+    count = header.record_count
+    if count < 1 or header.last_offset_delta != count - 1:
+        raise InvalidRecord(
+            f"The batch at offset {header.base_offset} has {count} records "
+            f"and ends {header.last_offset_delta} offsets later"
+        )
+    place = BatchPlace(
+        header.base_offset, header.partition_leader_epoch, header.max_timestamp, header.size
+    )
+    records = _checked_records(data, position, header)
+    if header.is_control:
+        return ControlBatch(place, tuple(_control_record(record) for record in records))
+    return DataBatch(place, tuple(_data_record(record) for record in records))
+
+
+def _checked_records(data: Buffer, position: int, header: BatchHeader) -> Iterator[Record]:
+    """The records, whose timestamp deltas are seen even if the batch has LogAppendTime."""
+    block, start = records_block(data, position, header)
+    records = iterate_records(
+        block, start, header.record_count, header.base_offset, header.base_timestamp
+    )
+    for offset, record in enumerate(records, header.base_offset):
+        if record.timestamp != header.base_timestamp:
+            delta = record.timestamp - header.base_timestamp
+            raise InvalidRecord(f"The record at offset {offset} has timestamp delta {delta}, not 0")
+        if record.offset != offset:
+            raise InvalidRecord(f"Offset {record.offset} stands where {offset} is due")
+        if record.headers:
+            raise InvalidRecord(f"The record at offset {offset} has headers")
+        if not record.value:
+            raise InvalidRecord(f"The record at offset {offset} has no value, or an empty one")
+        yield record
+
+
+def _data_record(record: Record) -> VersionedRecord:
+    if record.key is not None:
+        raise InvalidRecord(f"The record at offset {record.offset} has a key")
+    assert record.value is not None, "checked before"
+    return decode_record(record.value)
+
+
+def _control_record(record: Record) -> ControlRecord:
+    return decode_control_record(record.key, record.value)
+
+
+def encode_data_batch(
+    records: Sequence[VersionedRecord], *, base_offset: int, epoch: int, timestamp: int
+) -> bytes:
+    """A batch of these records, of which there must be one at least.
+
+    Raises as :func:`~zkcontroller.kraft.metadata.codec.encode_record`.
+    """
+    return encode_batch(
+        [
+            Record(offset, timestamp, None, encode_record(record, version))
+            for offset, (record, version) in enumerate(records, base_offset)
+        ],
+        partition_leader_epoch=epoch,
+    )
+
+
+def encode_control_batch(
+    records: Sequence[ControlRecord], *, base_offset: int, epoch: int, timestamp: int
+) -> bytes:
+    """A batch of these control records, of which there must be one at least."""
+    return encode_batch(
+        [
+            Record(offset, timestamp, *encode_control_record(record))
+            for offset, record in enumerate(records, base_offset)
+        ],
+        partition_leader_epoch=epoch,
+        is_control=True,
+    )
