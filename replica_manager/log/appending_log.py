@@ -93,6 +93,7 @@ class AppendingLog(LogState):
                 header.size,
                 leader_epoch,
                 is_duplicate=True,
+                conversions=batch.conversions,
             )
         return LogAppendInfo(
             base_offset,
@@ -103,6 +104,7 @@ class AppendingLog(LogState):
             header.size,
             leader_epoch,
             is_flush_due=self._local.unflushed_messages >= config.flush_messages,
+            conversions=batch.conversions,
         )
 
     def append_as_follower(self, records: Buffer) -> LogAppendInfo:

@@ -34,7 +34,6 @@ from replica_manager.log.log_directory import (
 from replica_manager.log.log_loading import RecoveryProgress, remove_log_files
 from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.partition_metadata import PartitionMetadataCorrupt
-from replica_manager.log.retention import SegmentFacts, breaches
 from zkcontroller.errors import KafkaStorage, ZkControllerError
 from zkcontroller.model import TopicPartition
 
@@ -381,24 +380,10 @@ class LogManager:
             yield self._delete_old_segments(log)
 
     def _delete_old_segments(self, log: PartitionLog) -> int:
-        deleted = 0
         try:
-            while True:
-                segments = list(log.segments)
-                breach = breaches(
-                    [SegmentFacts(s.base_offset, s.size, s.largest_timestamp) for s in segments],
-                    log.config,
-                    log_start_offset=log.log_start_offset,
-                    log_end_offset=log.log_end_offset,
-                    high_watermark=log.high_watermark,
-                    now_ms=self.environment.now_ms(),
-                )
-                if breach is None:
-                    return deleted
-                log.delete_segments(segments[: breach.segments], breach.reason)
-                deleted += breach.segments
+            return log.delete_old_segments()
         except KafkaStorage:
-            return deleted  # the directory is offline now
+            return 0  # the directory is offline now
 
     def remove_expired_producers(self) -> None:
         """Forgets idempotent producers that were silent for long, in every log."""

@@ -14,9 +14,11 @@ Source: Kafka ``LogValidator``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from time import perf_counter_ns
 from typing import Final, NamedTuple
 
 from replica_manager.log.log_config import MAX_LONG, LogConfig
+from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.log.producer_state import AppendOrigin
 from zkcontroller.errors import (
     InvalidRecord,
@@ -37,8 +39,9 @@ from zkcontroller.protocol.record_batch import (
     iterate_batch,
     largest_timestamp,
     read_header,
+    records_block,
 )
-from zkcontroller.protocol.records import NO_TIMESTAMP, Record
+from zkcontroller.protocol.records import NO_TIMESTAMP, Record, largest_timestamp_delta
 
 _SHOWN_ERRORS: Final = 3
 _INVALID_TIMESTAMP_MESSAGE: Final = (
@@ -55,6 +58,7 @@ class ValidatedBatch(NamedTuple):
     """Its bytes, in parts."""
     is_rewritten: bool
     """Whether its size may have changed."""
+    conversions: RecordConversions = NO_CONVERSIONS
 
 
 class Assignment(NamedTuple):
@@ -87,13 +91,15 @@ def validate(
     _check_timestamp_type(header, config)
     if config.is_compacted or _limits_timestamps(config):
         _check_records(iterate_batch(data, position, header), header, config, to)
-    if config.is_log_append_time:
-        largest_timestamp(data, position, header)
-        largest = to.now_ms
-    elif header.is_log_append_time:
+    conversions = NO_CONVERSIONS
+    if header.is_log_append_time and not config.is_log_append_time:
         largest = header.max_timestamp
     else:
-        largest = largest_timestamp(data, position, header)
+        largest, unpacked_bytes = _look_through(data, position, header)
+        if unpacked_bytes:
+            conversions = RecordConversions(memory_bytes=unpacked_bytes)
+        if config.is_log_append_time:
+            largest = to.now_ms
     start = assigned_header(
         data,
         position,
@@ -106,7 +112,18 @@ def validate(
     assigned = read_header(start)
     assert assigned is not None, "a header of full length"
     rest = memoryview(data)[position + HEADER_BYTES : position + header.size]
-    return ValidatedBatch(assigned, (start, rest), is_rewritten=False)
+    return ValidatedBatch(assigned, (start, rest), is_rewritten=False, conversions=conversions)
+
+
+def _look_through(data: Buffer, position: int, header: BatchHeader) -> tuple[int, int]:
+    """The largest timestamp of a batch's records, and how much had to be unpacked to know it."""
+    if header.codec is Codec.NONE:
+        return largest_timestamp(data, position, header), 0
+    if header.record_count <= 0:
+        raise InvalidRecord(f"Invalid reported count for record batch: {header.record_count}")
+    block, start = records_block(data, position, header)
+    delta = largest_timestamp_delta(block, start, header.record_count)
+    return header.base_timestamp + delta, len(block)
 
 
 _APPEND_TIME_REFUSAL: Final = (
@@ -251,6 +268,7 @@ def _rebuilt(
     config: LogConfig,
     to: Assignment,
 ) -> ValidatedBatch:
+    began_ns = perf_counter_ns()
     numbered = [
         record._replace(offset=to.base_offset + place) for place, record in enumerate(records)
     ]
@@ -269,4 +287,5 @@ def _rebuilt(
     )
     rebuilt = read_header(batch)
     assert rebuilt is not None, "a batch that was just built"
-    return ValidatedBatch(rebuilt, (batch,), is_rewritten=True)
+    conversions = RecordConversions(len(numbered), perf_counter_ns() - began_ns, len(batch))
+    return ValidatedBatch(rebuilt, (batch,), is_rewritten=True, conversions=conversions)

@@ -32,6 +32,29 @@ class FetchIsolation(Enum):
     """Consumers that read committed records: up to the last stable offset."""
 
 
+class RecordConversions(NamedTuple):
+    """What it cost to give records another form.  Source: Kafka ``RecordValidationStats``."""
+
+    records: int = 0
+    """Those that were packed anew: in another format, or with another codec."""
+    duration_ns: int = 0
+    memory_bytes: int = 0
+    """Batches unpacked to be looked at, and batches made; not what came in or goes out."""
+
+    def and_also(self, other: RecordConversions) -> RecordConversions:
+        """Both together."""
+        if other is NO_CONVERSIONS:
+            return self
+        return RecordConversions(
+            self.records + other.records,
+            self.duration_ns + other.duration_ns,
+            self.memory_bytes + other.memory_bytes,
+        )
+
+
+NO_CONVERSIONS: Final = RecordConversions()
+
+
 class LogAppendInfo(NamedTuple):
     """What became of an append."""
 
@@ -48,6 +71,7 @@ class LogAppendInfo(NamedTuple):
     """The batch was appended before; the offsets are those that it got then."""
     is_flush_due: bool = False
     """``flush.messages`` is reached: flush before the append is acknowledged."""
+    conversions: RecordConversions = NO_CONVERSIONS
 
 
 class OffsetSnapshot(NamedTuple):

@@ -34,6 +34,7 @@ from replica_manager.log.offsets_by_time import (
     legacy_offsets_before,
     offset_by_timestamp,
 )
+from replica_manager.log.retention import SegmentFacts, breaches
 from replica_manager.log.segment import LogSegment, TimestampedOffset
 from replica_manager.log.transaction_index import AbortedTransaction
 from zkcontroller.errors import KafkaStorage, OffsetOutOfRange
@@ -251,6 +252,24 @@ class PartitionLog(AppendingLog):
                 self.maybe_increment_log_start_offset(following.base_offset, reason)
                 self._local.remove_segments(doomed)
                 self._delete_snapshots(doomed)
+
+    def delete_old_segments(self) -> int:
+        """Deletes what retention lets go, and what is below the log start; says how many."""
+        deleted = 0
+        while True:
+            segments = list(self._local.segments)
+            breach = breaches(
+                [SegmentFacts(s.base_offset, s.size, s.largest_timestamp) for s in segments],
+                self.config,
+                log_start_offset=self._log_start_offset,
+                log_end_offset=self.log_end_offset,
+                high_watermark=self.high_watermark,
+                now_ms=self._environment.now_ms(),
+            )
+            if breach is None:
+                return deleted
+            self.delete_segments(segments[: breach.segments], breach.reason)
+            deleted += breach.segments
 
     # Compaction.
 

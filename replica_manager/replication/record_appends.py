@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.log.log_values import LogAppendInfo
+from replica_manager.log.log_values import NO_CONVERSIONS, LogAppendInfo, RecordConversions
 from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.producer_state import AppendOrigin
 from replica_manager.replication.delayed_produce import DelayedProduce, must_wait
@@ -62,6 +62,7 @@ class AppendedPartition(NamedTuple):
     record_errors: tuple[tuple[int, str], ...] = ()
     """Place in the batch and complaint, of the records at fault."""
     message: str | None = None
+    conversions: RecordConversions = NO_CONVERSIONS
 
 
 class _Taken(NamedTuple):
@@ -124,7 +125,11 @@ class RecordAppends:
             info = taken.info
             required[tp] = info.last_offset + 1
             outcomes[tp] = AppendedPartition(
-                ErrorCode.none, info.first_offset, info.log_append_time, info.log_start_offset
+                ErrorCode.none,
+                info.first_offset,
+                info.log_append_time,
+                info.log_start_offset,
+                conversions=info.conversions,
             )
             if info.is_flush_due:
                 unflushed.append((tp, taken))
@@ -182,6 +187,8 @@ class RecordAppends:
         if not info.is_duplicate and info.valid_bytes:
             count = info.last_offset - info.first_offset + 1
             self._stats.mark(tp.topic, "messages_in", count)
+        if info.conversions.records and origin is AppendOrigin.CLIENT:
+            self._stats.mark(tp.topic, "produce_message_conversions", info.conversions.records)
         return _Taken(partition, log, info)
 
     def _refused(

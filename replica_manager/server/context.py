@@ -11,6 +11,7 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.config import BrokerConfig
 from replica_manager.log.files import FileSlice
 from replica_manager.log.log_manager import LogManager
+from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.replication.fetch_sessions import FetchSessionCache
 from replica_manager.replication.log_dir_moves import LogDirMoves
 from replica_manager.replication.metadata_cache import MetadataCache
@@ -22,6 +23,7 @@ from replica_manager.security.acl_store import AclStore
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.server.auto_creation import AutoTopicCreation
+from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.group_service import GroupService
 from replica_manager.server.mutation_quotas import MutationQuotas
 from replica_manager.server.producer_ids import ProducerIds
@@ -53,12 +55,18 @@ class EncodedBody(NamedTuple):
     """
 
     chunks: Sequence[bytes | FileSlice]
+    errors: Callable[[], ErrorCounts]
+    """What is in it, for whoever counts; called at most once."""
+    conversions: RecordConversions = NO_CONVERSIONS
 
 
 class Unanswered(NamedTuple):
     """The client wants no answer, and gets none; if something failed, its connection is closed."""
 
     closes: bool
+    errors: Callable[[], ErrorCounts]
+    """What it would have been told, if its connection is closed."""
+    conversions: RecordConversions = NO_CONVERSIONS
 
 
 class Throttled(NamedTuple):

@@ -17,10 +17,10 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, EncodedBody
 from replica_manager.server.errors import RequestRefused
+from replica_manager.server.large_answers import encoded
 from zkcontroller.core.effects import Result
 from zkcontroller.core.events import Question
 from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.messages import write
 
 LONGEST_MESSAGE: Final = 1000
 """Characters of a sentence for the client: it may quote a name of 32 KB."""
@@ -72,7 +72,7 @@ async def composed(
     """What ``compose`` makes of an answer about so many partitions; it touches no state."""
     if partitions < COMPOSED_ASIDE:
         return compose()
-    return await asyncio.to_thread(lambda: EncodedBody((write(compose()),)))
+    return await asyncio.to_thread(lambda: encoded(compose()))
 
 
 def by_topic(

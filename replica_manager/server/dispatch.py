@@ -21,6 +21,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.log.files import FileSlice
+from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.server.authorization import check_cluster_gate
 from replica_manager.server.connection import Answer, Peer
 from replica_manager.server.context import (
@@ -30,6 +31,7 @@ from replica_manager.server.context import (
     Throttled,
     Unanswered,
 )
+from replica_manager.server.error_counts import ErrorCounts, error_counts
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.handlers import (
     allocate_producer_ids,
@@ -202,18 +204,30 @@ async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Answer:
     head = response_header(header.api_key, header.api_version, header.correlation_id)
     if times is None:
         return _answer(head, response)
+    times.answered(*_told(header.api_key, response))
     with times.encoding():
         answer = _answer(head, response)
     return answer._replace(sent=partial(times.sent, answer.mute_ms))
 
 
+def _told(api_key: int, response: Response) -> tuple[ErrorCounts, RecordConversions]:
+    """What the answer says has gone wrong, and what it cost to give records another form."""
+    match response:
+        case EncodedBody(_, errors, conversions) | Unanswered(_, errors, conversions):
+            return errors(), conversions
+        case Throttled(payload, _):
+            return error_counts(api_key, payload), NO_CONVERSIONS
+        case _:
+            return error_counts(api_key, response), NO_CONVERSIONS
+
+
 def _answer(head: bytes, response: Response) -> Answer:
     match response:
-        case EncodedBody(chunks):
+        case EncodedBody(chunks, _, _):
             return _framed([head, *chunks])
         case Throttled(payload, throttle_ms):
             return Answer(frame((head, write(payload))), throttle_ms)
-        case Unanswered(closes):
+        case Unanswered(closes, _, _):
             return Answer(b"", closes=closes)
         case _:
             return Answer(frame((head, write(response))))

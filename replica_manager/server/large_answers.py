@@ -9,6 +9,7 @@ from typing import Final
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import EncodedBody
+from replica_manager.server.error_counts import error_counts
 from zkcontroller.protocol.messages import write
 
 ENTRIES_AT_ONCE: Final = 1_000
@@ -21,4 +22,10 @@ async def answer_of(
     """What ``make`` makes, which must need nothing that belongs to the event loop."""
     if entry_count <= ENTRIES_AT_ONCE:
         return make()
-    return EncodedBody((await asyncio.to_thread(lambda: write(make())),))
+    return await asyncio.to_thread(lambda: encoded(make()))
+
+
+def encoded(answer: ResponsePayload) -> EncodedBody:
+    """That answer as bytes, its errors counted."""
+    errors = error_counts(answer.__api_key__, answer)
+    return EncodedBody((write(answer),), errors=lambda: errors)

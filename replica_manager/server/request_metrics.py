@@ -10,10 +10,14 @@ are others of ours:
   the controller, for ZooKeeper, or for a turn on the loop.
 - ``ResponseSendTimeMs``: until the last byte of the answer was taken by the socket.
 
-``ResponseQueueTimeMs`` does not exist.  All this costs some twenty microseconds a request, so it is
-done only where somebody can read it.
+``ResponseQueueTimeMs`` does not exist: an answer that is complete is sent by who made it.  Beside
+the times, every error in every answer is counted, NONE included, and for Produce and Fetch what it
+cost to give records another form.
 
-Source: Kafka ``RequestChannel.Request.updateRequestMetrics``, ``RequestMetrics``.
+All this costs some twenty microseconds a request, so it is done only where somebody can read it.
+
+Source: Kafka ``RequestChannel.Request.updateRequestMetrics``, ``RequestChannel
+.updateErrorMetrics``, ``RequestMetrics``.
 """
 
 from __future__ import annotations
@@ -23,7 +27,12 @@ from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Generic, TypeVar
 
+from kio.schema.errors import ErrorCode
+
+from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
+from replica_manager.server.error_counts import ErrorCounts
 from zkcontroller.protocol.api_versions import APIS, ApiKey
+from zkcontroller.protocol.error_codes import error_name
 from zkcontroller.runtime.instruments import Histogram, Meter
 from zkcontroller.runtime.metrics import Metrics, mbean
 
@@ -38,6 +47,8 @@ _HISTOGRAMS: Final = (
     "TotalTimeMs",
     "RequestBytes",
 )
+_CONVERSIONS: Final = ("MessageConversionsTimeMs", "TemporaryMemoryBytes")
+_CONVERTING: Final = frozenset((APIS[ApiKey.PRODUCE].name, APIS[ApiKey.FETCH].name))
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -49,26 +60,46 @@ class RequestMetrics:
         self.now_ns = now_ns
         self._histograms: dict[str, tuple[Histogram, ...]] = {}
         self._meters: dict[tuple[str, int], Meter] = {}
+        self._error_meters: dict[tuple[str, ErrorCode], Meter] = {}
 
     def begin(self, size: int) -> RequestTimes:
         """A request of so many bytes has come."""
         return RequestTimes(self, size)
 
     def record(self, name: str, version: int, values: tuple[int, ...]) -> None:
-        """Counts a request of that name; ``values`` in the order of the histograms."""
+        """Counts a request of that name; ``values`` in the order of the histograms.
+
+        The last two are of those only that may convert records.
+        """
         meter = self._meters.get((name, version))
         if meter is None:
             meter = self._meters[name, version] = self._metrics.meter(
                 _mbean("RequestsPerSec", name, version=version), "requests"
             )
         meter.mark()
+        for histogram, value in zip(self._histograms_of(name), values, strict=False):
+            histogram.update(value)
+
+    def record_errors(self, name: str, errors: ErrorCounts) -> None:
+        """Counts what an answer to a request of that name tells."""
+        for error, count in errors.items():
+            if not count:
+                continue
+            meter = self._error_meters.get((name, error))
+            if meter is None:
+                meter = self._error_meters[name, error] = self._metrics.meter(
+                    _mbean("ErrorsPerSec", name, error=error_name(error)), "requests"
+                )
+            meter.mark(count)
+
+    def _histograms_of(self, name: str) -> tuple[Histogram, ...]:
         histograms = self._histograms.get(name)
         if histograms is None:
+            kinds = _HISTOGRAMS + (_CONVERSIONS if name in _CONVERTING else ())
             histograms = self._histograms[name] = tuple(
-                self._metrics.histogram(_mbean(each, name)) for each in _HISTOGRAMS
+                self._metrics.histogram(_mbean(each, name)) for each in kinds
             )
-        for histogram, value in zip(histograms, values, strict=True):
-            histogram.update(value)
+        return histograms
 
 
 class RequestTimes:
@@ -81,6 +112,7 @@ class RequestTimes:
         self._version = -1
         self._begun_ns = self._handled_ns = self._completed_ns = metrics.now_ns()
         self._local_ns = 0
+        self._conversions = NO_CONVERSIONS
 
     def begin_handling(self, api_key: int, version: int, request: Any) -> None:
         """The request has been read; only now it is one that is counted."""
@@ -103,6 +135,12 @@ class RequestTimes:
         self._completed_ns = self._metrics.now_ns()
         self._held(self._completed_ns - began_ns)
 
+    def answered(self, errors: ErrorCounts, conversions: RecordConversions) -> None:
+        """What is in the answer, and what it cost to give records another form."""
+        self._conversions = conversions
+        if self._names:
+            self._metrics.record_errors(self._names[-1], errors)
+
     def _held(self, duration_ns: int) -> None:
         self._local_ns += duration_ns
 
@@ -117,6 +155,8 @@ class RequestTimes:
             _ms(ended_ns - self._completed_ns),
             _ms(ended_ns - self._begun_ns),
             self._size,
+            _ms(self._conversions.duration_ns),
+            self._conversions.memory_bytes,
         )
         for name in self._names:
             self._metrics.record(name, self._version, values)

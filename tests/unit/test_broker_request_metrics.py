@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from replica_manager.server.request_metrics import RequestMetrics, Timed
 from tests.unit.broker_world import BrokerWorld
 from tests.unit.fetch_world import ORDERS, ORDERS_ID, ask, fetch, made, request, waiting
-from tests.unit.log_world import batch
+from tests.unit.log_world import START_MS, batch
 from zkcontroller.errors import InvalidFrame
+from zkcontroller.protocol.compression import Codec
+from zkcontroller.protocol.framing import request_header
+from zkcontroller.protocol.legacy_messages import encode_messages
+from zkcontroller.protocol.messages import write
+from zkcontroller.protocol.record_batch import encode_batch
+from zkcontroller.protocol.records import Record
 
 MS = 1_000_000
 TIMES = {
@@ -138,6 +146,101 @@ def test_what_is_refused_is_counted_and_what_is_no_request_is_not(
         asyncio.run(world.ask_raw(b"\0\1\0\x11\0\0\0\1\0\0nonsense"))
 
     assert told(world, "RequestsPerSec", "Fetch", "Count", version=17) == 1
+
+
+def errors(world: BrokerWorld, kind: str) -> dict[str, Any]:
+    """The counts of one kind of request, by Kafka's name of the error."""
+    start = f"kafka.network:type=RequestMetrics,name=ErrorsPerSec,request={kind},error="
+    return {
+        name.removeprefix(start): attributes["Count"]
+        for name, attributes in world.metrics.snapshot().items()
+        if name.startswith(start)
+    }
+
+
+def test_errors_of_an_answer_are_counted_and_none_is_one_of_them(world: BrokerWorld) -> None:
+    fetch(world)
+    assert errors(world, "Fetch") == {"NONE": 2}
+
+    answer = ask(world, request((0, 0), (7, 0)))
+    assert len(answer.responses[0].partitions) == 2
+    assert errors(world, "Fetch") == {"NONE": 4, "UNKNOWN_TOPIC_OR_PARTITION": 1}
+    assert errors(world, "FetchConsumer") == {}
+
+
+def test_a_fetch_that_is_refused_as_a_whole_counts_for_every_partition(
+    world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(world.reads, "fetch", fail)
+    ask(world, request((0, 0)))
+
+    assert errors(world, "Fetch") == {"UNKNOWN_SERVER_ERROR": 2}
+
+
+def test_metadata_counts_topics_and_partitions(world: BrokerWorld) -> None:
+    schema = import_module("kio.schema.metadata.v12.request")
+    topics = [schema.MetadataRequestTopic(name=name, topic_id=None) for name in ("orders", "none")]
+    asked = schema.MetadataRequest(
+        topics=tuple(topics),
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
+    )
+    asyncio.run(world.ask(asked))
+
+    partitions = len(world.cache.snapshot.partitions["orders"])
+    assert errors(world, "Metadata") == {"NONE": 1 + partitions, "UNKNOWN_TOPIC_OR_PARTITION": 1}
+
+
+def produce(world: BrokerWorld, records: bytes, *, acks: int = 1, topic: str = "orders") -> None:
+    schema = import_module("kio.schema.produce.v2.request")
+    data = schema.PartitionProduceData(index=0, records=records)
+    asked = schema.ProduceRequest(
+        acks=acks,
+        timeout=timedelta(seconds=1),
+        topic_data=(schema.TopicProduceData(name=topic, partition_data=(data,)),),
+    )
+    asyncio.run(world.ask_raw(request_header(0, 2, 1, "test") + write(asked)))
+
+
+def test_who_wants_no_answer_is_counted_only_if_the_connection_is_closed(
+    world: BrokerWorld,
+) -> None:
+    produce(world, batch(1), acks=0)
+    assert errors(world, "Produce") == {}
+
+    produce(world, batch(1), acks=0, topic="none")
+    assert errors(world, "Produce") == {"UNKNOWN_TOPIC_OR_PARTITION": 1}
+    assert told(world, "RequestsPerSec", "Produce", "Count", version=2) == 2
+
+
+def test_what_conversions_cost_is_told_of_produce_and_fetch(world: BrokerWorld) -> None:
+    converted = "kafka.server:type=BrokerTopicMetrics,name={}MessageConversionsPerSec"
+
+    produce(world, batch(3))
+    assert told(world, "TemporaryMemoryBytes", "Produce") == 0
+    packed = encode_batch(
+        [Record(offset, START_MS, None, bytes(100)) for offset in range(50)], codec=Codec.GZIP
+    )
+    assert len(packed) < 1_000
+    produce(world, packed)
+    assert told(world, "TemporaryMemoryBytes", "Produce") > 5_000
+    assert world.metrics.snapshot()[converted.format("Produce")]["Count"] == 0
+
+    old = encode_messages([Record(0, START_MS, None, b"x"), Record(1, START_MS, None, b"y")], 1)
+    produce(world, old)
+    assert world.metrics.snapshot()[converted.format("Produce")]["Count"] == 2
+    assert told(world, "MessageConversionsTimeMs", "Produce", "Count") == 3
+
+    fetch(world, version=11)
+    assert told(world, "TemporaryMemoryBytes", "Fetch") == 0
+    fetch(world, version=2, replica_id=2)
+    assert told(world, "TemporaryMemoryBytes", "Fetch") > 0
+    assert world.metrics.snapshot()[converted.format("Fetch")]["Count"] == 55
+    assert told(world, "TemporaryMemoryBytes", "FetchConsumer", "Count") is None
+    assert told(world, "TemporaryMemoryBytes", "Metadata", "Count") is None
 
 
 def test_where_nobody_reads_them_requests_are_not_timed(world: BrokerWorld) -> None:

@@ -38,7 +38,10 @@ async def handle(
     ):
         return refuse(request, context, ErrorCode.invalid_request)
     offered = tuple(broker.offered.items())
-    return EncodedBody((_encoded(context.api_version, offered, broker.features.epoch),))
+    return EncodedBody(
+        (_encoded(context.api_version, offered, broker.features.epoch),),
+        errors=lambda: {ErrorCode.none: 1},
+    )
 
 
 @lru_cache(maxsize=64)  # sixty entries to encode, the same for every connection

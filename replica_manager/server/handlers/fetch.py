@@ -9,7 +9,9 @@ Source: Kafka ``KafkaApis.handleFetchRequest``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from time import perf_counter_ns
 from typing import Final
 from uuid import UUID
 
@@ -17,7 +19,7 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.config import RACK_AWARE_SELECTOR
 from replica_manager.log.files import FileSlice
-from replica_manager.log.log_values import FetchIsolation
+from replica_manager.log.log_values import NO_CONVERSIONS, FetchIsolation, RecordConversions
 from replica_manager.replication.fetch_sessions import FetchAnswer, FetchContext
 from replica_manager.replication.fetch_values import (
     FetchedPartition,
@@ -30,6 +32,7 @@ from replica_manager.replication.record_reads import FetchParams
 from replica_manager.server.authorization import allowed_names, is_cluster_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.current_leaders import CurrentLeaders
+from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.replica_selector import follower_in_rack
 from zkcontroller.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
 from zkcontroller.model import TopicPartition
@@ -46,7 +49,7 @@ from zkcontroller.protocol.fetch import (
     read_fetch_request,
 )
 from zkcontroller.protocol.legacy_messages import down_converted
-from zkcontroller.protocol.record_batch import MAGIC_0, MAGIC_1
+from zkcontroller.protocol.record_batch import MAGIC_0, MAGIC_1, BatchHeader, iterate_batches
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 API_KEY: Final = ApiKey.FETCH
@@ -102,7 +105,10 @@ def refuse(request: FetchRequest, context: RequestContext, error: ErrorCode) -> 
         (topic, [_failed(each.partition, error) for each in partitions])
         for topic, partitions in request.topics
     ]
-    return EncodedBody(fetch_response(context.api_version, error, 0, topics))
+    count = 1 + sum(len(partitions) for _, partitions in topics)
+    return EncodedBody(
+        fetch_response(context.api_version, error, 0, topics), errors=lambda: {error: count}
+    )
 
 
 def _named(topic: TopicName, partition: int, names: Mapping[UUID, str]) -> TopicIdPartition:
@@ -190,11 +196,12 @@ async def _answered(
     version = context.api_version
     leaders = CurrentLeaders(broker, context.listener_name)
     topics: dict[TopicName, list[AnsweredPartition[bytes | FileSlice]]] = {}
+    conversions = NO_CONVERSIONS
     for each, found in answer.partitions.items():
         name: TopicName = each.topic_id if version >= TOPIC_IDS_SINCE else each.topic
         converted = found
         if each.topic is not None and each in wanted:
-            converted = await _converted(
+            converted, cost = await _converted(
                 broker,
                 each.topic_partition,
                 found,
@@ -202,13 +209,24 @@ async def _answered(
                 version,
                 is_from_follower=request.replica_id >= 0,
             )
+            conversions = conversions.and_also(cost)
             _count(broker, each, converted, request.replica_id)
         topics.setdefault(name, []).append(_encodable(each, converted, leaders, version))
     return EncodedBody(
         fetch_response(
             version, answer.error, answer.session_id, list(topics.items()), leaders.endpoints
-        )
+        ),
+        errors=lambda: _errors(answer.error, topics.values()),
+        conversions=conversions,
     )
+
+
+def _errors(
+    top: ErrorCode, topics: Iterable[Sequence[AnsweredPartition[bytes | FileSlice]]]
+) -> ErrorCounts:
+    counts = Counter(ErrorCode(each.error_code) for partitions in topics for each in partitions)
+    counts[top] += 1
+    return counts
 
 
 def _encodable(
@@ -266,28 +284,47 @@ async def _converted(
     version: int,
     *,
     is_from_follower: bool,
-) -> FetchedPartition:
-    """As an old version can read it."""
+) -> tuple[FetchedPartition, RecordConversions]:
+    """As an old version can read it, and what that has cost."""
     if version >= _ZSTD_SINCE:
-        return found
+        return found, NO_CONVERSIONS
     log = broker.logs.log(tp)
     if log is not None and log.config.codec is Codec.ZSTD:
-        return FetchedPartition(ErrorCode.unsupported_compression_type)
+        return FetchedPartition(ErrorCode.unsupported_compression_type), NO_CONVERSIONS
     records = found.records
     if version >= _MAGIC_2_SINCE or not isinstance(records, FileSlice):
-        return found
+        return found, NO_CONVERSIONS
     if log is not None and not log.config.allows_down_conversion and not is_from_follower:
-        return FetchedPartition(ErrorCode.unsupported_version)
+        return FetchedPartition(ErrorCode.unsupported_version), NO_CONVERSIONS
     magic = MAGIC_1 if version >= _MAGIC_1_SINCE else MAGIC_0
-    broker.topic_stats.mark(tp.topic, "fetch_message_conversions")
     try:
-        converted = await asyncio.to_thread(_convert, records, magic, fetch_offset)
+        converted, cost = await asyncio.to_thread(_convert, records, magic, fetch_offset)
     except UnsupportedCompressionType:
-        return FetchedPartition(ErrorCode.unsupported_compression_type)
+        return FetchedPartition(ErrorCode.unsupported_compression_type), NO_CONVERSIONS
     except (CorruptRecord, InvalidRecord):
-        return FetchedPartition(ErrorCode.corrupt_message)
-    return found._replace(records=converted)
+        return FetchedPartition(ErrorCode.corrupt_message), NO_CONVERSIONS
+    if cost.records:
+        broker.topic_stats.mark(tp.topic, "fetch_message_conversions", cost.records)
+    return found._replace(records=converted), cost
 
 
-def _convert(records: FileSlice, magic: int, fetch_offset: int) -> bytes:
-    return down_converted(records.read(), magic, fetch_offset)
+def _convert(records: FileSlice, magic: int, fetch_offset: int) -> tuple[bytes, RecordConversions]:
+    began_ns = perf_counter_ns()
+    data = records.read()
+    converted = down_converted(data, magic, fetch_offset)
+    count = sum(
+        _converted_count(header, fetch_offset)
+        for _, header in iterate_batches(data)
+        if header.magic > magic and not header.is_control
+    )
+    memory_bytes = len(data) + len(converted)
+    return converted, RecordConversions(count, perf_counter_ns() - began_ns, memory_bytes)
+
+
+def _converted_count(header: BatchHeader, fetch_offset: int) -> int:
+    """Compressed batches are converted whole; an old message does not say how many it wraps."""
+    if header.record_count < 0:
+        return 1
+    if header.codec is not Codec.NONE:
+        return header.record_count
+    return max(0, min(header.record_count, header.last_offset + 1 - fetch_offset))

@@ -13,6 +13,7 @@ Source: Kafka ``KafkaApis.handleTopicMetadataRequest``, ``ZkMetadataCache.getTop
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -29,6 +30,7 @@ from replica_manager.server.authorization import (
     is_cluster_allowed,
 )
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.schema import response_schema
 from replica_manager.server.topic_creation import invalid_name_reason, is_internal
@@ -62,7 +64,8 @@ PARTITIONS_AT_ONCE: Final = 2_000
 
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> EncodedBody:
     """The topics asked for, all of them if none is named, and the brokers of the same listener."""
-    topics = await _Topics(request, context, broker).describe()
+    described = _Topics(request, context, broker)
+    topics = await described.describe()
     snapshot = broker.metadata_cache.snapshot
     controller_id = snapshot.controller_id
     is_cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
@@ -80,7 +83,8 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
             cluster_authorized_operations=cluster_operations(
                 broker, context, is_asked=is_cluster_asked
             ),
-        )
+        ),
+        errors=described.error_counts,
     )
 
 
@@ -123,6 +127,14 @@ class _Topics:
             context.client_id, is_strict=False, user=context.principal.name
         )
         self._since_pause = 0
+        self._described_count = 0
+        """Topics and partitions."""
+        self._failures = Counter[int]()
+
+    def error_counts(self) -> ErrorCounts:
+        """Of what was described, once it has been."""
+        failures = {ErrorCode(error): count for error, count in self._failures.items()}
+        return {ErrorCode.none: self._described_count - self._failures.total(), **failures}
 
     async def describe(self) -> list[bytes]:
         request = self._request
@@ -171,8 +183,7 @@ class _Topics:
 
     def _unauthorized(self, name: str | None, topic_id: UUID | None, *, is_internal: bool) -> bytes:
         error = ErrorCode.topic_authorization_failed.value
-        head = TopicHead(error, name, topic_id, is_internal, NOT_ASKED)
-        return metadata_topic(self._version, head, ())
+        return self._bare_topic(TopicHead(error, name, topic_id, is_internal, NOT_ASKED))
 
     def _check_names(self, topics: Sequence[Any]) -> None:
         if self._version >= _TOPIC_IDS_IN_REQUEST_SINCE:
@@ -259,13 +270,19 @@ class _Topics:
             if self._since_pause == PARTITIONS_AT_ONCE:
                 self._since_pause = 0
                 await asyncio.sleep(0)
+        self._described_count += 1 + len(partitions)
         return metadata_topic(self._version, head, partitions)
 
     def _topic_without_partitions(
         self, name: str | None, topic_id: UUID | None, error: ErrorCode, operations: int
     ) -> bytes:
         is_own = name is not None and is_internal(name)
-        head = TopicHead(error.value, name, topic_id, is_own, operations)
+        return self._bare_topic(TopicHead(error.value, name, topic_id, is_own, operations))
+
+    def _bare_topic(self, head: TopicHead) -> bytes:
+        self._described_count += 1
+        if head.error_code != _NONE:
+            self._failures[head.error_code] += 1
         return metadata_topic(self._version, head, ())
 
     def _operations(self, topic: str) -> int:
@@ -291,6 +308,8 @@ class _Topics:
                 else _LEADER_NOT_AVAILABLE
             )
             leader = _NO_LEADER
+        if error != _NONE:
+            self._failures[error] += 1
         return self._encode(
             error, partition, leader, leader_epoch, replicas, in_sync_replicas, offline_replicas
         )

@@ -9,15 +9,18 @@ Source: Kafka ``KafkaApis.handleProduceRequest``, ``ProduceRequest.validateRecor
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.replication.record_appends import AppendedPartition
 from replica_manager.server.authorization import allowed_names, is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext, Unanswered
 from replica_manager.server.current_leaders import CurrentLeaders
+from replica_manager.server.error_counts import ErrorCounts
 from zkcontroller.errors import CorruptRecord
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
@@ -100,13 +103,16 @@ def refuse(
     request: ProduceRequest, context: RequestContext, error: ErrorCode
 ) -> EncodedBody | Unanswered:
     """The code for every partition; a closed connection for who wants no answer."""
+    count = sum(len(partitions) for _, partitions in request.topics)
     if request.acks == 0:
-        return Unanswered(closes=True)
+        return Unanswered(closes=True, errors=lambda: {error: count})
     topics = [
         (topic, [ProducedPartition(each.partition, error, -1, -1, -1) for each in partitions])
         for topic, partitions in request.topics
     ]
-    return EncodedBody([produce_response(context.api_version, topics)])
+    return EncodedBody(
+        [produce_response(context.api_version, topics)], errors=lambda: {error: count}
+    )
 
 
 def _check_records(records: memoryview, version: int) -> ErrorCode:
@@ -153,7 +159,20 @@ def _unanswered(
             context.client_id,
             ", ".join(f"{tp} -> {error_name(error)}" for tp, error in failed.items()),
         )
-    return Unanswered(closes=bool(failed))
+    return Unanswered(
+        bool(failed), lambda: _errors(outcomes) if failed else {}, _conversions(outcomes)
+    )
+
+
+def _errors(outcomes: Mapping[TopicPartition, AppendedPartition]) -> ErrorCounts:
+    return Counter(outcome.error for outcome in outcomes.values())
+
+
+def _conversions(outcomes: Mapping[TopicPartition, AppendedPartition]) -> RecordConversions:
+    total = NO_CONVERSIONS
+    for outcome in outcomes.values():
+        total = total.and_also(outcome.conversions)
+    return total
 
 
 def _answered(
@@ -169,7 +188,11 @@ def _answered(
             ProducedPartition(
                 tp.partition,
                 outcome.error,
-                *outcome[1:],
+                outcome.base_offset,
+                outcome.log_append_time_ms,
+                outcome.log_start_offset,
+                outcome.record_errors,
+                outcome.message,
                 current_leader=(
                     leaders.of(tp)
                     if is_elsewhere and context.api_version >= _CURRENT_LEADER_SINCE
@@ -178,5 +201,7 @@ def _answered(
             )
         )
     return EncodedBody(
-        [produce_response(context.api_version, list(topics.items()), leaders.endpoints)]
+        [produce_response(context.api_version, list(topics.items()), leaders.endpoints)],
+        errors=lambda: _errors(outcomes),
+        conversions=_conversions(outcomes),
     )

@@ -1,0 +1,92 @@
+"""How often each error stands in an answer: what ``ErrorsPerSec`` counts, NONE included.
+
+Every kind of answer has its errors at places of its own: at the top, and in the lists below.  Where
+a version of an answer has none at the top, that counts as NONE, as in Kafka.
+
+Source: Kafka ``AbstractResponse.errorCounts`` and what overrides it, ``RequestChannel
+.updateErrorMetrics``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.protocol.api_versions import ApiKey
+
+ErrorCounts: TypeAlias = Mapping[ErrorCode, int]
+
+_TOP: Final[tuple[str, ...]] = ()
+
+_PLACES: Final[Mapping[ApiKey, tuple[tuple[str, ...], ...]]] = {
+    ApiKey.PRODUCE: (("responses", "partition_responses"),),
+    ApiKey.FETCH: (_TOP, ("responses", "partitions")),
+    ApiKey.LIST_OFFSETS: (("topics", "partitions"),),
+    ApiKey.METADATA: (("topics",), ("topics", "partitions")),
+    ApiKey.LEADER_AND_ISR: (_TOP, ("partition_errors",), ("topics", "partition_errors")),
+    ApiKey.STOP_REPLICA: (_TOP, ("partition_errors",)),
+    ApiKey.OFFSET_COMMIT: (("topics", "partitions"),),
+    ApiKey.DESCRIBE_GROUPS: (("groups",),),
+    ApiKey.LEAVE_GROUP: (_TOP, ("members",)),
+    ApiKey.CREATE_TOPICS: (("topics",),),
+    ApiKey.DELETE_TOPICS: (("responses",),),
+    ApiKey.DELETE_RECORDS: (("topics", "partitions"),),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (("topics", "partitions"),),
+    ApiKey.CREATE_ACLS: (("results",),),
+    ApiKey.DELETE_ACLS: (("filter_results",),),
+    ApiKey.DESCRIBE_CONFIGS: (("results",),),
+    ApiKey.ALTER_CONFIGS: (("responses",),),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (("results", "partitions"),),
+    ApiKey.DESCRIBE_LOG_DIRS: (_TOP, ("results",)),
+    ApiKey.CREATE_PARTITIONS: (("results",),),
+    ApiKey.DELETE_GROUPS: (("results",),),
+    ApiKey.ELECT_LEADERS: (_TOP, ("replica_election_results", "partition_result")),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (("responses",),),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (_TOP, ("responses", "partitions")),
+    ApiKey.OFFSET_DELETE: (_TOP, ("topics", "partitions")),
+    ApiKey.ALTER_CLIENT_QUOTAS: (("entries",),),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (("results",),),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (("results",),),
+    ApiKey.ALTER_PARTITION: (_TOP, ("topics", "partitions")),
+    ApiKey.UPDATE_FEATURES: (_TOP, ("results",)),
+    ApiKey.DESCRIBE_PRODUCERS: (("topics", "partitions"),),
+}
+"""Those of any other API are at the top alone."""
+
+_TOP_STANDS_FOR_ALL: Final = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA)
+"""An error at the top of these counts for every partition."""
+
+
+def error_counts(api_key: int, answer: Any) -> Counter[ErrorCode]:
+    """Of an answer as a message object."""
+    key = ApiKey(api_key)
+    if key is ApiKey.FIND_COORDINATOR and getattr(answer, "coordinators", None):
+        return Counter(_errors(answer, ("coordinators",)))
+    if key is ApiKey.OFFSET_FETCH:
+        return _of_offset_fetch(answer)
+    counts = Counter[ErrorCode]()
+    for place in _PLACES.get(key, (_TOP,)):
+        counts.update(_errors(answer, place))
+    top = getattr(answer, "error_code", ErrorCode.none)
+    if key in _TOP_STANDS_FOR_ALL and top is not ErrorCode.none:
+        return Counter({top: counts.total()})
+    return counts
+
+
+def _of_offset_fetch(answer: Any) -> Counter[ErrorCode]:
+    """Since version 8 there are several groups, and each has an error of its own."""
+    if not hasattr(answer, "groups"):
+        return Counter((*_errors(answer, _TOP), *_errors(answer, ("topics", "partitions"))))
+    partitions = _errors(answer, ("groups", "topics", "partitions"))
+    return Counter((*_errors(answer, ("groups",)), *partitions))
+
+
+def _errors(answer: Any, place: tuple[str, ...]) -> Iterator[ErrorCode]:
+    items = [answer]
+    for name in place:
+        items = [below for item in items for below in getattr(item, name, None) or ()]
+    for item in items:
+        yield getattr(item, "error_code", ErrorCode.none)
