@@ -13,8 +13,9 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -188,6 +189,36 @@ class FaultCluster:
             )
         finally:
             self.thaw(broker)
+
+    @contextmanager
+    def slow_follower(self, broker: int, topic: str, bytes_per_second: int) -> Iterator[None]:
+        """While it is not in sync, that broker fetches the topic no faster, within the block."""
+        throttle = {
+            kafka_admin.ConfigResource("topic", topic): (
+                "follower.replication.throttled.replicas",
+                "*",
+            ),
+            kafka_admin.ConfigResource("broker", str(broker)): (
+                "follower.replication.throttled.rate",
+                str(bytes_per_second),
+            ),
+        }
+        self._alter(throttle, kafka_admin.AlterConfigOpType.SET)
+        try:
+            yield
+        finally:
+            self._alter(throttle, kafka_admin.AlterConfigOpType.DELETE)
+
+    def _alter(self, keys: Mapping[Any, tuple[str, str]], operation: Any) -> None:
+        admin = kafka_admin.AdminClient(
+            {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
+        )
+        for resource, (name, value) in keys.items():
+            entry = kafka_admin.ConfigEntry(name, value, incremental_operation=operation)
+            resource.add_incremental_config(entry)
+            [done] = admin.incremental_alter_configs([resource]).values()
+            done.result(PATIENCE_S)
+            resource.incremental_configs.clear()
 
     def keep_from_fetching(self, leader: int) -> None:
         """No other broker reaches that one; it reaches them, the controller among them."""

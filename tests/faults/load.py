@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -223,3 +223,44 @@ def loaded(
         yield load
     finally:
         load.stop()
+
+
+def write_bulk(
+    bootstrap_servers: str,
+    topic: str,
+    history: History,
+    *,
+    partitions: int,
+    records: int,
+    record_bytes: int,
+) -> None:
+    """Writes large records as fast as they go; returns when all of them are acknowledged."""
+    producer = Producer(
+        {
+            **_CLIENT,
+            "bootstrap.servers": bootstrap_servers,
+            "acks": "all",
+            "enable.idempotence": True,
+            "request.timeout.ms": REQUEST_TIMEOUT_MS,
+        }
+    )
+    refused: list[str] = []
+
+    def noted(partition: int, value: str) -> Callable[[KafkaError | None, Any], None]:
+        def delivered(error: KafkaError | None, message: Any) -> None:
+            if error is None:
+                offset = -1 if message.offset() is None else message.offset()
+                history.note_sent(Sent(partition, value, Outcome.OK, offset))
+            else:
+                refused.append(str(error))
+
+        return delivered
+
+    for number in range(records):
+        partition, value = number % partitions, f"bulk{number}-".ljust(record_bytes, "x")
+        producer.produce(
+            topic, value.encode(), partition=partition, on_delivery=noted(partition, value)
+        )
+    left = producer.flush(PATIENCE_S)
+    assert not left
+    assert refused == []
