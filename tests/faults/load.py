@@ -85,6 +85,7 @@ class Load:
         wanted = self.acknowledged() + records
         deadline = time.monotonic() + PATIENCE_S
         while self.acknowledged() < wanted:
+            assert self.fatal == []
             assert time.monotonic() < deadline, "nothing is acknowledged any more"
             time.sleep(_SLICE_S)
 
@@ -124,10 +125,14 @@ class Load:
         )
         number = 0
         while not self._stopping.is_set():
-            for _ in range(int(RECORDS_PER_SECOND * _SLICE_S)):
-                self._send(producer, number)
-                number += 1
-            producer.poll(_SLICE_S)
+            try:
+                for _ in range(int(RECORDS_PER_SECOND * _SLICE_S)):
+                    self._send(producer, number)
+                    number += 1
+                producer.poll(_SLICE_S)
+            except KafkaException as failure:
+                self.fatal.append(f"the producer gave up: {failure}")
+                return
         left = producer.flush(PATIENCE_S)
         if left:
             self.fatal.append(f"{left} records were never answered")
@@ -151,9 +156,6 @@ class Load:
             )
         except BufferError:
             producer.poll(_SLICE_S)  # the queue is full while nobody leads
-        except KafkaException as failure:
-            self.fatal.append(f"the producer gave up: {failure}")
-            self._stopping.set()
 
     def _consume(self) -> None:
         name = f"{self._name}-reader"
