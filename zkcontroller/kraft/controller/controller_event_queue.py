@@ -1,0 +1,155 @@
+"""The order in which the controller does things: a queue, deadlines, and tasks for later.
+
+Source: Kafka ``KafkaEventQueue``.  There a thread waits on it; here its owner asks what is next.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, Generic, NamedTuple, TypeVar
+
+E = TypeVar("E")
+
+# Entries of the heap that were taken out otherwise stay until they come up, or are this many.
+_MAX_STALE: Final = 1024
+
+
+class Outcome(Enum):
+    """What is to happen with an event that was taken."""
+
+    RUN = auto()
+    TIMED_OUT = auto()
+    """Its deadline came before its turn."""
+    REJECTED = auto()
+    """The queue is shutting down."""
+
+
+class Taken(NamedTuple, Generic[E]):
+    """An event whose turn has come."""
+
+    event: E
+    outcome: Outcome
+
+
+@dataclass(slots=True, eq=False)
+class _Entry(Generic[E]):
+    event: E
+    deadline_ms: int | None
+    tag: str | None
+    is_gone: bool = False
+
+
+class ControllerEventQueue(Generic[E]):
+    """Events in their order; those with a deadline may come up early, as timed out.
+
+    Its owner bounds it: raft's events come one at a time, and requests are admitted up to
+    ``quorum_controller.MAX_UNANSWERED_REQUESTS``.
+    """
+
+    def __init__(self) -> None:
+        self._queue: deque[_Entry[E]] = deque()
+        self._by_deadline: list[tuple[int, int, _Entry[E]]] = []
+        self._by_tag: dict[str, _Entry[E]] = {}
+        self._sequence = 0
+        self._stale = 0
+        self.is_shutting_down = False
+
+    def append(self, event: E, deadline_ms: int | None = None) -> bool:
+        """Puts the event last; False, and nothing else, once the queue is shutting down."""
+        if self.is_shutting_down:
+            return False
+        entry = _Entry(event, deadline_ms, None)
+        self._queue.append(entry)
+        self._index(entry)
+        return True
+
+    def prepend(self, event: E) -> bool:
+        """Puts the event first; for the one that completes an activation, and no other."""
+        if self.is_shutting_down:
+            return False
+        self._queue.appendleft(_Entry(event, None, None))
+        return True
+
+    def schedule_deferred(self, tag: str, at_ms: int, event: E) -> bool:
+        """Has the event run at that time, or when one of the same tag would have, if earlier.
+
+        It takes the other one's place.
+        """
+        if self.is_shutting_down:
+            return False
+        previous = self._by_tag.get(tag)
+        if previous is not None:
+            assert previous.deadline_ms is not None
+            at_ms = min(at_ms, previous.deadline_ms)
+            self._remove(previous)
+        entry = _Entry(event, at_ms, tag)
+        self._by_tag[tag] = entry
+        self._index(entry)
+        return True
+
+    def cancel_deferred(self, tag: str) -> None:
+        """Forgets the event of that tag, if there is one."""
+        entry = self._by_tag.get(tag)
+        if entry is not None:
+            self._remove(entry)
+
+    def begin_shutdown(self) -> None:
+        """Takes nothing more; what has a deadline is rejected, the rest still runs."""
+        self.is_shutting_down = True
+
+    def take(self, now_ms: int) -> Taken[E] | None:
+        """The event whose turn it is, if any.
+
+        What is due by time comes first.  So an overloaded controller still fences silent brokers.
+        """
+        entry = self._first_by_deadline()
+        if entry is not None:
+            assert entry.deadline_ms is not None
+            is_due = entry.deadline_ms <= now_ms
+            if is_due or self.is_shutting_down:
+                self._remove(entry)
+                if not is_due:
+                    return Taken(entry.event, Outcome.REJECTED)
+                is_task = entry.tag is not None
+                return Taken(entry.event, Outcome.RUN if is_task else Outcome.TIMED_OUT)
+        while self._queue:
+            entry = self._queue.popleft()
+            if not entry.is_gone:
+                self._remove(entry)
+                return Taken(entry.event, Outcome.RUN)
+        return None
+
+    def next_time_ms(self, now_ms: int) -> int | None:
+        """When to take next: now if something waits, later if it has a time, None if nothing."""
+        while self._queue and self._queue[0].is_gone:
+            self._queue.popleft()
+        entry = self._first_by_deadline()
+        if self._queue or (entry is not None and self.is_shutting_down):
+            return now_ms
+        return None if entry is None else entry.deadline_ms
+
+    def _index(self, entry: _Entry[E]) -> None:
+        if entry.deadline_ms is not None:
+            self._sequence += 1
+            heapq.heappush(self._by_deadline, (entry.deadline_ms, self._sequence, entry))
+
+    def _first_by_deadline(self) -> _Entry[E] | None:
+        while self._by_deadline and self._by_deadline[0][2].is_gone:
+            heapq.heappop(self._by_deadline)
+            self._stale -= 1
+        return self._by_deadline[0][2] if self._by_deadline else None
+
+    def _remove(self, entry: _Entry[E]) -> None:
+        entry.is_gone = True
+        if entry.tag is not None:
+            del self._by_tag[entry.tag]
+        if entry.deadline_ms is None:
+            return
+        self._stale += 1
+        if self._stale > _MAX_STALE and self._stale * 2 > len(self._by_deadline):
+            self._by_deadline = [item for item in self._by_deadline if not item[2].is_gone]
+            heapq.heapify(self._by_deadline)
+            self._stale = 0

@@ -1,0 +1,51 @@
+"""Answers that wait until the records they speak of are committed.
+
+Source: Kafka ``DeferredEventQueue``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Generic, TypeVar
+
+from zkcontroller.errors import IllegalState
+
+E = TypeVar("E")
+
+
+class DeferredEventQueue(Generic[E]):
+    """Events in the order of the offsets that they wait for.
+
+    It holds what was asked and not answered; who admits questions bounds it
+    (``quorum_controller.MAX_UNANSWERED_REQUESTS``).
+    """
+
+    def __init__(self) -> None:
+        self._pending: deque[tuple[int, E]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def add(self, offset: int, event: E) -> None:
+        """Has the event wait; :class:`IllegalState` if one waits for a later offset already."""
+        highest = self.highest_pending_offset()
+        if highest is not None and offset < highest:
+            raise IllegalState(f"an event for {offset} behind one for {highest}")
+        self._pending.append((offset, event))
+
+    def complete_up_to(self, offset: int) -> list[E]:
+        """Takes out the events that wait for that offset or an earlier one."""
+        completed = []
+        while self._pending and self._pending[0][0] <= offset:
+            completed.append(self._pending.popleft()[1])
+        return completed
+
+    def fail_all(self) -> list[E]:
+        """Takes out every event."""
+        failed = [event for _, event in self._pending]
+        self._pending.clear()
+        return failed
+
+    def highest_pending_offset(self) -> int | None:
+        """The latest offset that an event waits for."""
+        return self._pending[-1][0] if self._pending else None

@@ -1,0 +1,164 @@
+"""How far the controller has read, written and may show: committed, stable and next write offset.
+
+The *stable* offset is the newest state that readers may see: what is committed, but nothing of
+a metadata transaction that is still open.  The active controller is ahead of it, with a snapshot of
+the state after each batch; when it steps down, it goes back to the stable one.
+
+Source: Kafka ``OffsetControlManager`` (KIP-868 for the transactions).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, TypeAlias, assert_never
+
+from zkcontroller.errors import IllegalState
+from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
+from zkcontroller.kraft.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+)
+from zkcontroller.kraft.values import OffsetAndEpoch
+
+TransactionRecord: TypeAlias = (
+    BeginTransactionRecord | EndTransactionRecord | AbortTransactionRecord
+)
+
+NONE: Final = -1
+"""An offset or epoch of which there is none yet."""
+
+
+class BatchEnd(NamedTuple):
+    """Where a committed batch ends, and when it was written."""
+
+    last_offset: int
+    epoch: int
+    append_timestamp_ms: int
+
+
+class OffsetControlManager:
+    """The offsets, and the in-memory snapshots that belong to them."""
+
+    def __init__(self, registry: SnapshotRegistry) -> None:
+        self._registry = registry
+        self._loading: OffsetAndEpoch | None = None
+        self.last_committed_offset = NONE
+        self.last_committed_epoch = NONE
+        self.last_stable_offset = NONE
+        self.transaction_start_offset = NONE
+        self.next_write_offset = NONE
+        """Where the next record of the active controller goes; none on a standby."""
+
+        # What metrics tell; they count batches without records too.
+        self.last_committed_record_offset = NONE
+        self.last_applied_record_offset = NONE
+        self.last_applied_record_timestamp_ms = NONE
+        registry.get_or_create_snapshot(NONE)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this controller writes."""
+        return self.next_write_offset != NONE
+
+    def activate(self, next_write_offset: int) -> None:
+        """This controller writes from that offset on."""
+        if self.is_active:
+            raise IllegalState("the controller is active already")
+        if next_write_offset < 0:
+            raise IllegalState(f"{next_write_offset} is no offset to write at")
+        # There is always a way back to what is committed.
+        self._registry.get_or_create_snapshot(self.last_stable_offset)
+        self.next_write_offset = next_write_offset
+
+    def deactivate(self) -> None:
+        """It writes no more: what it did beyond the stable offset never happened."""
+        if not self.is_active:
+            raise IllegalState("the controller is not active")
+        self.last_applied_record_offset = self.last_stable_offset
+        self.next_write_offset = NONE
+        self._registry.revert_to_snapshot(self.last_stable_offset)
+
+    def handle_commit_batch(self, batch: BatchEnd) -> None:
+        """A batch with records is committed."""
+        self.last_committed_offset = batch.last_offset
+        self.last_committed_epoch = batch.epoch
+        self._maybe_advance_last_stable_offset()
+        self.handle_commit_batch_metrics(batch)
+
+    def handle_commit_batch_metrics(self, batch: BatchEnd) -> None:
+        """A batch is committed, perhaps one of the quorum itself, without records."""
+        self.last_committed_record_offset = batch.last_offset
+        if not self.is_active:
+            self.last_applied_record_offset = batch.last_offset
+            self.last_applied_record_timestamp_ms = batch.append_timestamp_ms
+
+    def handle_schedule_append(self, last_offset: int, now_ms: int) -> None:
+        """The active controller has written, and replayed, up to that offset."""
+        self.next_write_offset = last_offset + 1
+        self._registry.get_or_create_snapshot(last_offset)
+        self.last_applied_record_offset = last_offset
+        self.last_applied_record_timestamp_ms = now_ms
+
+    def _maybe_advance_last_stable_offset(self) -> None:
+        stable = self.last_committed_offset
+        if self.transaction_start_offset != NONE:
+            stable = min(self.transaction_start_offset - 1, stable)
+        if stable > self.last_stable_offset:
+            self.last_stable_offset = stable
+            self._registry.delete_snapshots_up_to(stable)
+            if not self.is_active:
+                self._registry.get_or_create_snapshot(stable)
+
+    # ------------------------------------------------------------------ snapshots of the quorum
+
+    def begin_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Everything begins anew with a snapshot of the log."""
+        if self._loading is not None:
+            raise IllegalState(f"{self._loading} is still being read, and not {snapshot_id}")
+        self._loading = snapshot_id
+        self._registry.reset()
+        self.last_committed_offset = self.last_committed_epoch = NONE
+        self.last_stable_offset = self.transaction_start_offset = NONE
+        self.next_write_offset = NONE
+
+    def end_load_snapshot(self, timestamp_ms: int) -> None:
+        """The snapshot is read.
+
+        Kafka takes the snapshot's end, which is beyond its last record, for the last offset.
+        """
+        if self._loading is None:
+            raise IllegalState("no snapshot is being read")
+        offset, epoch = self._loading
+        self._loading = None
+        self._registry.get_or_create_snapshot(offset)
+        self.last_committed_offset = self.last_stable_offset = offset
+        self.last_committed_epoch = epoch
+        self.last_committed_record_offset = self.last_applied_record_offset = offset
+        self.last_applied_record_timestamp_ms = timestamp_ms
+
+    # ------------------------------------------------------------------ transactions
+
+    def replay(self, record: TransactionRecord, offset: int) -> None:
+        """:class:`IllegalState` where a transaction can neither begin nor end."""
+        if self._loading is not None:
+            raise IllegalState(f"{record} within a snapshot")
+        if isinstance(record, BeginTransactionRecord):
+            self._begin_transaction(offset)
+            return
+        begun_at, self.transaction_start_offset = self.transaction_start_offset, NONE
+        if begun_at == NONE:
+            raise IllegalState(f"{record} at {offset}: no transaction is open")
+        match record:
+            case EndTransactionRecord():
+                pass
+            case AbortTransactionRecord():
+                self._registry.revert_to_snapshot(begun_at - 1)
+            case _:
+                assert_never(record)
+
+    def _begin_transaction(self, offset: int) -> None:
+        if self.transaction_start_offset != NONE:
+            begun_at = self.transaction_start_offset
+            raise IllegalState(f"a transaction at {offset}: the one of {begun_at} is still open")
+        self._registry.get_or_create_snapshot(offset - 1)
+        self.transaction_start_offset = offset
