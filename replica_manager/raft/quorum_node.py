@@ -1,0 +1,233 @@
+"""A node of the quorum as a process has it: its log, its listener, its way to the others.
+
+It is a controller node without a controller on top: it votes, follows and leads, and what it leads
+with is nothing but the change of leader.
+
+Source: Kafka ``KafkaRaftManager``, ``SharedServer``, ``ControllerServer`` (their order of starting
+and stopping).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from replica_manager.raft.metadata_log import MetadataLog
+from replica_manager.raft.metadata_log_config import MetadataLogConfig
+from replica_manager.raft.quorum_requests import QuorumRequests
+from replica_manager.raft.quorum_state_file import read_quorum_state, write_quorum_state
+from replica_manager.server.gate import Gate
+from replica_manager.server.listener import ServerLimits, SocketServer
+from zkcontroller.kraft.config import QuorumConfig
+from zkcontroller.kraft.messages import Endpoints
+from zkcontroller.kraft.raft import RaftNode
+from zkcontroller.kraft.values import ElectionState, Endpoint, ReplicaKey, VoterSet
+from zkcontroller.model import Endpoint as Listener
+from zkcontroller.runtime.client_security import PLAINTEXT, ClientSecurity
+from zkcontroller.runtime.metrics import Metrics
+from zkcontroller.runtime.raft_channel import RaftChannels
+from zkcontroller.runtime.raft_driver import Flush, RaftDriver, RaftListener, WallClock
+from zkcontroller.runtime.raft_metrics import RaftMetrics
+
+SHUTDOWN_TIMEOUT_MS: Final = 5_000
+"""A leader that stops waits for so long until another one has been elected."""
+UPKEEP_S: Final = 1.0
+"""How often is looked what the log has left to be done: deletions, flushes of old segments."""
+
+_log: Final = logging.getLogger("kafka.raft.KafkaRaftManager")
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumNodeSettings:
+    """What makes a node."""
+
+    local: ReplicaKey
+    cluster_id: str
+    metadata_log_dir: Path
+    voters: VoterSet
+    listeners: tuple[Listener, ...]
+    """Where to listen; the first one is the quorum's."""
+    advertised: Endpoints
+    """How others reach this node, by listener name."""
+    bootstrap_servers: tuple[Endpoint, ...] = ()
+    quorum: QuorumConfig = field(default_factory=QuorumConfig)
+    log: MetadataLogConfig = field(default_factory=MetadataLogConfig)
+    limits: ServerLimits = field(default_factory=ServerLimits)
+    gates: Mapping[str, Gate] = field(default_factory=dict)
+    """What the listeners ask of whoever connects, by name."""
+    security: ClientSecurity = PLAINTEXT
+    """What the other nodes' listeners ask of us."""
+
+    @property
+    def listener_name(self) -> str:
+        """The listener by which the quorum talks."""
+        return self.listeners[0].listener_name
+
+
+class QuorumStateFile:
+    """The election of one node, in ``quorum-state``."""
+
+    def __init__(self, directory: Path, voters: VoterSet) -> None:
+        """``directory``: the log's folder."""
+        self._directory = directory
+        self._voters = voters
+
+    def read(self) -> ElectionState | None:
+        """As :func:`~replica_manager.raft.quorum_state_file.read_quorum_state`."""
+        return read_quorum_state(self._directory)
+
+    def write(self, election: ElectionState) -> None:
+        """Returns when it is on disk."""
+        write_quorum_state(self._directory, election, self._voters.ids)
+
+
+class QuorumNode:
+    """One node.  :meth:`run` is its whole life."""
+
+    def __init__(self, settings: QuorumNodeSettings, metrics: Metrics | None = None) -> None:
+        """Touches nothing yet."""
+        self._settings = settings
+        self._metrics = metrics
+        self._now_ms = WallClock()
+        self._listeners: dict[str, RaftListener] = {}
+        self._driver: RaftDriver | None = None
+        self._stop_wanted = asyncio.Event()
+        self._started = asyncio.Event()
+
+    @property
+    def driver(self) -> RaftDriver:
+        """The node at work; only after :meth:`started`."""
+        assert self._driver is not None, "the node has not started"
+        return self._driver
+
+    def add_listener(self, name: str, listener: RaftListener) -> None:
+        """Before :meth:`run`: it gets what is committed."""
+        self._listeners[name] = listener
+
+    async def started(self) -> None:
+        """Returns when the node listens."""
+        await self._started.wait()
+
+    def stop(self) -> None:
+        """Has :meth:`run` leave the quorum and return."""
+        self._stop_wanted.set()
+
+    async def run(self) -> bool:
+        """Runs until :meth:`stop`; says whether somebody could take over before it left.
+
+        RaftFatal, KafkaStorage or OSError if it must not go on; ConfigInvalid for an address that
+        cannot be listened on.
+        """
+        async with self._open_log() as log:
+            node = self._raft_node(log)
+            driver = self._make_driver(node, log)
+            channels = RaftChannels(
+                node_id=self._settings.local.id,
+                request_timeout_ms=self._settings.quorum.request_timeout_ms,
+                on_outcome=driver.put,
+                random=random.Random(),
+                security=self._settings.security,
+            )
+            for name, listener in self._listeners.items():
+                driver.register(name, listener)
+            upkeep = asyncio.create_task(self._keep_up(log))
+            try:
+                return await self._serve(driver, channels)
+            finally:
+                upkeep.cancel()
+                await channels.close()
+                await asyncio.wait((upkeep,))
+
+    async def _serve(self, driver: RaftDriver, channels: RaftChannels) -> bool:
+        settings = self._settings
+        server = SocketServer(
+            settings.listeners,
+            settings.limits,
+            QuorumRequests(driver, settings.cluster_id).respond,
+            broker_id=settings.local.id,
+            protected_listener=settings.listener_name,
+            gates=settings.gates,
+        )
+        # Bound before anything is said to others, accepting only when there is an answer.
+        server.open()
+        running = asyncio.create_task(driver.run(channels))
+        stopping = asyncio.create_task(self._stop_wanted.wait())
+        self._driver = driver
+        self._started.set()
+        _log.info("Node %d of cluster %s started", settings.local.id, settings.cluster_id)
+        try:
+            await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                driver.shut_down(SHUTDOWN_TIMEOUT_MS)
+            return await running
+        finally:
+            stopping.cancel()
+            running.cancel()
+            await asyncio.wait((running, stopping))
+            await server.close()
+
+    def _raft_node(self, log: MetadataLog) -> RaftNode:
+        settings = self._settings
+        return RaftNode(
+            local=settings.local,
+            cluster_id=settings.cluster_id,
+            voters=settings.voters,
+            log=log,
+            config=settings.quorum,
+            random=random.Random(),
+            listener_name=settings.listener_name,
+            local_endpoints=settings.advertised,
+            bootstrap_servers=settings.bootstrap_servers,
+        )
+
+    def _make_driver(self, node: RaftNode, log: MetadataLog) -> RaftDriver:
+        settings = self._settings
+        metrics = None
+        if self._metrics is not None:
+            metrics = RaftMetrics(self._metrics, node, settings.local)
+        return RaftDriver(
+            node,
+            plan_flush=partial(_plan_flush, log),
+            elections=QuorumStateFile(log.directory, settings.voters),
+            metrics=metrics,
+            now_ms=self._now_ms,
+        )
+
+    @asynccontextmanager
+    async def _open_log(self) -> AsyncIterator[MetadataLog]:
+        settings = self._settings
+        # Blocks: everything in it is read and checked.
+        log = await asyncio.to_thread(
+            MetadataLog.open, settings.metadata_log_dir, settings.log, self._now_ms
+        )
+        try:
+            yield log
+        finally:
+            await asyncio.to_thread(log.close)
+
+    async def _keep_up(self, log: MetadataLog) -> None:
+        while True:
+            await asyncio.sleep(UPKEEP_S)
+            for duty in list(log.duties.take_due(self._now_ms())):
+                try:
+                    await asyncio.to_thread(duty.action)
+                except OSError:
+                    # What it leaves behind is seen to at the next start.
+                    _log.exception("%s of %s failed", duty.name, duty.partition)
+                else:
+                    if duty.after is not None:
+                        duty.after()
+
+
+def _plan_flush(log: MetadataLog) -> Flush | None:
+    plan = log.plan_flush()
+    if plan is None:
+        return None
+    return Flush(plan.run, partial(log.finish_flush, plan))

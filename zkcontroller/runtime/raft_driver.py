@@ -1,0 +1,338 @@
+"""Runs a node of the quorum: real time, real sockets, a real disk around the pure step.
+
+One task takes what has happened, in order, has :class:`~zkcontroller.kraft.raft.RaftNode` step, and
+performs what comes out, strictly in order.  While it waits for a disk (one thread does all fsyncs),
+what happens meanwhile queues up, and everything else on the event loop goes on.  Nothing here may
+take long: a leader that is late by two seconds is deposed.
+
+Everything is for the event loop; another thread comes in by ``loop.call_soon_threadsafe``.
+
+Source: Kafka ``KafkaRaftClientDriver``, ``KafkaRaftClient``, ``BlockingMessageQueue``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, assert_never
+
+from zkcontroller.errors import RaftFatal
+from zkcontroller.kraft.inputs import (
+    ListenerAdvanced,
+    RaftInput,
+    RequestReceived,
+    Resign,
+    Shutdown,
+    Tick,
+)
+from zkcontroller.kraft.messages import AnyRaftResponse, RaftRequest
+from zkcontroller.kraft.outputs import (
+    Answer,
+    DeliverCommit,
+    DeliverLeader,
+    DeliverSnapshot,
+    FlushLog,
+    PersistElection,
+    RaftOutput,
+    Send,
+    ShutdownDone,
+)
+from zkcontroller.kraft.raft import RaftNode
+from zkcontroller.kraft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch
+from zkcontroller.protocol.record_batch import iterate_batches
+from zkcontroller.runtime.raft_channel import Outcome
+from zkcontroller.runtime.raft_metrics import RaftMetrics
+
+MAX_QUEUED_REQUESTS: Final = 1_000
+"""So many requests of others wait for the step; whoever sends one more waits to be listened to."""
+MAX_COMMIT_BYTES: Final = 1024 * 1024
+"""A listener gets so much at a time, or one batch if that is larger."""
+STEPS_AT_ONCE: Final = 8
+"""After so many the rest of the event loop has its turn."""
+
+_log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClientDriver")
+T = TypeVar("T")
+
+
+class Flush(NamedTuple):
+    """How the log gets to disk."""
+
+    run: Callable[[], None]
+    """Blocks; in a thread."""
+    finish: Callable[[], None]
+    """Afterwards, on the event loop."""
+
+
+class ElectionStore(Protocol):
+    """Where the election is written down; both may block."""
+
+    def read(self) -> ElectionState | None:
+        """As last written; None if nothing ever was."""
+
+    def write(self, election: ElectionState) -> None:
+        """Returns when it is on disk."""
+
+
+class Channels(Protocol):
+    """The way to other nodes."""
+
+    def send(self, send: Send) -> None:
+        """Sends; :meth:`RaftDriver.put` gets the answer or the failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedBatches:
+    """Whole batches that are committed, as they stand in the log."""
+
+    first_offset: int
+    """The first record that is new to the listener."""
+    next_offset: int
+    """What to say to :meth:`RaftDriver.advanced` when they are taken in."""
+    data: bytes
+
+
+class RaftListener(Protocol):
+    """Reads the committed log.  Called on the event loop, so it hands over what takes long.
+
+    Source: Kafka ``RaftClient.Listener``.
+    """
+
+    def handle_commit(self, batches: CommittedBatches) -> None:
+        """Nothing more comes before :meth:`RaftDriver.advanced` was told ``next_offset``."""
+
+    def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Everything known is void: begin with that snapshot of the log."""
+
+    def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """Who leads now."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Registration:
+    listener_name: str
+
+
+_Input: TypeAlias = RaftInput | _Registration
+
+
+class WallClock:
+    """Milliseconds since 1970 that never go back: they stand in records, and time the elections."""
+
+    def __init__(self) -> None:
+        self._since_1970_ms = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
+
+    def __call__(self) -> int:
+        return self._since_1970_ms + time.monotonic_ns() // 1_000_000
+
+
+class RaftDriver:
+    """One node at work."""
+
+    def __init__(
+        self,
+        node: RaftNode,
+        *,
+        plan_flush: Callable[[], Flush | None],
+        elections: ElectionStore,
+        metrics: RaftMetrics | None = None,
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
+        """``plan_flush``: how everything that is in the node's log now gets to disk, if it must."""
+        self.node = node
+        """To look at; only the driver has it step."""
+        self._plan_flush = plan_flush
+        self._elections = elections
+        self._metrics = metrics
+        self._now_ms = now_ms or WallClock()
+        self._channels: Channels | None = None
+        self._inputs: deque[_Input] = deque()
+        self._has_input = asyncio.Event()
+        self._room = asyncio.Semaphore(MAX_QUEUED_REQUESTS)
+        self._answers: dict[int, asyncio.Future[AnyRaftResponse]] = {}
+        self._last_request_id = 0
+        self._listeners: dict[str, RaftListener] = {}
+        self._left: bool | None = None
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="raft-disk")
+
+    # What happens.
+
+    async def ask(self, request: RaftRequest, listener_name: str) -> AnyRaftResponse:
+        """The answer to a request of another node, or of a tool; it may have to wait for records.
+
+        ConnectionAbortedError if the node leaves before it has answered.
+        """
+        if self._left is not None:
+            raise ConnectionAbortedError("the node has left the quorum")
+        await self._room.acquire()
+        self._last_request_id += 1
+        request_id = self._last_request_id
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[AnyRaftResponse] = loop.create_future()
+        self._answers[request_id] = answer
+        self.put(RequestReceived(request_id, request, listener_name))
+        try:
+            return await answer
+        finally:
+            del self._answers[request_id]
+
+    def put(self, happened: Outcome | RequestReceived) -> None:
+        """Takes the outcome of a request that was sent."""
+        self._put(happened)
+
+    def register(self, name: str, listener: RaftListener) -> None:
+        """From now on that listener gets everything that is committed, from the beginning."""
+        self._listeners[name] = listener
+        self._put(_Registration(name))
+
+    def advanced(self, name: str, next_offset: int) -> None:
+        """That listener has taken in everything below ``next_offset``."""
+        self._put(ListenerAdvanced(name, next_offset))
+
+    def prepare_append(self, epoch: int, values: Sequence[bytes]) -> int:
+        """Takes records to be written as one batch; gives the offset of the last one.
+
+        As :meth:`~zkcontroller.kraft.raft.RaftNode.prepare_append`.
+        """
+        return self.node.prepare_append(epoch, values, self._now_ms())
+
+    def schedule_prepared_append(self) -> None:
+        """Has written, soon, what was prepared."""
+        self.node.schedule_prepared_append()
+        # There is a new time to wait for.
+        self._has_input.set()
+
+    def resign(self, epoch: int) -> None:
+        """Gives up the leadership of that epoch, if it still lasts."""
+        self._put(Resign(epoch))
+
+    def shut_down(self, timeout_ms: int) -> None:
+        """Leaves the quorum; :meth:`run` returns when that is done."""
+        self._put(Shutdown(timeout_ms))
+
+    def _put(self, happened: _Input) -> None:
+        self._inputs.append(happened)
+        self._has_input.set()
+
+    # The loop.
+
+    async def run(self, channels: Channels) -> bool:
+        """Runs the node until it has left the quorum; says whether it left gracefully.
+
+        RaftFatal if its bookkeeping is contradicted, OSError if its disk fails: the process must
+        end, for nothing that it says can be trusted any more.
+        """
+        self._channels = channels
+        try:
+            stored = await self._on_disk(self._elections.read)
+            await self._perform(self.node.start(stored, self._now_ms()))
+            steps = 0
+            while self._left is None:
+                await self._step(await self._next_input())
+                steps += 1
+                if steps % STEPS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            return self._left
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._left = bool(self._left)
+        self._disk.shutdown(wait=False, cancel_futures=True)
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(ConnectionAbortedError("the node has left the quorum"))
+
+    async def _step(self, happened: _Input) -> None:
+        now_ms = self._now_ms()
+        if isinstance(happened, _Registration):
+            outputs = self.node.register(happened.listener_name, now_ms)
+        else:
+            outputs = self.node.step(happened, now_ms)
+        if self._metrics is not None:
+            self._metrics.observe(self.node, now_ms)
+        await self._perform(outputs)
+
+    async def _next_input(self) -> _Input:
+        while not self._inputs:
+            wait_s = self._wait_s()
+            if wait_s == 0:
+                return Tick()
+            self._has_input.clear()
+            idle_since_ns = time.monotonic_ns()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._has_input.wait()
+            if self._metrics is not None:
+                self._metrics.was_idle(time.monotonic_ns() - idle_since_ns)
+            if not self._inputs:
+                # Its time has come, or there is another one.
+                continue
+        happened = self._inputs.popleft()
+        if isinstance(happened, RequestReceived):
+            self._room.release()
+        return happened
+
+    def _wait_s(self) -> float | None:
+        deadline_ms = self.node.deadline_ms
+        return None if deadline_ms is None else max(0, deadline_ms - self._now_ms()) / 1000
+
+    # What is to be done.
+
+    async def _perform(self, outputs: Sequence[RaftOutput]) -> None:
+        for output in outputs:
+            match output:
+                case PersistElection(election):
+                    await self._on_disk(self._elections.write, election)
+                case FlushLog():
+                    flush = self._plan_flush()
+                    if flush is not None:
+                        await self._on_disk(flush.run)
+                        flush.finish()
+                case Send():
+                    assert self._channels is not None, "run() has them"
+                    self._channels.send(output)
+                case Answer(request_id, response):
+                    answer = self._answers.get(request_id)
+                    if answer is not None and not answer.done():
+                        answer.set_result(response)
+                case DeliverCommit():
+                    self._deliver_commit(output)
+                case DeliverSnapshot(name, snapshot_id):
+                    self._listeners[name].handle_load_snapshot(snapshot_id)
+                case DeliverLeader(name, leader):
+                    self._listeners[name].handle_leader_change(leader)
+                case ShutdownDone(is_graceful):
+                    _log.info(
+                        "Graceful shutdown completed"
+                        if is_graceful
+                        else "Shutdown timed out: nobody has taken over"
+                    )
+                    self._left = is_graceful
+                case _:
+                    assert_never(output)
+
+    async def _on_disk(self, work: Callable[..., T], *arguments: object) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._disk, work, *arguments)
+
+    def _deliver_commit(self, delivery: DeliverCommit) -> None:
+        data = self.node.log.read(delivery.first_offset, MAX_COMMIT_BYTES)
+        end, next_offset = 0, delivery.first_offset
+        for position, header in iterate_batches(data):
+            if header.next_offset > delivery.high_watermark:
+                break
+            end, next_offset = position + header.size, header.next_offset
+        if not end:
+            raise RaftFatal(
+                f"No whole batch from offset {delivery.first_offset} on lies below the high "
+                f"watermark {delivery.high_watermark}"
+            )
+        self._listeners[delivery.listener].handle_commit(
+            CommittedBatches(delivery.first_offset, next_offset, data[:end])
+        )
