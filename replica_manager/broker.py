@@ -854,6 +854,6 @@ def stored_broker_id(log_dirs: tuple[Path, ...]) -> int | None:
             meta = read_meta_properties(log_dir)
         except (OSError, ConfigInvalid):
             continue
-        if meta is not None and meta.broker_id is not None:
-            return meta.broker_id
+        if meta is not None and meta.node_id is not None:
+            return meta.node_id
     return None
