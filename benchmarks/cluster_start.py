@@ -24,6 +24,7 @@ from benchmarks.records_cluster import RecordsCluster, kafkas_cluster, our_clust
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 TIMEOUT_S: Final = 60
+CLIENT_PATIENCE_S: Final = 2
 RETRY_S: Final = 0.05
 _admin: Any = import_module("confluent_kafka.admin")  # its stubs hide NewTopic
 
@@ -44,12 +45,15 @@ def seconds_until_acknowledged(make: MakeCluster, directory: Path, zookeeper: st
 
 
 def _create_topic(bootstrap_servers: str) -> None:
-    admin = _admin.AdminClient({"bootstrap.servers": bootstrap_servers})
     deadline_s = time.monotonic() + TIMEOUT_S
     while True:
+        # A new client each time: librdkafka 2.16 asks no more once a broker that has not heard of
+        # any controller has answered with no brokers.
+        admin = _admin.AdminClient({"bootstrap.servers": bootstrap_servers})
         wanted = _admin.NewTopic("first", 1, 3)
         try:
-            admin.create_topics([wanted], request_timeout=TIMEOUT_S)["first"].result(TIMEOUT_S)
+            futures = admin.create_topics([wanted], request_timeout=CLIENT_PATIENCE_S)
+            futures["first"].result(CLIENT_PATIENCE_S)
             return
         except Exception:
             # A broker that has just registered is not known to the controller yet.
