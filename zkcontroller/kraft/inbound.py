@@ -202,6 +202,9 @@ class InboundRequests:
         longest = self._node.config.election_backoff_max_ms
         ids = [candidate.id for candidate in candidates]
         local = self._node.local
+        if not ids:
+            # A leader that was restarted knows nobody's progress: whoever hears of it may stand.
+            return 0
         if local is None or local.id not in ids:
             return longest
         position = ids.index(local.id)

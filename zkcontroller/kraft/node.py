@@ -176,6 +176,8 @@ class Node:
         assert isinstance(state, Candidate)
         self._left_leader_and_follower()
         if state.is_vote_granted:
+            # That nobody leads is heard first, by whoever used an earlier leadership of this node.
+            self.listeners.inform()
             self.lead(now_ms)
 
     def lead(self, now_ms: int) -> None:

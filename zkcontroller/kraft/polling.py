@@ -185,7 +185,11 @@ class Polling:
         if node.is_shutting_down:
             return again_ms
         if now_ms >= state.election_deadline_ms:
-            node.stand(now_ms)
+            if node.quorum.is_voter:
+                node.stand(now_ms)
+            else:
+                # In the epoch that it led nobody else would ever be its leader.
+                node.unattach(state.epoch + 1, now_ms)
             return now_ms
         return min(state.election_deadline_ms, again_ms)
 

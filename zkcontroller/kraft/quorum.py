@@ -238,7 +238,7 @@ class Quorum:
     ) -> Resigned:
         assert self.local is not None
         others = list(self.voters.others(self.local.id))
-        deadline_ms = self._election_deadline_ms(now_ms)
+        deadline_ms = self._random_deadline_ms(now_ms)
         return Resigned(epoch, self.local.id, deadline_ms, others, preferred_successors)
 
     def _transition(self, state: RaftState) -> None:
@@ -255,7 +255,8 @@ class Quorum:
         )
 
     def _election_deadline_ms(self, now_ms: int) -> int:
-        if not self.is_voter:
-            return NEVER_MS
+        return self._random_deadline_ms(now_ms) if self.is_voter else NEVER_MS
+
+    def _random_deadline_ms(self, now_ms: int) -> int:
         timeout = self._config.election_timeout_ms
         return now_ms + timeout + (self._random.randrange(timeout) if timeout else 0)

@@ -105,19 +105,27 @@ class RequestManager:
         """A request has gone there."""
         self._connections[node_id] = _Connection(correlation_id, now_ms + self._request_timeout_ms)
 
-    def is_response_expected(self, node_id: int, correlation_id: int) -> bool:
-        """Whether that answer is still waited for."""
-        connection = self._connections.get(node_id)
-        return connection is not None and connection.correlation_id == correlation_id
+    def is_response_expected(self, node_id: int, correlation_id: int, now_ms: int) -> bool:
+        """Whether that answer is still waited for.
 
-    def succeeded(self, node_id: int, correlation_id: int) -> None:
+        One that comes too late is not: the same may have been asked of another node meanwhile, and
+        two answers to one Fetch are the same records twice.
+        """
+        connection = self._connections.get(node_id)
+        return (
+            connection is not None
+            and connection.correlation_id == correlation_id
+            and now_ms < connection.timeout_ms
+        )
+
+    def succeeded(self, node_id: int, correlation_id: int, now_ms: int) -> None:
         """The answer was of use: the next request may go at once."""
-        if self.is_response_expected(node_id, correlation_id):
+        if self.is_response_expected(node_id, correlation_id, now_ms):
             del self._connections[node_id]
 
     def failed(self, node_id: int, correlation_id: int, now_ms: int) -> None:
         """There was no answer, or none of use: the node is left in peace for a moment."""
-        if self.is_response_expected(node_id, correlation_id):
+        if self.is_response_expected(node_id, correlation_id, now_ms):
             self._connections[node_id] = _Connection(backoff_ms=now_ms + self._retry_backoff_ms)
 
     def reset(self, node_id: int) -> None:

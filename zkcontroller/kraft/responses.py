@@ -45,10 +45,10 @@ class Responses:
         """Takes an answer in, if it is still waited for."""
         requests = self._node.requests
         source, correlation_id = received.source_id, received.correlation_id
-        if not requests.is_response_expected(source, correlation_id):
+        if not requests.is_response_expected(source, correlation_id, now_ms):
             return
         if self._is_of_use(source, received.response, now_ms):
-            requests.succeeded(source, correlation_id)
+            requests.succeeded(source, correlation_id, now_ms)
         else:
             requests.failed(source, correlation_id, now_ms)
 
@@ -177,9 +177,9 @@ class Responses:
         if response.diverging_epoch is not None:
             offset = truncation_offset(node.log, response.diverging_epoch)
             known = state.high_watermark
-            if known is not None and offset < known:
+            if known is not None and min(offset, response.diverging_epoch.offset) < known:
                 raise RaftFatal(
-                    f"Leader {source} asks for a truncation to {offset}, "
+                    f"Leader {source} asks for a truncation to {response.diverging_epoch.offset}, "
                     f"below the high watermark {known}"
                 )
             node.log.truncate_to(offset)
@@ -225,22 +225,35 @@ class Responses:
         node, state = self._node, self._node.quorum.state
         if not isinstance(state, Follower) or state.fetching_snapshot is None:
             return self._unexpected(source, response.error)
-        if response.error is not ErrorCode.none or response.snapshot_id != state.fetching_snapshot:
+        error = response.error
+        if error is ErrorCode.snapshot_not_found or (
+            error is ErrorCode.none and min(response.snapshot_id) < 0
+        ):
             _log.info("Leader %d has no snapshot %s (any more)", source, state.fetching_snapshot)
             self._drop_download(state)
             state.fetch_deadline_ms = now_ms + node.config.fetch_timeout_ms
             return True
-        if response.position != state.fetched_bytes or not response.data:
+        if error is ErrorCode.none and not self._is_next_part(response, state):
+            error = ErrorCode.position_out_of_range
+        if error is not ErrorCode.none:
             self._drop_download(state)
-            return self._unexpected(source, ErrorCode.position_out_of_range)
+            return self._unexpected(source, error)
         state.fetched_bytes = node.log.append_download(response.data)
-        if state.fetched_bytes >= response.size:
+        if state.fetched_bytes == response.size:
             node.log.finish_download()
             _log.info("Restarted the log at %s after downloading it", state.fetching_snapshot)
             state.fetching_snapshot = None
             node.follower_high_watermark(state, node.log.high_watermark)
         state.fetch_deadline_ms = now_ms + node.config.fetch_timeout_ms
         return True
+
+    @staticmethod
+    def _is_next_part(response: FetchSnapshotResponse, state: Follower) -> bool:
+        return (
+            response.snapshot_id == state.fetching_snapshot
+            and response.position == state.fetched_bytes
+            and 0 < len(response.data) <= response.size - response.position
+        )
 
     def _drop_download(self, state: Follower) -> None:
         if state.fetching_snapshot is not None:
