@@ -9,17 +9,15 @@ Source: Kafka ``KafkaRaftClient``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kio.schema.errors import ErrorCode
-from kio.schema.leader_change_message.v0.data import LeaderChangeMessage, Voter
-from kio.schema.types import BrokerId
-from kio.static.primitive import i16, i32
 
 from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.config import QuorumConfig
+from zkcontroller.kraft.control_records import LeaderChange, encode_control_record
 from zkcontroller.kraft.leader_state import Leader
 from zkcontroller.kraft.listeners import Listeners
 from zkcontroller.kraft.messages import (
@@ -35,26 +33,11 @@ from zkcontroller.kraft.raft_log import RaftLog
 from zkcontroller.kraft.request_manager import RandomSource, RequestManager
 from zkcontroller.kraft.states import Candidate, Follower
 from zkcontroller.kraft.values import Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
-from zkcontroller.protocol.messages import write
 
 _log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
 
-_LEADER_CHANGE_KEY: Final = b"\0\0\0\2"
 FIRST_BOOTSTRAP_ID: Final = -2
 """Bootstrap servers that are known by address alone are numbered downwards from here."""
-
-
-def _leader_change(
-    leader_id: int, voters: Iterable[int], granting_voters: Iterable[int]
-) -> tuple[bytes, bytes]:
-    """Key and value of the record with which an epoch begins."""
-    message = LeaderChangeMessage(
-        version=i16(0),
-        leader_id=BrokerId(leader_id),
-        voters=tuple(Voter(voter_id=i32(voter)) for voter in voters),
-        granting_voters=tuple(Voter(voter_id=i32(voter)) for voter in granting_voters),
-    )
-    return _LEADER_CHANGE_KEY, write(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +167,12 @@ class Node:
         """Becomes the leader; the first record of its epoch says so."""
         state = self.quorum.become_leader(self.log.end_offset, now_ms)
         self.log.initialize_leader_epoch(state.epoch)
-        first = _leader_change(state.local.id, self.voters.ids, sorted(state.granting_voters))
-        state.accumulator.append_control([first], now_ms)
+        first = LeaderChange(
+            leader_id=state.local.id,
+            voters=self.voters.ids,
+            granting_voters=tuple(sorted(state.granting_voters)),
+        )
+        state.accumulator.append_control([encode_control_record(first)], now_ms)
         self.requests.reset_all()
 
     def resign(self, now_ms: int) -> None:

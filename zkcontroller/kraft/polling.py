@@ -122,6 +122,8 @@ class Polling:
         if not batches:
             return
         if state.appended(node.log.end_offset):
+            # Only of a quorum of one: nobody else's disk vouches for what it calls committed.
+            node.emit(FlushLog(node.log.end_offset))
             node.leader_high_watermark_moved(state)
         parked, node.parked = node.parked, []
         for fetch in parked:

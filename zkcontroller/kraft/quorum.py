@@ -122,13 +122,19 @@ class Quorum:
                 election.epoch, log_end.epoch,
             )  # fmt: skip
             election = ElectionState(log_end.epoch)
-        self.state = self._initial_state(election, now_ms)
+        self.state = self._initial_state(election, log_end, now_ms)
         self._persist(self.state.election)
         _log.info("Starting as %s in epoch %d", self.state.name, self.epoch)
 
-    def _initial_state(self, election: ElectionState, now_ms: int) -> RaftState:
+    def _initial_state(
+        self, election: ElectionState, log_end: OffsetAndEpoch, now_ms: int
+    ) -> RaftState:
         epoch, voted = election.epoch, election.voted_key
         leader = election.leader_id
+        if voted is not None and self.is_local(voted.id) and log_end.epoch == epoch:
+            # It had won: the epoch's first record is in the log.  As a candidate of an epoch that
+            # has records it would be refused by everybody.
+            leader, voted = voted.id, None
         if leader is not None and self.is_local(leader):
             # No second vote in this epoch, and no second record for an offset of its lost tail.
             return self._resigned(epoch, (), now_ms)

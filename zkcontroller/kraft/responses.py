@@ -28,7 +28,7 @@ from zkcontroller.kraft.messages import (
 from zkcontroller.kraft.node import Node
 from zkcontroller.kraft.outputs import FlushLog
 from zkcontroller.kraft.raft_log import truncation_offset
-from zkcontroller.kraft.states import Candidate, Follower, Resigned, Vote
+from zkcontroller.kraft.states import Candidate, Follower, Resigned, Unattached, Vote
 
 _log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
 
@@ -100,12 +100,12 @@ class Responses:
         quorum = self._node.quorum
         error, epoch, leader_id = response.error, response.leader_epoch, response.leader_id
         if epoch < quorum.epoch or error is ErrorCode.unknown_leader_epoch:
-            return True
+            return self._knows_more_than_before()
         if epoch > quorum.epoch or error in (
             ErrorCode.fenced_leader_epoch, ErrorCode.not_leader_or_follower,
         ):  # fmt: skip
             self._transition(source, response, now_ms)
-            return True
+            return self._knows_more_than_before()
         if leader_id is not None and quorum.leader_id is None:
             self._transition(source, response, now_ms)
             return None if error is ErrorCode.none else True
@@ -118,6 +118,10 @@ class Responses:
             _log.error("Node %d finds a request of this node invalid", source)
             return False
         return None
+
+    def _knows_more_than_before(self) -> bool:
+        """False for who looks for a leader in vain: it need not ask at the speed of the network."""
+        return not isinstance(self._node.quorum.state, Unattached)
 
     def _transition(self, source: int, response: AnyRaftResponse, now_ms: int) -> None:
         node = self._node
