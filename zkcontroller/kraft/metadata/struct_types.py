@@ -40,7 +40,9 @@ class Layout:
         "_constructor",
         "_defaults",
         "_known_tags",
+        "_places",
         "_plain",
+        "_plain_readers",
         "_present",
         "_tagged",
         "_version",
@@ -56,6 +58,10 @@ class Layout:
         tagged = [(field.tag, field) for field in present if field.tag is not None]
         self._tagged = tuple(sorted(tagged, key=lambda pair: pair[0]))
         self._absent = tuple(field.name for field in fields if field.since > version)
+        self._places = {name: place for place, name in enumerate(self._defaults)}
+        self._plain_readers = tuple(
+            (self._places[field.name], field.type.decode) for field in self._plain
+        )
         self._known_tags = {field.tag: field for field in fields if field.tag is not None}
 
     def encode(self, value: Any) -> bytes:
@@ -77,14 +83,14 @@ class Layout:
 
     def decode(self, data: bytes, at: int) -> tuple[Any, int]:
         """The value that begins at ``at``, and the position behind it."""
-        values: dict[str, Any] = {}
-        for field in self._plain:
-            values[field.name], at = field.type.decode(data, at)
+        values = list(self._defaults.values())
+        for place, decode in self._plain_readers:
+            values[place], at = decode(data, at)
         if data[at]:
             at = self._decode_tagged(data, at, values)
         else:
             at += 1
-        return self._constructor(**values), at
+        return self._constructor(*values), at
 
     def to_json(self, value: Any) -> dict[str, Any]:
         """As Kafka's JSON converters print it: tagged fields only if they are not at their default.
@@ -107,7 +113,7 @@ class Layout:
                     f"at version {self._version}"
                 )
 
-    def _decode_tagged(self, data: bytes, at: int, values: dict[str, Any]) -> int:
+    def _decode_tagged(self, data: bytes, at: int, values: list[Any]) -> int:
         count, at = read_unsigned_varint(data, at)
         if count * _LEAST_TAGGED_BYTES > len(data) - at:
             raise InvalidFrame(f"{count} tagged fields announced, {len(data) - at} bytes left")
@@ -121,7 +127,7 @@ class Layout:
             if field is not None:
                 if field.since > self._version:
                     raise InvalidFrame(f"tag {tag} is not valid for version {self._version}")
-                values[field.name], read_to = field.type.decode(data, at)
+                values[self._places[field.name]], read_to = field.type.decode(data, at)
                 if read_to != end:
                     raise InvalidFrame(f"tag {tag} is not of its announced size {size}")
             at = end

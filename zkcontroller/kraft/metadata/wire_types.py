@@ -88,6 +88,9 @@ def _end(data: bytes, at: int, size: int) -> int:
 
 def _size(data: bytes, at: int) -> tuple[int, int]:
     """A length that is not null, and the position behind it."""
+    size = data[at]
+    if 0 < size < 0x80:  # nearly always
+        return size - 1, at + 1
     size, at = read_unsigned_varint(data, at)
     if size == 0:
         raise InvalidFrame("null where the schema has none")
