@@ -141,6 +141,7 @@ class BrokerChanges:
     ) -> ControllerResult[tuple[AnsweredDirectory, ...]]:
         """A broker says in which directories its replicas are.
 
+        Deviation: the partitions' ELRs stay, where Kafka 3.9 clears them without a reason.
         Raises ApiException: UNSUPPORTED_VERSION below 3.7-IV2, STALE_BROKER_EPOCH.
         """
         if not self._changes.metadata_version.is_directory_assignment_supported:
