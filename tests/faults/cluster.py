@@ -204,10 +204,9 @@ class FaultCluster:
             ),
         }
         self._alter(throttle, kafka_admin.AlterConfigOpType.SET)
-        try:
-            yield
-        finally:
-            self._alter(throttle, kafka_admin.AlterConfigOpType.DELETE)
+        yield
+        # After a failure that broker may be down, and who cannot reach it waits for long.
+        self._alter(throttle, kafka_admin.AlterConfigOpType.DELETE)
 
     def _alter(self, keys: Mapping[Any, tuple[str, str]], operation: Any) -> None:
         admin = kafka_admin.AdminClient(

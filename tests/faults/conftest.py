@@ -66,5 +66,6 @@ def cluster(started_cluster: FaultCluster) -> Iterator[FaultCluster]:
     dead = [broker for broker in BROKERS if not cluster.brokers[broker].is_running]
     if dead:  # a test before this one has failed
         cluster.start(*dead)
+        cluster.wait_until_known()
     yield cluster
     cluster.tell()

@@ -85,7 +85,7 @@ class Load:
         wanted = self.acknowledged() + records
         deadline = time.monotonic() + PATIENCE_S
         while self.acknowledged() < wanted:
-            assert self.fatal == []
+            assert not self.fatal, self.fatal
             assert time.monotonic() < deadline, "nothing is acknowledged any more"
             time.sleep(_SLICE_S)
 
@@ -265,4 +265,4 @@ def write_bulk(
         )
     left = producer.flush(PATIENCE_S)
     assert not left
-    assert refused == []
+    assert not refused, refused[:10]

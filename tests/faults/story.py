@@ -30,8 +30,10 @@ def under_load(
         load.wait_for_progress()
     load.read_everything()
     tell(load)
-    assert load.fatal == []
-    assert anomalies(load.history, is_idempotent=is_idempotent) == []
+    # pytest explains what is asserted in tests alone.
+    assert not load.fatal, load.fatal
+    found = anomalies(load.history, is_idempotent=is_idempotent)
+    assert not found, f"{len(found)} anomalies: {found[:10]}"
     assert load.history.polled
     cluster.wait_until_replicas_agree(topic, PARTITIONS)
     assert all(cluster.log_bytes(BROKERS[0], topic, p) for p in range(PARTITIONS))
