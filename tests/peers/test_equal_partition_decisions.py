@@ -55,7 +55,7 @@ def run_kafka(kafka: Path, folder: Path, lines: list[str]) -> list[str]:
     command = ["java", "-cp", f"{folder}:{jars}", MAIN_CLASS]
     done = subprocess.run(
         command, input="".join(f"{line}\n" for line in lines),
-        capture_output=True, text=True, check=True, timeout=120,
+        capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip
     return [said.strip("\n") for said in done.stdout.split("=\n")]
 
@@ -277,7 +277,8 @@ class Story:
                 )
                 ((_, ((_, error),)),) = assigned.response[0].topics
                 return str(int(error)), list(assigned.records)
-        raise AssertionError(words)
+            case _:
+                raise AssertionError(words)
 
     def altered(
         self, version: str, sender: str, epoch: str, topic: str, index: str, *rest: str

@@ -81,8 +81,11 @@ class PartitionChanges:
         is_usable = is_acceptable or self._cluster.is_active
 
         def is_acceptable_leader(broker_id: int) -> bool:
-            return is_usable(broker_id) and self._cluster.has_online_dir(
-                broker_id, partition.directory(broker_id)
+            # An ELR may name a broker that a reassignment has dropped and brings back now.
+            return (
+                broker_id in partition.replicas
+                and is_usable(broker_id)
+                and self._cluster.has_online_dir(broker_id, partition.directory(broker_id))
             )
 
         return PartitionChangeBuilder(
