@@ -1,4 +1,4 @@
-"""Metadata records as Kafka prints them: ``kafka-dump-log --cluster-metadata-decoder``.
+"""Records of the metadata log as Kafka prints them: ``kafka-dump-log --cluster-metadata-decoder``.
 
 Source: Kafka 3.9 ``DumpLogSegments.ClusterMetadataLogMessageParser``,
 ``MetadataJsonConverters``; the text is that of Jackson's ``ObjectNode.toString``.
@@ -8,10 +8,21 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
+from zkcontroller.kraft.control_records import (
+    LEADER_CHANGE,
+    ControlRecord,
+    KRaftVersion,
+    KRaftVoters,
+    LeaderChange,
+    SnapshotFooter,
+    SnapshotHeader,
+    Voter,
+)
 from zkcontroller.kraft.metadata.codec import layout_of
-from zkcontroller.kraft.metadata.records import VersionedRecord
+from zkcontroller.kraft.metadata.records import ZERO_UUID, VersionedRecord
+from zkcontroller.kraft.metadata.wire_types import uuid_text
 
 _BEFORE_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {
@@ -37,6 +48,42 @@ def record_json(versioned: VersionedRecord) -> dict[str, Any]:
 def record_text(versioned: VersionedRecord) -> str:
     """As :func:`record_json`, on one line without spaces."""
     return _text(record_json(versioned))
+
+
+def control_record_text(record: ControlRecord) -> str:
+    """A control record as the same tool prints it: its kind, and what it says.
+
+    Of a LeaderChange that tool prints no more than the kind.
+    """
+    match record:
+        case LeaderChange():
+            return f"controlType: LEADER_CHANGE({LEADER_CHANGE})"
+        case SnapshotHeader(at_ms):
+            return f"SnapshotHeader {_text({'version': 0, 'lastContainedLogTimestamp': at_ms})}"
+        case SnapshotFooter():
+            return f"SnapshotFooter {_text({'version': 0})}"
+        case KRaftVersion(version):
+            return f"KRaftVersion {_text({'version': 0, 'kRaftVersion': version})}"
+        case KRaftVoters(voters):
+            named = [_voter_json(voter) for voter in voters]
+            return f"KRaftVoters {_text({'version': 0, 'voters': named})}"
+        case _:
+            assert_never(record)
+
+
+def _voter_json(voter: Voter) -> dict[str, Any]:
+    return {
+        "voterId": voter.voter_id,
+        "voterDirectoryId": uuid_text(voter.voter_directory_id or ZERO_UUID),
+        "endpoints": [
+            {"name": endpoint.name, "host": endpoint.host, "port": endpoint.port}
+            for endpoint in voter.endpoints
+        ],
+        "kRaftVersionFeature": {
+            "minSupportedVersion": voter.min_supported_version,
+            "maxSupportedVersion": voter.max_supported_version,
+        },
+    }
 
 
 def _text(value: Any) -> str:
