@@ -27,6 +27,8 @@ _GROUPS: Final = {
     "demo": "A cluster loses its controller, then a broker: watch it.",
     "history": "What happened, out of the logs of all brokers.",
     "partition": "Who leads, who is in sync; move replicas, elect leaders.",
+    "quorum": "Run a node of a raft quorum; describe one; read its log.",
+    "storage": "Format and describe the log directories of a KRaft node.",
     "topic": "Create, list, describe, grow and delete topics.",
     "znode": "Read what ZooKeeper holds, decoded.",
 }

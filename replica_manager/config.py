@@ -92,7 +92,7 @@ class BrokerConfig:
             originals=dict(properties),
             values=values,
             listeners=_listeners_of(values, known),
-            log_dirs=_log_dirs_of(values),
+            log_dirs=log_dirs_of(values),
             inter_broker_version=version_of(str(values["inter.broker.protocol.version"])),
             warnings=tuple(_warnings(properties)),
         )
@@ -178,13 +178,18 @@ class BrokerConfig:
 
 def load_config(path: Path, overrides: Mapping[str, str] | None = None) -> BrokerConfig:
     """The configuration in the file, with ``overrides`` on top (the command's ``--override``)."""
+    return BrokerConfig.parse({**read_properties_file(path), **(overrides or {})})
+
+
+def read_properties_file(path: Path) -> dict[str, str]:
+    """What the file sets; ConfigInvalid if it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as failure:
         raise ConfigInvalid(
             "server.properties", str(path), f"a readable file ({failure})"
         ) from None
-    return BrokerConfig.parse({**parse_properties(text), **(overrides or {})})
+    return parse_properties(text)
 
 
 def parse_overrides(arguments: list[str]) -> dict[str, str]:
@@ -309,7 +314,8 @@ def _listeners_of(values: Mapping[str, ConfigValue], known: Mapping[str, str]) -
     )
 
 
-def _log_dirs_of(values: Mapping[str, ConfigValue]) -> tuple[Path, ...]:
+def log_dirs_of(values: Mapping[str, ConfigValue]) -> tuple[Path, ...]:
+    """``log.dirs``, or ``log.dir`` if that is not set; ConfigInvalid for none or one twice."""
     key = "log.dir" if values["log.dirs"] is None else "log.dirs"
     text = str(values[key])
     paths = tuple(Path(entry) for entry in re.split(r"\s*,\s*", text.strip()) if entry)
