@@ -1,0 +1,62 @@
+"""Short stories of a quorum that several tests tell."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.simulation.raft_world import FIRST_OBSERVER, UPSTREAM, RaftWorld
+
+CHECK_QUORUM_MS: Final = UPSTREAM.check_quorum_timeout_ms
+SLACK_MS: Final = 100
+"""For messages that are on their way."""
+
+
+def led_world(seed: int, voters: int = 3, observers: int = 0) -> RaftWorld:
+    """A calm world with a leader that all know, and records."""
+    world = RaftWorld(
+        seed, voters, observers, retention_bytes=0, told_by="tests/simulation/test_raft_liveness.py"
+    )
+    world.start()
+    world.append_every((10, 30))
+    world.run_until(lambda: world.has_consistent_leader, 12_000, "L1: a leader")
+    world.run_until(lambda: world.all_reached(5), 3_000, "L1: it commits")
+    return world
+
+
+def isolated_leader_resigns(seed: int) -> None:
+    """L3: within one and a half fetch timeouts, and nothing is committed by it any more."""
+    world = led_world(seed, 3)
+    assert world.leader is not None
+    old = world.leader
+
+    world.isolate(old.number)
+    world.run(SLACK_MS)
+    committed = old.high_watermark
+    world.run_until(
+        lambda: not old.is_leader or old.high_watermark != committed,
+        CHECK_QUORUM_MS,
+        "L3: the leader that is cut off resigns",
+    )
+
+    assert old.log.end_offset > committed, "L3: it takes records as long as it leads"
+    assert old.log.high_watermark == committed, "L3: it commits alone"
+
+
+def observer_behind_a_snapshot(seed: int) -> None:
+    """L2: the records that an observer lacks are gone; it loads a snapshot and goes on there."""
+    world = led_world(seed, 3, 1)
+    late = world.nodes[FIRST_OBSERVER]
+    world.kill(late.number)
+    known = late.log.end_offset
+
+    def has_cleaned() -> bool:
+        for voter in world.voters:
+            world.clean(voter.number)
+        return all(voter.log.start_offset > known for voter in world.voters)
+
+    world.run_until(has_cleaned, 20_000, "old records go")
+    target = world.high_watermark + 10
+    world.start(late.number)
+    world.run_until(lambda: world.all_reached(target), 10_000, "L2: the observer catches up")
+
+    assert late.log.start_offset > known, "L2: by a snapshot"

@@ -1,0 +1,120 @@
+"""What the quorum must come to, and by when, in virtual time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.simulation.raft_stories import (
+    CHECK_QUORUM_MS,
+    isolated_leader_resigns,
+    led_world,
+    observer_behind_a_snapshot,
+)
+from zkcontroller.kraft.inputs import Resign
+
+SECOND_MS: Final = 1_000
+
+
+def test_a_majority_that_is_in_time_keeps_its_leader(seed: int) -> None:
+    """L1: nothing deposes a leader while nothing is wrong."""
+    world = led_world(seed, voters=3, observers=1)
+    epoch = world.invariants.newest_leader.epoch
+
+    world.run(20 * SECOND_MS)
+
+    assert world.invariants.newest_leader.epoch == epoch
+    assert world.has_consistent_leader
+
+
+def test_a_leader_that_is_cut_off_resigns_and_commits_nothing(seed: int) -> None:
+    """L3."""
+    isolated_leader_resigns(seed)
+
+
+def test_an_observer_that_comes_late_begins_with_a_snapshot(seed: int) -> None:
+    """L2."""
+    observer_behind_a_snapshot(seed)
+
+
+def test_five_candidates_at_once_come_to_a_leader(seed: int) -> None:
+    """L4: everybody is started at the same time, again and again."""
+    world = led_world(seed, voters=5)
+    for _ in range(3):
+        for number in world.nodes:
+            world.kill(number)
+        world.start()
+        world.run_until(lambda: world.has_consistent_leader, 12 * SECOND_MS, "L4: a leader")
+
+
+def test_any_majority_goes_on_after_all_were_down(seed: int) -> None:
+    """L5."""
+    world = led_world(seed, voters=5)
+    for number in world.nodes:
+        world.kill(number)
+    majority = world.random.sample(list(world.nodes), world.voter_set.majority)
+
+    target = world.invariants.exposed_end + 10
+    world.start(*majority)
+
+    world.run_until(lambda: world.all_reached(target), 20 * SECOND_MS, "L5: a majority goes on")
+
+
+def test_a_leader_leaves_once_another_one_leads(seed: int) -> None:
+    """L6: in time; its successor need not wait for a timeout."""
+    world = led_world(seed, voters=3)
+    assert world.leader is not None
+    old = world.leader
+
+    world.shut_down(old.number, 5 * SECOND_MS)
+    took_ms = world.run_until(lambda: not old.is_running, 5 * SECOND_MS, "L6: it leaves")
+
+    assert old.shutdown is not None
+    assert old.shutdown.is_graceful
+    assert took_ms < SECOND_MS
+    assert world.leader is not None
+    assert world.leader is not old
+
+
+def test_a_leader_without_a_successor_leaves_when_its_time_is_over(seed: int) -> None:
+    """L6."""
+    world = led_world(seed, voters=3)
+    assert world.leader is not None
+    old = world.leader
+    for number in world.voter_set.others(old.number):
+        world.kill(number)
+
+    world.shut_down(old.number, SECOND_MS)
+    took_ms = world.run_until(lambda: not old.is_running, 2 * SECOND_MS, "L6: it leaves")
+
+    assert old.shutdown is not None
+    assert not old.shutdown.is_graceful
+    assert SECOND_MS <= took_ms <= SECOND_MS + 50
+
+
+def test_a_leader_that_resigns_is_followed_by_another_one(seed: int) -> None:
+    world = led_world(seed, voters=3)
+    assert world.leader is not None
+    assert world.leader.core is not None
+    old, epoch = world.leader, world.leader.core.epoch
+
+    old.receive(Resign(epoch))
+    world.run_until(
+        lambda: world.invariants.newest_leader.epoch > epoch, 3 * SECOND_MS, "a successor"
+    )
+
+    assert world.invariants.newest_leader.leader_id != old.number
+
+
+def test_a_leader_whose_followers_stand_still_resigns(seed: int) -> None:
+    world = led_world(seed, voters=3)
+    assert world.leader is not None
+    old = world.leader
+    for number in world.voter_set.others(old.number):
+        world.nodes[number].pause()
+
+    world.run(CHECK_QUORUM_MS + 50)
+    assert not old.is_leader
+
+    for process in world.processes:
+        process.resume()
+    world.run_until(lambda: world.leader is not None, 12 * SECOND_MS, "somebody leads again")

@@ -1,0 +1,375 @@
+"""The simulator on trial: bugs put into the quorum on purpose, each of which it must find.
+
+Each is a mistake that somebody could make, and some of them somebody has made in a quorum.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import pytest
+
+from tests.simulation.raft_chaos import stormy_quorum
+from tests.simulation.raft_stories import isolated_leader_resigns
+from zkcontroller.kraft import inbound, leader_state, listeners, quorum, responses
+from zkcontroller.kraft import raft as raft_module
+from zkcontroller.kraft.config import NEVER_MS
+from zkcontroller.kraft.messages import VoteResponse
+from zkcontroller.kraft.outputs import FlushLog, PersistElection, RaftOutput
+from zkcontroller.kraft.raft import RaftNode
+from zkcontroller.kraft.raft_log import LogPosition, ValidatedPosition
+from zkcontroller.kraft.states import Candidate, Unattached, Vote
+from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch
+
+SEEDS: Final = range(400)
+"""Stories that find every mutation; one after the other is tried until one ends badly."""
+SURVIVED: Final = range(15)
+"""As many of them the code as it is survives here; ``--seeds`` runs more."""
+
+Patch = pytest.MonkeyPatch
+Story = Callable[[int], object]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def ends_badly(story: Story, seed: int) -> bool:
+    """Whether the story breaks an invariant, an assertion, or the code itself."""
+    try:
+        story(seed)
+    except Exception:  # noqa: BLE001 - a mutant may fall over in any way
+        return True
+    return False
+
+
+# ---------------------------------------------------------------------- votes
+
+
+def grant_two_votes_in_an_epoch(patch: Patch) -> None:
+    """Whoever asks with a log as long gets the vote, whoever has it already."""
+
+    def can_grant_vote(self: Unattached, _: Any, *, is_log_up_to_date: bool) -> bool:
+        return self.leader_id is None and is_log_up_to_date
+
+    patch.setattr(Unattached, "can_grant_vote", can_grant_vote)
+
+
+def grant_to_a_shorter_log(patch: Patch) -> None:
+    """The vote goes to who asks first, whatever it lacks."""
+    can_grant_vote = Unattached.can_grant_vote
+
+    def grant(self: Unattached, candidate: Any, **_: Any) -> bool:
+        return can_grant_vote(self, candidate, is_log_up_to_date=True)
+
+    patch.setattr(Unattached, "can_grant_vote", grant)
+
+
+def compare_logs_by_offset_alone(patch: Patch) -> None:
+    """A long log of an old epoch beats a short one of a newer epoch."""
+    vote = inbound.InboundRequests._grants
+
+    def grants(self: Any, candidate: Any, log_end: OffsetAndEpoch, now_ms: int) -> bool:
+        return vote(self, candidate, log_end._replace(epoch=2**31 - 1), now_ms) if (
+            log_end.offset >= self._node.log.end_offset
+        ) else vote(self, candidate, log_end._replace(epoch=-1), now_ms)  # fmt: skip
+
+    patch.setattr(inbound.InboundRequests, "_grants", grants)
+
+
+def forget_to_persist_the_vote(patch: Patch) -> None:
+    """The vote is in memory, and a restart gives it back."""
+    _without(patch, lambda output: isinstance(output, PersistElection) and bool(
+        output.election.voted_key))  # fmt: skip
+
+
+def answer_before_the_vote_is_on_disk(patch: Patch) -> None:
+    """What is written down is written last."""
+
+    def late(outputs: Sequence[RaftOutput]) -> list[RaftOutput]:
+        return sorted(outputs, key=lambda output: isinstance(output, PersistElection))
+
+    _changed(patch, late)
+
+
+def forget_the_vote_at_a_restart(patch: Patch) -> None:
+    """The epoch is read again, and whom it was given to is not."""
+    start = RaftNode.start
+
+    def forgetful(self: RaftNode, stored: ElectionState | None, now_ms: int) -> list[RaftOutput]:
+        if stored is not None and stored.voted_key is not None:
+            stored = ElectionState(stored.epoch)
+        return start(self, stored, now_ms)
+
+    patch.setattr(RaftNode, "start", forgetful)
+
+
+def stand_without_a_new_epoch(patch: Patch) -> None:
+    """A follower that misses its leader asks for votes in its leader's epoch."""
+    become = quorum.Quorum.become_candidate
+
+    def stand(self: Any, now_ms: int) -> None:
+        epoch = self.state.epoch
+        become(self, now_ms)
+        self.state.epoch = max(1, epoch)
+
+    patch.setattr(quorum.Quorum, "become_candidate", stand)
+
+
+def keep_the_votes_of_the_last_election(patch: Patch) -> None:
+    """A candidate that stands again does not reset what it was granted."""
+    become = quorum.Quorum.become_candidate
+
+    def stand(self: Any, now_ms: int) -> None:
+        votes = dict(self.state.votes) if isinstance(self.state, Candidate) else {}
+        become(self, now_ms)
+        granted = {voter: vote for voter, vote in votes.items() if vote is Vote.GRANTED}
+        self.state.votes.update(granted)
+
+    patch.setattr(quorum.Quorum, "become_candidate", stand)
+
+
+def count_late_votes(patch: Patch) -> None:
+    """A granted vote counts whichever epoch it was granted in."""
+    handle = responses.Responses.handle
+
+    def believe(self: Any, received: Any, now_ms: int) -> None:
+        state, response = self._node.quorum.state, received.response
+        is_granted = isinstance(response, VoteResponse) and response.vote_granted
+        if is_granted and isinstance(state, Candidate):
+            state.votes[received.source_id] = Vote.GRANTED
+            if state.is_vote_granted:
+                self._node.lead(now_ms)
+            return
+        handle(self, received, now_ms)
+
+    patch.setattr(responses.Responses, "handle", believe)
+
+
+# ---------------------------------------------------------------------- the leader
+
+
+def lead_again_after_a_restart(patch: Patch) -> None:
+    """Who led before it died leads on in the same epoch, and writes over its lost tail."""
+    start = RaftNode.start
+
+    def again(self: RaftNode, stored: ElectionState | None, now_ms: int) -> list[RaftOutput]:
+        node = self._node
+        local = node.local
+        outputs = start(self, stored, now_ms)
+        if local is not None and stored is not None and stored.leader_id == local.id:
+            node.quorum.state = Candidate(
+                stored.epoch, local, node.voters, now_ms,
+                votes={},
+            )  # fmt: skip
+            node.quorum.state.votes = dict.fromkeys(node.voters, Vote.GRANTED)
+            node.lead(now_ms)
+            outputs += self._poll(now_ms)
+        return outputs
+
+    patch.setattr(RaftNode, "start", again)
+
+
+def commit_without_a_record_of_the_own_epoch(patch: Patch) -> None:
+    """A majority is enough, as in the textbook's trap: what it has may yet be overwritten."""
+    _advance_over(patch, lambda leader, ends: ends[len(ends) // 2], ignores_start=True)
+
+
+def commit_at_a_minority(patch: Patch) -> None:
+    """One voter less than it takes."""
+    _advance_over(patch, lambda _, ends: ends[max(0, len(ends) // 2 - 1)])
+
+
+def count_the_leader_alone(patch: Patch) -> None:
+    """What the leader has is committed."""
+    _advance_over(patch, lambda leader, _: leader.end_offset)
+
+
+def count_observers(patch: Patch) -> None:
+    """An observer that fetches is taken for the voter that is furthest behind."""
+    fetched = leader_state.Leader.replica_fetched
+
+    def count(self: Any, replica: Any, offset: int, now_ms: int) -> bool:
+        if replica is not None and replica.id not in self.voters:
+            others = self.voters.others(self.local.id)
+            last = min(others, key=lambda v: self.voter_states[v].end_offset or 0, default=None)
+            if last is not None:
+                replica = self.voter_states[last].replica
+        return fetched(self, replica, offset, now_ms)
+
+    patch.setattr(leader_state.Leader, "replica_fetched", count)
+
+
+def ignore_check_quorum(patch: Patch) -> None:
+    """A leader whom nobody hears leads on."""
+
+    def never(self: Any, _: int) -> None:
+        self._fetched_voters.clear()
+        self.check_quorum_deadline_ms = NEVER_MS
+
+    patch.setattr(leader_state.Leader, "_restart_check_quorum", never)
+
+
+def answer_fetches_of_any_epoch(patch: Patch) -> None:
+    """A follower of another epoch counts for this one."""
+    error = inbound.InboundRequests._leader_only_error
+
+    def lenient(self: Any, epoch: int) -> Any:
+        return error(self, self._node.quorum.epoch) and error(self, epoch)
+
+    patch.setattr(inbound.InboundRequests, "_leader_only_error", lenient)
+
+
+def count_a_diverging_fetch(patch: Patch) -> None:
+    """What a follower asks for is taken for what it has, also where its log is not the leader's."""
+    position = inbound.InboundRequests._position
+
+    def counting(self: Any, request: Any) -> ValidatedPosition:
+        verdict: ValidatedPosition = position(self, request)
+        state = self._node.quorum.state
+        if (
+            verdict.verdict is LogPosition.DIVERGING
+            and request.fetch_offset <= self._node.log.end_offset
+            and state.replica_fetched(request.replica, request.fetch_offset, state.started_ms)
+        ):
+            self._node.leader_high_watermark_moved(state)
+        return verdict
+
+    patch.setattr(inbound.InboundRequests, "_position", counting)
+
+
+def find_no_divergence(patch: Patch) -> None:
+    """A leader serves whoever asks for an offset that it has."""
+
+    def valid(_: Any, offset: int, epoch: int) -> ValidatedPosition:
+        return ValidatedPosition(LogPosition.VALID, OffsetAndEpoch(offset, epoch))
+
+    patch.setattr(inbound, "validate_position", valid)
+
+
+def tell_a_leader_too_early(patch: Patch) -> None:
+    """Who leads begins before it has applied what came before."""
+    tell = listeners.Listeners._tell_leader
+
+    def early(self: Any, name: str, listener: Any) -> None:
+        known, listener.next_offset = listener.next_offset, 2**62
+        tell(self, name, listener)
+        listener.next_offset = known
+
+    patch.setattr(listeners.Listeners, "_tell_leader", early)
+
+
+# ---------------------------------------------------------------------- followers
+
+
+def never_truncate(patch: Patch) -> None:
+    """A follower keeps what its new leader does not have."""
+    patch.setattr(responses, "truncation_offset", lambda log, _: log.end_offset)
+
+
+def truncate_to_the_leaders_offset_alone(patch: Patch) -> None:
+    """The end of an epoch that the follower does not have is taken for its own."""
+
+    def trust(log: Any, diverging: OffsetAndEpoch) -> int:
+        return min(diverging.offset, log.end_offset)  # type: ignore[no-any-return]
+
+    patch.setattr(responses, "truncation_offset", trust)
+
+
+def fetch_before_the_flush(patch: Patch) -> None:
+    """The next fetch acknowledges what a loss of power takes away."""
+    _without(patch, lambda output: isinstance(output, FlushLog))
+
+
+def take_a_part_for_the_snapshot(patch: Patch) -> None:
+    """A download ends with its first part."""
+    fetch = responses.Responses._fetch_snapshot
+
+    def hasty(self: Any, source: int, response: Any, now_ms: int) -> bool:
+        from dataclasses import replace
+
+        cut = replace(response, size=min(response.size, len(response.data)))
+        return fetch(self, source, cut, now_ms)
+
+    patch.setattr(responses.Responses, "_fetch_snapshot", hasty)
+
+
+# ---------------------------------------------------------------------- helpers
+
+
+def _changed(patch: Patch, change: Callable[[Sequence[RaftOutput]], list[RaftOutput]]) -> None:
+    poll = RaftNode._poll
+
+    def changed(self: RaftNode, now_ms: int) -> list[RaftOutput]:
+        return change(poll(self, now_ms))
+
+    patch.setattr(raft_module.RaftNode, "_poll", changed)
+
+
+def _without(patch: Patch, is_dropped: Callable[[RaftOutput], bool]) -> None:
+    _changed(patch, lambda outputs: [output for output in outputs if not is_dropped(output)])
+
+
+def _advance_over(
+    patch: Patch, choose: Callable[[Any, list[int]], int], *, ignores_start: bool = False
+) -> None:
+    def advance(self: Any) -> bool:
+        known = (state.end_offset for state in self.voter_states.values())
+        ends = sorted((-1 if end is None else end for end in known), reverse=True)
+        offset = choose(self, ends)
+        if offset <= (0 if ignores_start else self.epoch_start_offset):
+            return False
+        if self.high_watermark is not None and offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        return True
+
+    patch.setattr(leader_state.Leader, "_advance", advance)
+
+
+MUTATIONS: Final[tuple[tuple[Callable[[Patch], None], Story], ...]] = (
+    (grant_two_votes_in_an_epoch, stormy_quorum),
+    (grant_to_a_shorter_log, stormy_quorum),
+    (compare_logs_by_offset_alone, stormy_quorum),
+    (forget_to_persist_the_vote, stormy_quorum),
+    (answer_before_the_vote_is_on_disk, stormy_quorum),
+    (forget_the_vote_at_a_restart, stormy_quorum),
+    (stand_without_a_new_epoch, stormy_quorum),
+    (keep_the_votes_of_the_last_election, stormy_quorum),
+    (count_late_votes, stormy_quorum),
+    (lead_again_after_a_restart, stormy_quorum),
+    (commit_without_a_record_of_the_own_epoch, stormy_quorum),
+    (commit_at_a_minority, stormy_quorum),
+    (count_the_leader_alone, stormy_quorum),
+    (count_observers, stormy_quorum),
+    (ignore_check_quorum, isolated_leader_resigns),
+    (answer_fetches_of_any_epoch, stormy_quorum),
+    (count_a_diverging_fetch, stormy_quorum),
+    (find_no_divergence, stormy_quorum),
+    (tell_a_leader_too_early, stormy_quorum),
+    (never_truncate, stormy_quorum),
+    (truncate_to_the_leaders_offset_alone, stormy_quorum),
+    (fetch_before_the_flush, stormy_quorum),
+    (take_a_part_for_the_snapshot, stormy_quorum),
+)
+
+
+@pytest.mark.parametrize(
+    ("mutate", "story"), MUTATIONS, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_the_simulator_finds(
+    mutate: Callable[[Patch], None], story: Story, monkeypatch: Patch
+) -> None:
+    mutate(monkeypatch)
+
+    assert any(ends_badly(story, seed) for seed in SEEDS), mutate.__doc__
+
+
+def test_the_quorum_as_it_is_survives_the_same_stories() -> None:
+    assert [seed for seed in SURVIVED if ends_badly(stormy_quorum, seed)] == []
+    assert [seed for seed in SURVIVED if ends_badly(isolated_leader_resigns, seed)] == []

@@ -1,0 +1,95 @@
+"""The quorum through random misfortune; a failing seed prints its history and how to replay it."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.simulation.raft_chaos import stormy_quorum
+from tests.simulation.raft_log_model import Batch
+from tests.simulation.raft_stories import led_world
+from tests.simulation.raft_world import BrokenRaftError, RaftWorld
+
+ROOT: Final = Path(__file__).parents[2]
+WHAT_STORMS_BRING: Final = (
+    "loads snapshot",
+    "Fetch diverges",
+    "Fetch needs snapshot",
+    "Vote refused",
+    "EndQuorumEpoch",
+    "crashes before",
+    "crashes after",
+    "has left",
+)
+"""Were any of it missing from some ten stories, they would prove less than they seem to."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """What nodes log about misfortune would be most of the time."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def fingerprint(world: RaftWorld) -> str:
+    return hashlib.sha256("\n".join(world.timeline.history).encode()).hexdigest()
+
+
+def test_nothing_committed_is_lost_and_the_quorum_goes_on(seed: int) -> None:
+    world = stormy_quorum(seed)
+
+    # Were nothing committed, the story would prove nothing.
+    assert world.invariants.exposed_end > 0
+
+
+def test_storms_bring_what_they_are_for() -> None:
+    told = "\n".join("\n".join(stormy_quorum(seed).timeline.history) for seed in range(3, 10))
+
+    assert [words for words in WHAT_STORMS_BRING if words not in told] == []
+
+
+def test_the_same_seed_tells_the_same_story_however_strings_are_hashed() -> None:
+    program = (
+        "import logging; logging.disable(logging.CRITICAL);"
+        "from tests.simulation.test_raft_seeds import fingerprint, stormy_quorum;"
+        "print(fingerprint(stormy_quorum(7, 3_000)), fingerprint(stormy_quorum(8, 3_000)))"
+    )
+    stories = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+
+    (story,) = stories
+    seven, eight = story.split()
+    assert seven == fingerprint(stormy_quorum(7, 3_000))
+    assert seven != eight
+
+
+def test_a_broken_world_shows_its_history_and_how_to_replay_it() -> None:
+    world = led_world(42)
+    follower = next(process for process in world.voters if not process.is_leader)
+    cut: list[Batch] = follower.log.batches[-1:]
+
+    follower.log.batches = follower.log.batches[:-1]
+    with pytest.raises(BrokenRaftError) as broken:
+        world.run(3_000)
+
+    assert cut
+    assert "leads epoch" in str(broken.value)
+    assert "--seed=42" in str(broken.value)
