@@ -1,0 +1,94 @@
+"""``zkctl quorum``: run a node of a raft quorum; ask one how it does; read its files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from .errors import BadUsage, ExitCode
+from .options import Group, settings
+from .render import named
+
+_REPLICATION_KEYS: Final = (
+    "node_id",
+    "directory_id",
+    "log_end_offset",
+    "lag",
+    "last_fetch_timestamp",
+    "last_caught_up_timestamp",
+    "status",
+)
+
+
+@click.group("quorum", cls=Group)
+def command() -> None:
+    """Run a node of a raft quorum; describe one; read its log."""
+
+
+@command.command("start")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve the metrics at http://127.0.0.1:PORT/metrics; 0: a free port.",
+)
+def start(file: Path, metrics_port: int | None) -> int:
+    """Run a node with the controller.properties FILE, until Ctrl-C or SIGTERM.
+
+    It votes, follows and leads like a controller of Kafka 3.9 with static voters; a controller is
+    not on top of it.  Its log goes to stderr.
+    """
+    from replica_manager.raft.quorum_process import run_node
+
+    return run_node(file, metrics_port)
+
+
+@command.command("describe")
+@click.option(
+    "--bootstrap-controller",
+    "controllers",
+    required=True,
+    metavar="HOST:PORT[,…]",
+    help="Nodes to ask first; whoever leads is found from them.",
+)
+@click.option("--status", "wants_status", is_flag=True, help="The quorum in short (the default).")
+@click.option("--replication", "wants_replication", is_flag=True, help="One line for each node.")
+def describe(controllers: str, wants_status: bool, wants_replication: bool) -> None:
+    """Who leads, who votes, and how far each node has come."""
+    from .wire import Deadline, run
+    from .wire_quorum import describe_quorum, replication_rows, status_record
+
+    if wants_status and wants_replication:
+        raise BadUsage("--status or --replication, not both")
+    given = settings()
+    described = run(describe_quorum(controllers, Deadline(given.deadline_s)))
+    if wants_replication:
+        layout = named("node_id", keys=_REPLICATION_KEYS)
+        given.renderer.rows(replication_rows(described), layout)
+    else:
+        given.renderer.record(status_record(described), named("leader_id"))
+
+
+@command.command("dump")
+@click.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    metavar="FILE…",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+def dump(files: tuple[Path, ...]) -> int:
+    """The records of segments (.log) and snapshots (.checkpoint), one JSON object a line.
+
+    Exits with 1 if a file ends within a batch, or is damaged; what is before that is printed.
+    """
+    from .quorum_dump import dump_file
+
+    out = sys.stdout.buffer
+    is_whole = [dump_file(file, out) for file in files]
+    out.flush()
+    return ExitCode.OK if all(is_whole) else ExitCode.FINDING

@@ -1,0 +1,177 @@
+"""A node of the quorum as a process: from its file of properties to its exit code.
+
+SIGTERM and SIGINT have it leave the quorum, a second one ends it at once.  Exit code 0 after a
+stop; 1 if it could not start, or had to end because its bookkeeping was contradicted or its disk
+failed: then a supervisor starts it again, and it reads from its files where it stands.
+
+Source: Kafka ``kafka.Kafka``, ``KafkaRaftServer``, ``SharedServer`` (its fatal fault handler).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import queue
+import signal
+import socket
+import sys
+from contextlib import ExitStack
+from logging.handlers import QueueHandler, QueueListener
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from typing_extensions import override
+
+from replica_manager.config import parse_connection_overrides
+from replica_manager.metrics_server import MetricsServer
+from replica_manager.raft.controller_config import ControllerConfig, load_controller_config
+from replica_manager.raft.node_files import initialize_log_dirs, lock_metadata_log_dir
+from replica_manager.raft.quorum_node import QuorumNode, QuorumNodeSettings
+from replica_manager.server.listener import ServerLimits
+from zkcontroller.errors import ConfigInvalid
+from zkcontroller.kraft.messages import Endpoints
+from zkcontroller.kraft.values import Endpoint, ReplicaKey
+from zkcontroller.runtime.metrics import Metrics
+
+FAILED: Final = 1
+MAX_QUEUED_LINES: Final = 10_000
+"""So many lines wait to be written; more are lost, for no election may wait for a terminal."""
+_FORMAT: Final = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+_PLAINTEXT: Final = "PLAINTEXT"
+_log: Final = logging.getLogger("kafka.server.KafkaRaftServer")
+
+
+def run_node(path: Path, metrics_port: int | None = None) -> int:
+    """Runs the node of that controller.properties until it is stopped; its exit code.
+
+    ConfigInvalid or NodeFilesInvalid, before anything has begun, for a node that must not start.
+    """
+    config = load_controller_config(path)
+    config.check_voters_are_routable()
+    _refuse_unsupported(config)
+    gc.freeze()  # what was imported stays for good and need not be looked at again
+    with ExitStack() as stack:
+        dirs = initialize_log_dirs(config.log_dirs, config.metadata_log_dir, config.node_id, uuid4)
+        locks = lock_metadata_log_dir(
+            config.metadata_log_dir, config.log_dirs, is_only_controller=config.is_only_controller
+        )
+        stack.callback(locks.release)
+        lines = _log_to_stderr()
+        stack.callback(lines.stop)
+        metrics = Metrics()
+        if metrics_port is not None:
+            stack.enter_context(MetricsServer(metrics, metrics_port))
+        meta = dirs.found[config.metadata_log_dir]
+        assert meta.cluster_id is not None, "a node's directories name its cluster"
+        local = ReplicaKey(config.node_id, meta.directory_id)
+        return asyncio.run(_run(_settings(config, local, meta.cluster_id), metrics))
+
+
+async def _run(settings: QuorumNodeSettings, metrics: Metrics) -> int:
+    node = QuorumNode(settings, metrics)
+    is_stopping = False
+
+    def on_signal(number: int) -> None:
+        nonlocal is_stopping
+        if is_stopping:
+            os._exit(128 + number)
+        is_stopping = True
+        _log.info("Terminating process due to signal %s", signal.Signals(number).name)
+        node.stop()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        await node.run()
+    except Exception:  # noqa: BLE001 - whatever it is, a node that goes on would endanger others
+        _log.critical("Encountered fatal fault: the node cannot go on", exc_info=True)
+        return FAILED
+    return 0
+
+
+def _settings(config: ControllerConfig, local: ReplicaKey, cluster_id: str) -> QuorumNodeSettings:
+    first = config.listener_name
+    # The quorum's own listener comes first, whatever the order in the file.
+    listeners = sorted(config.listeners, key=lambda listener: listener.listener_name != first)
+    return QuorumNodeSettings(
+        local=local,
+        cluster_id=cluster_id,
+        metadata_log_dir=config.metadata_log_dir,
+        voters=config.voters,
+        listeners=tuple(listeners),
+        advertised=_advertised(config),
+        bootstrap_servers=config.bootstrap_servers,
+        quorum=config.quorum,
+        log=config.metadata_log,
+        limits=_limits(config),
+    )
+
+
+def _advertised(config: ControllerConfig) -> Endpoints:
+    return {
+        listener.listener_name: Endpoint(listener.host or socket.getfqdn(), listener.port)
+        for listener in config.advertised
+    }
+
+
+def _limits(config: ControllerConfig) -> ServerLimits:
+    return ServerLimits(
+        max_request_bytes=config.integer("socket.request.max.bytes"),
+        max_idle_ms=config.integer("connections.max.idle.ms"),
+        max_connections=config.integer("max.connections"),
+        max_connections_per_ip=config.integer("max.connections.per.ip"),
+        max_connections_per_ip_overrides=parse_connection_overrides(
+            str(config.values["max.connections.per.ip.overrides"])
+        ),
+        backlog=config.integer("socket.listen.backlog.size"),
+        send_buffer_bytes=config.integer("socket.send.buffer.bytes"),
+        receive_buffer_bytes=config.integer("socket.receive.buffer.bytes"),
+    )
+
+
+def _refuse_unsupported(config: ControllerConfig) -> None:
+    """ConfigInvalid for what this node would otherwise only seem to do."""
+    if not config.is_only_controller:
+        raise ConfigInvalid("process.roles", ",".join(config.roles), "controller, and nothing else")
+    if not config.voters.endpoints:
+        raise ConfigInvalid("controller.quorum.voters", "", "the voters: they are static here")
+    for listener in config.listeners:
+        if listener.security_protocol != _PLAINTEXT:
+            raise ConfigInvalid(
+                "listener.security.protocol.map",
+                f"{listener.listener_name}:{listener.security_protocol}",
+                "PLAINTEXT for the listeners of a node of the quorum",
+            )
+    authorizer = config.values["authorizer.class.name"]
+    if authorizer:
+        raise ConfigInvalid(
+            "authorizer.class.name", authorizer, "no value: a node of the quorum reads no ACLs"
+        )
+
+
+class _Lines(QueueHandler):
+    """Hands lines to a thread that writes them."""
+
+    @override
+    def enqueue(self, record: logging.LogRecord) -> None:
+        try:
+            self.queue.put_nowait(record)
+        except queue.Full:
+            return
+
+
+def _log_to_stderr() -> QueueListener:
+    """Lines go to stderr from now on, written by a thread of their own."""
+    writer = logging.StreamHandler(sys.stderr)
+    writer.setFormatter(logging.Formatter(_FORMAT))
+    lines: queue.Queue[logging.LogRecord] = queue.Queue(MAX_QUEUED_LINES)
+    root = logging.getLogger()
+    root.addHandler(_Lines(lines))
+    root.setLevel(logging.INFO)
+    listener = QueueListener(lines, writer)
+    listener.start()
+    return listener

@@ -1,0 +1,309 @@
+"""A quorum whose voters are Kafka's controllers, our nodes, or both: each a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from typing_extensions import override
+
+from benchmarks.kafka_peer import kafka_libs, run_kafka_tool
+from tests.unit.quorum import free_ports
+from zkcontroller.errors import CorruptRecord
+from zkcontroller.kraft.control_records import LeaderChange
+from zkcontroller.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from zkcontroller.kraft.metadata.metadata_batches import iterate_metadata_batches
+from zkcontroller.kraft.wire import read_response, write_request
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.record_batch import BatchHeader, iterate_batches
+from zkcontroller.runtime.connection import Connection
+
+CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
+STORAGE_TOOL: Final = "kafka.tools.StorageTool"
+FOLDER: Final = "__cluster_metadata-0"
+PATIENCE_S: Final = 60.0
+
+_LOG4J: Final = """log4j.rootLogger=INFO, file
+log4j.appender.file=org.apache.log4j.FileAppender
+log4j.appender.file.File={file}
+log4j.appender.file.layout=org.apache.log4j.PatternLayout
+log4j.appender.file.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+
+class Voter(ABC):
+    """One controller node: its folder, its file of properties, its process."""
+
+    def __init__(self, node_id: int, directory: Path, properties: dict[str, str]) -> None:
+        self.node_id = node_id
+        self.directory = directory
+        self.data = directory / "data"
+        self.file = directory / "controller.properties"
+        self.log_file = directory / "server.log"
+        self.properties = properties | {"log.dirs": str(self.data)}
+        self.process: subprocess.Popen[bytes] | None = None
+        self.expected_to_run = False
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @abstractmethod
+    def command(self) -> Sequence[str]:
+        """What to run."""
+
+    def format(self) -> None:
+        """Formats the folder with Kafka's own tool."""
+        text = "".join(f"{key}={value}\n" for key, value in self.properties.items())
+        self.file.write_text(text, encoding="utf-8")
+        done = run_kafka_tool(STORAGE_TOOL, "format", "-t", CLUSTER_ID, "-c", str(self.file))
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def start(self) -> None:
+        with (self.directory / "console.log").open("ab") as console:
+            self.process = subprocess.Popen(self.command(), stdout=console, stderr=console)
+        self.expected_to_run = True
+
+    @property
+    def has_died(self) -> bool:
+        """Whether it has ended, and nobody has ended it."""
+        return self.expected_to_run and (self.process is None or self.process.poll() is not None)
+
+    def kill(self) -> None:
+        """As if the machine had lost power."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> int:
+        assert self.process is not None
+        self.expected_to_run = False
+        self.process.send_signal(number)
+        return self.process.wait(timeout=30)
+
+    def log_bytes(self) -> bytes:
+        """The segments of the log, one behind the other; of a running node, up to some batch."""
+        segments = sorted((self.data / FOLDER).glob("*.log"))
+        return b"".join(segment.read_bytes() for segment in segments)
+
+    def batches(self) -> list[tuple[BatchHeader, bytes]]:
+        """The whole batches of the log."""
+        data = self.log_bytes()
+        found = []
+        with contextlib.suppress(CorruptRecord):  # what a running node has not written yet
+            for position, header in iterate_batches(data):
+                found.append((header, data[position : position + header.size]))
+        return found
+
+    def leaders(self) -> dict[int, int]:
+        """Epoch to leader, out of the log's own records."""
+        return {
+            batch.place.epoch: record.leader_id
+            for _, data in self.batches()
+            for batch in iterate_metadata_batches(data)
+            for record in batch.records
+            if isinstance(record, LeaderChange)
+        }
+
+    def wipe(self) -> None:
+        """Loses everything but the format."""
+        shutil.rmtree(self.data / FOLDER)
+
+    def snapshots(self) -> dict[str, bytes]:
+        """Content by name."""
+        found = sorted((self.data / FOLDER).glob("*.checkpoint"))
+        return {path.name: path.read_bytes() for path in found}
+
+    def said(self) -> str:
+        """Its log."""
+        files = [self.directory / "console.log", self.log_file]
+        return "".join(file.read_text("utf-8", "replace") for file in files if file.exists())
+
+
+class RealVoter(Voter):
+    """``kafka.Kafka`` with ``process.roles=controller``."""
+
+    @override
+    def command(self) -> Sequence[str]:
+        log4j = self.directory / "log4j.properties"
+        log4j.write_text(_LOG4J.format(file=self.log_file))
+        java = ["java", "-Xmx200m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        options = [f"-Dlog4j.configuration=file:{log4j}"]
+        return [*java, *options, "-cp", f"{kafka_libs()}/*", "kafka.Kafka", str(self.file)]
+
+
+class OurVoter(Voter):
+    """``zkctl quorum start``."""
+
+    @override
+    def command(self) -> Sequence[str]:
+        return [sys.executable, "-m", "zkcontroller_cli", "quorum", "start", str(self.file)]
+
+
+class MixedQuorum:
+    """Voters 1 to 3, formatted and not yet started."""
+
+    def __init__(
+        self, directory: Path, ours: Sequence[int], properties: dict[str, str] | None = None
+    ) -> None:
+        self.directory = directory
+        self.ports = dict(zip((1, 2, 3), free_ports(3), strict=True))
+        self.voters: dict[int, Voter] = {}
+        for node_id in self.ports:
+            kind = OurVoter if node_id in ours else RealVoter
+            given = self._properties(node_id) | (properties or {})
+            self.voters[node_id] = kind(node_id, directory / f"node-{node_id}", given)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Voter.format, self.voters.values()))
+
+    @property
+    def voters_text(self) -> str:
+        """``controller.quorum.voters``."""
+        return ",".join(f"{each}@127.0.0.1:{port}" for each, port in self.ports.items())
+
+    @property
+    def addresses(self) -> str:
+        """Where all of them are."""
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+
+    def _properties(self, node_id: int) -> dict[str, str]:
+        return {
+            "process.roles": "controller",
+            "node.id": str(node_id),
+            "controller.quorum.voters": self.voters_text,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"CONTROLLER://127.0.0.1:{self.ports[node_id]}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+        }
+
+    def start(self, *node_ids: int) -> None:
+        for node_id in node_ids or self.voters:
+            self.voters[node_id].start()
+
+    def close(self) -> None:
+        """Ends every process the hard way."""
+        for voter in self.voters.values():
+            if voter.process is not None and voter.process.poll() is None:
+                voter.kill()
+
+    @property
+    def running(self) -> list[Voter]:
+        return [voter for voter in self.voters.values() if voter.expected_to_run]
+
+    # What they say.
+
+    def described_by(self, node_id: int) -> DescribeQuorumResponse | None:
+        """What a node says of the quorum; None while it does not answer, or does not lead."""
+        try:
+            response = asyncio.run(_describe(self.ports[node_id]))
+        except OSError:
+            return None
+        return response if response.error.value == 0 else None
+
+    def described(self) -> DescribeQuorumResponse | None:
+        """What the leader of the newest epoch says; None while there is none."""
+        found = [self.described_by(voter.node_id) for voter in self.running]
+        answers = [each for each in found if each is not None]
+        return max(answers, key=lambda each: each.leader_epoch, default=None)
+
+    def leader(self) -> int:
+        """Who leads, once something of its epoch is committed."""
+        found: list[int] = []
+
+        def is_there() -> bool:
+            described = self.described()
+            if described is None or described.leader_id is None or described.high_watermark < 0:
+                return False
+            found[:] = [described.leader_id]
+            return True
+
+        self.wait_until(is_there, "somebody leads")
+        return found[0]
+
+    def make_lead(self, *node_ids: int) -> int:
+        """Stops and starts leaders until one of these leads; says which."""
+        while (leader := self.leader()) not in node_ids:
+            # A leader that stops names as its successor who has most of its log: whoever
+            # should not lead must lack something.
+            behind = [each for each in self.voters if each not in (leader, *node_ids)]
+            for each in behind:
+                self.voters[each].kill()
+            if behind:
+                self.grow(1)
+            self.voters[leader].stop()
+            self.start(leader, *behind)
+            self.wait_until_all_follow()
+        return leader
+
+    def grow(self, records: int) -> int:
+        """Waits until so many records more are committed (a controller writes two a second)."""
+        enough = self.high_watermark() + records
+        self.wait_until(lambda: self.high_watermark() >= enough, "records are committed")
+        return self.high_watermark()
+
+    def wait_until_all_follow(self) -> None:
+        """Waits until the leader has heard from every voter lately."""
+
+        def are_close() -> bool:
+            described = self.described()
+            return described is not None and all(
+                voter.log_end_offset >= described.high_watermark for voter in described.voters
+            )
+
+        self.wait_until(are_close, "all voters have the log")
+
+    def as_other(self, node_id: int) -> None:
+        """Has the other implementation go on with the folder of a node that does not run."""
+        before = self.voters[node_id]
+        assert not before.expected_to_run
+        kind = RealVoter if isinstance(before, OurVoter) else OurVoter
+        self.voters[node_id] = kind(node_id, before.directory, before.properties)
+
+    def high_watermark(self) -> int:
+        """As the leader has it; -1 while there is none."""
+        described = self.described()
+        return -1 if described is None else described.high_watermark
+
+    def wait_until(
+        self, condition: Callable[[], bool], what: str, *, timeout_s: float = PATIENCE_S
+    ) -> None:
+        """Returns once it is so; fails if it is not in time, or if a node dies by itself."""
+        deadline = time.monotonic() + timeout_s
+        pause = threading.Event()
+        while not condition():
+            for voter in self.voters.values():
+                assert not voter.has_died, f"node {voter.node_id} died: {voter.said()[-3000:]}"
+            assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+            pause.wait(0.05)
+
+
+async def _describe(port: int) -> DescribeQuorumResponse:
+    connection = await Connection.open(
+        "127.0.0.1", port, client_id="test", connect_timeout_ms=2_000, request_timeout_ms=5_000
+    )
+    try:
+        body = await connection.call(
+            ApiKey.DESCRIBE_QUORUM, 2, (write_request(DescribeQuorumRequest(), 2),)
+        )
+    finally:
+        await connection.close()
+    response = read_response(ApiKey.DESCRIBE_QUORUM, 2, body)
+    assert isinstance(response, DescribeQuorumResponse)
+    return response
+
+
+def committed(voter: Voter, high_watermark: int) -> bytes:
+    """The bytes of a log below an offset."""
+    return b"".join(
+        data for header, data in voter.batches() if header.next_offset <= high_watermark
+    )
