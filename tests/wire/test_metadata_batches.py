@@ -44,6 +44,7 @@ from zkcontroller.kraft.metadata.metadata_batches import (
     read_metadata_batch,
 )
 from zkcontroller.kraft.metadata.metadata_version import LATEST_PRODUCTION, from_name
+from zkcontroller.kraft.metadata.record_json import control_record_text
 from zkcontroller.kraft.metadata.records import (
     FeatureLevelRecord,
     NoOpRecord,
@@ -107,6 +108,35 @@ def test_a_control_batch_is_kafkas(name: str, offset: int, record: ControlRecord
     assert read_metadata_batch(raw) == ControlBatch(
         BatchPlace(offset, EPOCH, TIMESTAMP, len(raw)), (record,)
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("leader-change", "controlType: LEADER_CHANGE(2)"),
+        (
+            "snapshot-header",
+            'SnapshotHeader {"version":0,"lastContainedLogTimestamp":1699999999999}',
+        ),
+        ("snapshot-footer", 'SnapshotFooter {"version":0}'),
+        ("kraft-version", 'KRaftVersion {"version":0,"kRaftVersion":1}'),
+        (
+            "kraft-voters",
+            'KRaftVoters {"version":0,"voters":['
+            '{"voterId":1,"voterDirectoryId":"AAAAAAAAAAEAAAAAAAAAAg","endpoints":'
+            '[{"name":"CONTROLLER","host":"controller-1","port":60001}],'
+            '"kRaftVersionFeature":{"minSupportedVersion":0,"maxSupportedVersion":1}},'
+            '{"voterId":2,"voterDirectoryId":"AAAAAAAAAAIAAAAAAAAABA","endpoints":'
+            '[{"name":"CONTROLLER","host":"controller-2","port":60002}],'
+            '"kRaftVersionFeature":{"minSupportedVersion":0,"maxSupportedVersion":1}}]}',
+        ),
+    ],
+)
+def test_a_control_record_is_printed_as_kafkas_tool_prints_it(name: str, printed: str) -> None:
+    batch = read_metadata_batch(golden(name))
+    assert isinstance(batch, ControlBatch)
+
+    assert [control_record_text(record) for record in batch.records] == [printed]
 
 
 def test_a_data_batch_is_kafkas() -> None:
