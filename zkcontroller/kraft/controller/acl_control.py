@@ -1,0 +1,209 @@
+"""The rules of who may do what: created with an id each, deleted by filter.
+
+Source: Kafka ``AclControlManager`` (KIP-801).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.errors import IllegalState
+from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiException
+from zkcontroller.kraft.controller.result import (
+    MAX_RECORDS_PER_USER_OP,
+    BoundedRecords,
+    ControllerResult,
+    VersionedRecord,
+)
+from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
+from zkcontroller.kraft.controller.timeline import TimelineDict, TimelineSet
+from zkcontroller.kraft.metadata.records import (
+    AccessControlEntryRecord,
+    RemoveAccessControlEntryRecord,
+)
+from zkcontroller.zookeeper.kafka_acl_znodes import (
+    AccessControlEntry,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+    by_code,
+)
+
+
+class StandardAcl(NamedTuple):
+    """One rule, and what it is about."""
+
+    pattern: ResourcePattern
+    entry: AccessControlEntry
+
+
+class AclBindingFilter(Protocol):
+    """Which rules are meant."""
+
+    @property
+    def resource_type(self) -> ResourceType: ...
+
+    @property
+    def pattern_type(self) -> PatternType: ...
+
+    @property
+    def operation(self) -> AclOperation: ...
+
+    @property
+    def permission_type(self) -> PermissionType: ...
+
+    def matches_pattern(self, pattern: ResourcePattern) -> bool:
+        """Whether rules about that pattern are."""
+
+    def matches_entry(self, entry: AccessControlEntry) -> bool:
+        """Whether a rule that says so is."""
+
+
+class AclDeleteResult(NamedTuple):
+    """What one filter deleted, or why it deleted nothing."""
+
+    error: ApiError
+    deleted: tuple[StandardAcl, ...] = ()
+
+
+class AclControlManager:
+    """Generates records of rules and holds what they made of them."""
+
+    def __init__(self, registry: SnapshotRegistry, new_acl_id: Callable[[], UUID]) -> None:
+        """``new_acl_id`` makes a random id."""
+        self._new_acl_id = new_acl_id
+        self._acls_by_id: TimelineDict[UUID, StandardAcl] = TimelineDict(registry)
+        self._existing: TimelineSet[StandardAcl] = TimelineSet(registry)
+
+    def create_acls(self, acls: Iterable[StandardAcl]) -> ControllerResult[tuple[ApiError, ...]]:
+        """One verdict for each rule; one that is there already is fine, and not written again."""
+        records = BoundedRecords()
+        created: set[StandardAcl] = set()
+        taken: set[UUID] = set()
+        results = []
+        for acl in acls:
+            error = _error_of(acl)
+            results.append(error)
+            if error.is_failure or acl in self._existing or acl in created:
+                continue
+            acl_id = self._unused_id(taken)
+            created.add(acl)
+            taken.add(acl_id)
+            records.append(VersionedRecord(_record(acl_id, acl), 0))
+        return ControllerResult.atomic_of(records.to_tuple(), tuple(results))
+
+    def delete_acls(
+        self, filters: Iterable[AclBindingFilter]
+    ) -> ControllerResult[tuple[AclDeleteResult, ...]]:
+        """What each filter deletes; a rule that several filters mean is deleted once."""
+        gone: dict[UUID, None] = {}
+        results = []
+        for wanted in filters:
+            try:
+                _check_filter(wanted)
+                meant = {
+                    acl_id: acl
+                    for acl_id, acl in self._acls_by_id.items()
+                    if wanted.matches_pattern(acl.pattern) and wanted.matches_entry(acl.entry)
+                }
+                if len(gone.keys() | meant.keys()) > MAX_RECORDS_PER_USER_OP:
+                    raise ApiException(
+                        ErrorCode.policy_violation,
+                        f"Cannot remove more than {MAX_RECORDS_PER_USER_OP} acls in a single "
+                        "delete operation.",
+                    )
+            except ApiException as refused:
+                results.append(AclDeleteResult(refused.to_error()))
+                continue
+            gone.update(dict.fromkeys(meant))
+            results.append(AclDeleteResult(NO_ERROR, tuple(meant.values())))
+        records = [VersionedRecord(RemoveAccessControlEntryRecord(acl_id), 0) for acl_id in gone]
+        return ControllerResult.atomic_of(records, tuple(results))
+
+    def _unused_id(self, taken: Collection[UUID]) -> UUID:
+        acl_id = self._new_acl_id()
+        while acl_id in self._acls_by_id or acl_id in taken:
+            acl_id = self._new_acl_id()
+        return acl_id
+
+    def replay(self, record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) -> None:
+        """A committed change; IllegalState for the deletion of what is not there."""
+        if isinstance(record, AccessControlEntryRecord):
+            acl = _acl(record)
+            self._acls_by_id[record.id] = acl
+            self._existing.add(acl)
+            return
+        gone = self._acls_by_id.pop(record.id)
+        if gone is None:
+            raise IllegalState(f"Unable to replay {record}: no acl with that ID found.")
+        self._existing.discard(gone)
+
+    def acls(self, *, epoch: int | None = None) -> dict[UUID, StandardAcl]:
+        """Every rule by its id, as of an epoch."""
+        return dict(self._acls_by_id.items(epoch=epoch))
+
+
+def _error_of(acl: StandardAcl) -> ApiError:
+    pattern, entry = acl
+    if pattern.resource_type in (ResourceType.UNKNOWN, ResourceType.ANY):
+        return _invalid(f"Invalid resourceType {pattern.resource_type.name}")
+    if pattern.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        return _invalid(f"Invalid patternType {pattern.pattern_type.name}")
+    if entry.operation in (AclOperation.UNKNOWN, AclOperation.ANY):
+        return _invalid(f"Invalid operation {entry.operation.name}")
+    if entry.permission_type not in (PermissionType.DENY, PermissionType.ALLOW):
+        return _invalid(f"Invalid permissionType {entry.permission_type.name}")
+    if not pattern.name:
+        return _invalid("Resource name should not be empty")
+    if ":" not in entry.principal:
+        return _invalid(
+            f"Could not parse principal from `{entry.principal}` (no colon is present separating "
+            "the principal type from the principal name)"
+        )
+    return NO_ERROR
+
+
+def _check_filter(wanted: AclBindingFilter) -> None:
+    if wanted.resource_type is ResourceType.UNKNOWN or wanted.pattern_type is PatternType.UNKNOWN:
+        raise ApiException(ErrorCode.invalid_request, "Unknown patternFilter.")
+    if wanted.operation is AclOperation.UNKNOWN or wanted.permission_type is PermissionType.UNKNOWN:
+        raise ApiException(ErrorCode.invalid_request, "Unknown entryFilter.")
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.invalid_request, message)
+
+
+def _record(acl_id: UUID, acl: StandardAcl) -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(
+        acl_id,
+        acl.pattern.resource_type,
+        acl.pattern.name,
+        acl.pattern.pattern_type,
+        acl.entry.principal,
+        acl.entry.host,
+        acl.entry.operation,
+        acl.entry.permission_type,
+    )
+
+
+def _acl(record: AccessControlEntryRecord) -> StandardAcl:
+    return StandardAcl(
+        ResourcePattern(
+            by_code(ResourceType, record.resource_type),
+            record.resource_name,
+            by_code(PatternType, record.pattern_type),
+        ),
+        AccessControlEntry(
+            record.principal,
+            record.host,
+            by_code(AclOperation, record.operation),
+            by_code(PermissionType, record.permission_type),
+        ),
+    )

@@ -1,0 +1,70 @@
+"""Blocks of producer ids, each given to one broker and to nobody else ever.
+
+Source: Kafka ``ProducerIdControlManager``, ``ProducerIdsBlock`` (KIP-730).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.errors import IllegalState
+from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.kraft.controller.cluster_view import ClusterView
+from zkcontroller.kraft.controller.result import ControllerResult, VersionedRecord
+from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
+from zkcontroller.kraft.controller.timeline import TimelineValue
+from zkcontroller.kraft.metadata.records import ProducerIdsRecord
+
+PRODUCER_ID_BLOCK_SIZE: Final = 1000
+_MAX_PRODUCER_ID: Final = 2**63 - 1
+
+
+class ProducerIdsBlock(NamedTuple):
+    """The ids from ``first_producer_id`` on, so many, for one broker."""
+
+    assigned_broker_id: int
+    first_producer_id: int
+    size: int = PRODUCER_ID_BLOCK_SIZE
+
+
+class ProducerIdControlManager:
+    """Generates ProducerIdsRecords, which name the first id that is still free."""
+
+    def __init__(self, registry: SnapshotRegistry, cluster: ClusterView) -> None:
+        self._cluster = cluster
+        self._next_producer_id: TimelineValue[int | None] = TimelineValue(registry, None)
+
+    def generate_next_producer_id(
+        self, broker_id: int, broker_epoch: int
+    ) -> ControllerResult[ProducerIdsBlock]:
+        """The next block.  Raises ApiException: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR at 2^63.
+
+        The block is the broker's once the record is committed.
+        """
+        self._cluster.check_broker_epoch(broker_id, broker_epoch)
+        first = self._next_producer_id.get() or 0
+        if first > _MAX_PRODUCER_ID - PRODUCER_ID_BLOCK_SIZE:
+            raise ApiException(
+                ErrorCode.unknown_server_error,
+                "Exhausted all producerIds as the next block's end producerId has exceeded the "
+                "int64 type limit",
+            )
+        record = ProducerIdsRecord(broker_id, broker_epoch, first + PRODUCER_ID_BLOCK_SIZE)
+        return ControllerResult.of([VersionedRecord(record, 0)], ProducerIdsBlock(broker_id, first))
+
+    def replay(self, record: ProducerIdsRecord) -> None:
+        """A block is given; IllegalState if an id of it was given before."""
+        before = self._next_producer_id.get()
+        if before is not None and record.next_producer_id <= before:
+            raise IllegalState(
+                f"Next Producer ID from replayed record ({record.next_producer_id}) is not greater "
+                f"than current next Producer ID ({before})"
+            )
+        self._next_producer_id.set(record.next_producer_id)
+
+    @property
+    def next_producer_id(self) -> int:
+        """The first id that nobody has."""
+        return self._next_producer_id.get() or 0
