@@ -1,6 +1,6 @@
 """How far a cluster is on its way from ZooKeeper.
 
-Source: Kafka ``ZkMigrationState`` (KIP-866).
+Source: Kafka ``ZkMigrationState``, ``MigrationRecordConsumer`` (KIP-866).
 """
 
 from __future__ import annotations
@@ -8,7 +8,12 @@ from __future__ import annotations
 from enum import IntEnum
 
 from zkcontroller.kraft.controller.result import VersionedRecord
-from zkcontroller.kraft.metadata.records import ZkMigrationStateRecord
+from zkcontroller.kraft.metadata.metadata_version import MetadataVersion
+from zkcontroller.kraft.metadata.records import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    ZkMigrationStateRecord,
+)
 
 
 class ZkMigrationState(IntEnum):
@@ -30,3 +35,18 @@ class ZkMigrationState(IntEnum):
     def to_record(self) -> VersionedRecord:
         """The record that brings a log into this state."""
         return VersionedRecord(ZkMigrationStateRecord(int(self)), 0)
+
+
+def records_before_migration(version: MetadataVersion) -> tuple[VersionedRecord, ...]:
+    """What goes in front of the cluster's records; nothing where there are no transactions."""
+    if not version.is_metadata_transaction_supported:
+        return ()
+    return (VersionedRecord(BeginTransactionRecord("ZK Migration"), 0),)
+
+
+def records_after_migration(version: MetadataVersion) -> tuple[VersionedRecord, ...]:
+    """What goes behind them: the migration has taken place."""
+    migrated = ZkMigrationState.MIGRATION.to_record()
+    if not version.is_metadata_transaction_supported:
+        return (migrated,)
+    return (migrated, VersionedRecord(EndTransactionRecord(), 0))

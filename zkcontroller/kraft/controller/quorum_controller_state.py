@@ -1,0 +1,222 @@
+"""Everything the controller knows from the log: one registry, and the managers that share it.
+
+Source: Kafka ``QuorumController.replay`` and its constructor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias, assert_never
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.kraft.controller.acl_control import AclControlManager
+from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.kraft.controller.client_quota_control import ClientQuotaControlManager
+from zkcontroller.kraft.controller.cluster_control import ClusterControlManager
+from zkcontroller.kraft.controller.config_schema import (
+    AlterConfigPolicy,
+    ConfigResource,
+    ConfigSchema,
+    ConfigurationValidator,
+    ResourceType,
+)
+from zkcontroller.kraft.controller.configuration_control import ConfigurationControlManager
+from zkcontroller.kraft.controller.delegation_token_control import (
+    DelegationTokenConfig,
+    DelegationTokenControlManager,
+)
+from zkcontroller.kraft.controller.features import FeatureControlManager
+from zkcontroller.kraft.controller.heartbeat_control import HeartbeatControl
+from zkcontroller.kraft.controller.offsets import OffsetControlManager
+from zkcontroller.kraft.controller.producer_id_control import ProducerIdControlManager
+from zkcontroller.kraft.controller.quorum_features import QuorumFeatures
+from zkcontroller.kraft.controller.replica_placer import ReplicaPlacer
+from zkcontroller.kraft.controller.replication_control import (
+    ReplicationConfig,
+    ReplicationControlManager,
+)
+from zkcontroller.kraft.controller.scram_control import ScramControlManager
+from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
+from zkcontroller.kraft.metadata.records import (
+    AbortTransactionRecord,
+    AccessControlEntryRecord,
+    BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    DelegationTokenRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+    UserScramCredentialRecord,
+    ZkMigrationStateRecord,
+)
+from zkcontroller.kraft.metadata.wire_types import uuid_text
+
+DEFAULT_SESSION_TIMEOUT_MS: Final = 9_000
+DEFAULT_IMBALANCE_CHECK_INTERVAL_MS: Final = 300_000
+DEFAULT_MAX_IDLE_INTERVAL_MS: Final = 500
+DEFAULT_UNCLEAN_ELECTION_INTERVAL_MS: Final = 300_000
+DEFAULT_TOKEN_CHECK_INTERVAL_MS: Final = 3_600_000
+
+SecurityRecord: TypeAlias = (
+    ClientQuotaRecord
+    | ProducerIdsRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumControllerConfig:
+    """What a controller is configured with; intervals are None where they are switched off."""
+
+    node_id: int
+    cluster_id: str
+    session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
+    leader_imbalance_check_interval_ms: int | None = DEFAULT_IMBALANCE_CHECK_INTERVAL_MS
+    max_idle_interval_ms: int | None = DEFAULT_MAX_IDLE_INTERVAL_MS
+    unclean_leader_election_interval_ms: int = DEFAULT_UNCLEAN_ELECTION_INTERVAL_MS
+    is_zk_migration_enabled: bool = False
+    inter_broker_listener_name: str = "PLAINTEXT"
+    static_config: Mapping[str, str] | None = None
+    replication: ReplicationConfig | None = None
+    delegation_tokens: DelegationTokenConfig | None = None
+    delegation_token_check_interval_ms: int = DEFAULT_TOKEN_CHECK_INTERVAL_MS
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerEnvironment:
+    """What the controller is given from outside: schemas, rules and chance."""
+
+    quorum_features: QuorumFeatures
+    config_schema: ConfigSchema
+    config_validator: ConfigurationValidator
+    placer: ReplicaPlacer
+    new_uuid: Callable[[], UUID]
+    """A random one."""
+    is_resolvable: Callable[[str], bool]
+    """Whether a text is an address or the name of a host."""
+    alter_config_policy: AlterConfigPolicy | None = None
+
+
+class ControllerState:
+    """The managers."""
+
+    def __init__(self, config: QuorumControllerConfig, environment: ControllerEnvironment) -> None:
+        self.registry = SnapshotRegistry()
+        self.offsets = OffsetControlManager(self.registry)
+        self.features = FeatureControlManager(self.registry, environment.quorum_features)
+        self.cluster = ClusterControlManager(
+            self.registry,
+            config.cluster_id,
+            self.features,
+            session_timeout_ms=config.session_timeout_ms,
+            inter_broker_listener_name=config.inter_broker_listener_name,
+            is_zk_migration_enabled=config.is_zk_migration_enabled,
+        )
+        self.configs = ConfigurationControlManager(
+            self.registry,
+            environment.config_schema,
+            environment.config_validator,
+            static_config=config.static_config or {},
+            node_id=config.node_id,
+            existence_checker=self._check_exists,
+            alter_config_policy=environment.alter_config_policy,
+        )
+        self.replication = ReplicationControlManager(
+            self.registry,
+            self.cluster,
+            self.configs,
+            lambda: self.features.metadata_version,
+            environment.placer,
+            environment.new_uuid,
+            config.replication,
+        )
+        self.quotas = ClientQuotaControlManager(self.registry, environment.is_resolvable)
+        self.producer_ids = ProducerIdControlManager(self.registry, self.cluster)
+        self.acls = AclControlManager(self.registry, environment.new_uuid)
+        self.scram = ScramControlManager(self.registry, lambda: self.features.metadata_version)
+        self.tokens = DelegationTokenControlManager(
+            self.registry,
+            lambda: self.features.metadata_version,
+            lambda: uuid_text(environment.new_uuid()),
+            config.delegation_tokens or DelegationTokenConfig(),
+        )
+        self.heartbeats = HeartbeatControl(self.cluster, self.features, self.replication.brokers)
+
+    def replay(self, record: MetadataRecord, offset: int, now_ms: int) -> None:
+        """Makes of the state what it is after that record; errors are of the managers."""
+        match record:
+            case (
+                RegisterBrokerRecord()
+                | UnregisterBrokerRecord()
+                | FenceBrokerRecord()
+                | UnfenceBrokerRecord()
+                | BrokerRegistrationChangeRecord()
+                | RegisterControllerRecord()
+            ):
+                self.cluster.replay(record, offset, now_ms)
+            case TopicRecord() | PartitionRecord() | PartitionChangeRecord() | RemoveTopicRecord():
+                self.replication.replay(record)
+            case ConfigRecord():
+                self.configs.replay(record)
+            case FeatureLevelRecord() | ZkMigrationStateRecord():
+                self.features.replay(record)
+            case BeginTransactionRecord() | EndTransactionRecord() | AbortTransactionRecord():
+                self.offsets.replay(record, offset)
+            case NoOpRecord():
+                pass
+            case _:
+                self._replay_security(record)
+
+    def _replay_security(self, record: SecurityRecord) -> None:
+        match record:
+            case ClientQuotaRecord():
+                self.quotas.replay(record)
+            case ProducerIdsRecord():
+                self.producer_ids.replay(record)
+            case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
+                self.acls.replay(record)
+            case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
+                self.scram.replay(record)
+            case DelegationTokenRecord() | RemoveDelegationTokenRecord():
+                self.tokens.replay(record)
+            case _:
+                assert_never(record)
+
+    def _check_exists(self, resource: ConfigResource) -> None:
+        if resource.resource_type == ResourceType.TOPIC:
+            if resource.name not in self.replication.state.topics_by_name:
+                message = f"there is no topic {resource.name}"
+                raise ApiException(ErrorCode.unknown_topic_or_partition, message)
+        elif resource.resource_type == ResourceType.BROKER and resource.name:
+            if not resource.name.isdecimal():
+                message = f"{resource.name} is no id of a node"
+                raise ApiException(ErrorCode.invalid_request, message)
+            node_id = int(resource.name)
+            is_broker = self.cluster.registration(node_id) is not None
+            if not is_broker and not self.features.is_controller_id(node_id):
+                message = f"there is no node with the id {node_id}"
+                raise ApiException(ErrorCode.broker_id_not_registered, message)
