@@ -1,7 +1,7 @@
 """A node of the quorum as a process has it: its log, its listener, its way to the others.
 
-It is a controller node without a controller on top: it votes, follows and leads, and what it leads
-with is nothing but the change of leader.
+Where it is given a controller (:meth:`QuorumNode.set_controller`), that one writes the log while
+the node leads; without one it votes, follows and leads, with nothing but the change of leader.
 
 Source: Kafka ``KafkaRaftManager``, ``SharedServer``, ``ControllerServer`` (their order of starting
 and stopping).
@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from replica_manager.raft.metadata_log import MetadataLog
 from replica_manager.raft.metadata_log_config import MetadataLogConfig
@@ -26,11 +26,14 @@ from replica_manager.raft.quorum_state_file import read_quorum_state, write_quor
 from replica_manager.server.gate import Gate
 from replica_manager.server.listener import ServerLimits, SocketServer
 from zkcontroller.kraft.config import QuorumConfig
+from zkcontroller.kraft.controller.quorum_controller import QuorumController
+from zkcontroller.kraft.controller.quorum_controller_values import RaftAppender
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import ElectionState, Endpoint, ReplicaKey, VoterSet
 from zkcontroller.model import Endpoint as Listener
 from zkcontroller.runtime.client_security import PLAINTEXT, ClientSecurity
+from zkcontroller.runtime.controller_loop import ControllerLoop
 from zkcontroller.runtime.metrics import Metrics
 from zkcontroller.runtime.raft_channel import RaftChannels
 from zkcontroller.runtime.raft_driver import Flush, RaftDriver, RaftListener, WallClock
@@ -98,6 +101,8 @@ class QuorumNode:
         self._now_ms = WallClock()
         self._listeners: dict[str, RaftListener] = {}
         self._driver: RaftDriver | None = None
+        self._make_controller: Callable[[RaftAppender], QuorumController] | None = None
+        self._controller: ControllerLoop | None = None
         self._stop_wanted = asyncio.Event()
         self._started = asyncio.Event()
 
@@ -106,6 +111,16 @@ class QuorumNode:
         """The node at work; only after :meth:`started`."""
         assert self._driver is not None, "the node has not started"
         return self._driver
+
+    def set_controller(self, make: Callable[[RaftAppender], QuorumController]) -> None:
+        """Before :meth:`run`: the node has a controller, made for the quorum below it."""
+        self._make_controller = make
+
+    @property
+    def controller(self) -> ControllerLoop:
+        """The controller at work; only of a node that has one, after :meth:`started`."""
+        assert self._controller is not None, "the node has no controller"
+        return self._controller
 
     def add_listener(self, name: str, listener: RaftListener) -> None:
         """Before :meth:`run`: it gets what is committed."""
@@ -137,11 +152,16 @@ class QuorumNode:
             )
             for name, listener in self._listeners.items():
                 driver.register(name, listener)
+            if self._make_controller is not None:
+                self._controller = ControllerLoop(driver, self._make_controller, self._now_ms)
+                self._controller.start()
             upkeep = asyncio.create_task(self._keep_up(log))
             try:
                 return await self._serve(driver, channels)
             finally:
                 upkeep.cancel()
+                if self._controller is not None:
+                    self._controller.close()
                 await channels.close()
                 await asyncio.wait((upkeep,))
 
@@ -150,7 +170,7 @@ class QuorumNode:
         server = SocketServer(
             settings.listeners,
             settings.limits,
-            QuorumRequests(driver, settings.cluster_id).respond,
+            QuorumRequests(driver, settings.cluster_id, self._controller).respond,
             broker_id=settings.local.id,
             protected_listener=settings.listener_name,
             gates=settings.gates,
@@ -163,7 +183,12 @@ class QuorumNode:
         self._started.set()
         _log.info("Node %d of cluster %s started", settings.local.id, settings.cluster_id)
         try:
-            await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+            waited_for: list[asyncio.Future[Any]] = [running, stopping]
+            if self._controller is not None:
+                waited_for.append(self._controller.failure)
+            await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+            if self._controller is not None and self._controller.failure.done():
+                raise self._controller.failure.result()
             if not running.done():
                 driver.shut_down(SHUTDOWN_TIMEOUT_MS)
             return await running

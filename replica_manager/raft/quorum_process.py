@@ -28,10 +28,16 @@ from typing_extensions import override
 from replica_manager.config import parse_connection_overrides
 from replica_manager.metrics_server import MetricsServer
 from replica_manager.raft.controller_config import ControllerConfig, load_controller_config
+from replica_manager.raft.controller_service import (
+    ControllerRegistrations,
+    controller_maker,
+    read_bootstrap,
+)
 from replica_manager.raft.node_files import initialize_log_dirs, lock_metadata_log_dir
 from replica_manager.raft.quorum_node import QuorumNode, QuorumNodeSettings
 from replica_manager.server.listener import ServerLimits
 from zkcontroller.errors import ConfigInvalid
+from zkcontroller.kraft.controller.bootstrap_metadata import BootstrapMetadata
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.values import Endpoint, ReplicaKey
 from zkcontroller.runtime.metrics import Metrics
@@ -67,11 +73,21 @@ def run_node(path: Path, metrics_port: int | None = None) -> int:
         meta = dirs.found[config.metadata_log_dir]
         assert meta.cluster_id is not None, "a node's directories name its cluster"
         local = ReplicaKey(config.node_id, meta.directory_id)
-        return asyncio.run(_run(_settings(config, local, meta.cluster_id), metrics))
+        bootstrap = read_bootstrap(
+            config.metadata_log_dir, config.originals.get("inter.broker.protocol.version")
+        )
+        settings = _settings(config, local, meta.cluster_id)
+        return asyncio.run(_run(config, settings, bootstrap, metrics))
 
 
-async def _run(settings: QuorumNodeSettings, metrics: Metrics) -> int:
+async def _run(
+    config: ControllerConfig,
+    settings: QuorumNodeSettings,
+    bootstrap: BootstrapMetadata,
+    metrics: Metrics,
+) -> int:
     node = QuorumNode(settings, metrics)
+    node.set_controller(controller_maker(config, settings.cluster_id, bootstrap))
     is_stopping = False
 
     def on_signal(number: int) -> None:
@@ -85,12 +101,20 @@ async def _run(settings: QuorumNodeSettings, metrics: Metrics) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
+    registering = loop.create_task(_register(config, node))
     try:
         await node.run()
     except Exception:  # noqa: BLE001 - whatever it is, a node that goes on would endanger others
         _log.critical("Encountered fatal fault: the node cannot go on", exc_info=True)
         return FAILED
+    finally:
+        registering.cancel()
     return 0
+
+
+async def _register(config: ControllerConfig, node: QuorumNode) -> None:
+    await node.started()
+    await ControllerRegistrations(config, node.driver, node.controller).run()
 
 
 def _settings(config: ControllerConfig, local: ReplicaKey, cluster_id: str) -> QuorumNodeSettings:

@@ -1,8 +1,8 @@
 """What a node of the quorum answers: from a frame to its answer.
 
-Everything that is offered goes through the raft step, one request after another; ApiVersions alone
-is answered here.  A frame that is no request, or one of an API or version that is not offered,
-closes the connection without an answer.
+What is the quorum's goes through the raft step, one request after another; what is the controller's
+goes to it, where the node has one; ApiVersions alone is answered here.  A frame that is no request,
+or one of an API or version that is not offered, closes the connection without an answer.
 
 Source: Kafka ``ControllerApis``, ``SocketServer`` of a controller.
 """
@@ -15,6 +15,12 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.raft.controller_apis.call import Controller
+from replica_manager.raft.controller_apis.table import (
+    OFFERED_BY_CONTROLLER,
+    answer,
+    check_version,
+)
 from replica_manager.server.connection import Answer, Peer
 from zkcontroller.errors import UnsupportedVersion
 from zkcontroller.kraft.wire import OFFERED, RefusedRequest, read_request, write_response
@@ -49,15 +55,25 @@ ALL_OFFERED: Final[Mapping[int, tuple[int, int]]] = {
 class QuorumRequests:
     """Answers the requests of one node."""
 
-    def __init__(self, driver: RaftDriver, cluster_id: str) -> None:
+    def __init__(
+        self, driver: RaftDriver, cluster_id: str, controller: Controller | None = None
+    ) -> None:
+        """Without a controller only what is the quorum's is offered."""
         self._driver = driver
         self._cluster_id = cluster_id
+        self._controller = controller
+        self._offered = ALL_OFFERED
+        if controller is not None:
+            self._offered = {**OFFERED_BY_CONTROLLER, **ALL_OFFERED}
 
     async def respond(self, data: bytes, peer: Peer) -> Answer:
         """The answer to the request in ``data``; InvalidFrame if it must not be answered."""
         header, start = parse_request_header(data)
         if header.api_key == ApiKey.API_VERSIONS:
-            body = write(_versions(header, data, start))
+            body = write(_versions(header, data, start, self._offered))
+        elif self._controller is not None and header.api_key in OFFERED_BY_CONTROLLER:
+            check_version(header)
+            body = await answer(header, data, start, self._controller)
         else:
             body = await self._raft(header, data, start, peer)
         head = response_header(header.api_key, header.api_version, header.correlation_id)
@@ -74,7 +90,9 @@ class QuorumRequests:
         return write_response(await self._driver.ask(request, peer.listener_name), version)
 
 
-def _versions(header: RequestHeader, data: bytes, start: int) -> ResponsePayload:
+def _versions(
+    header: RequestHeader, data: bytes, start: int, offered: Mapping[int, tuple[int, int]]
+) -> ResponsePayload:
     first, last = _API_VERSIONS
     if not first <= header.api_version <= last:
         return unsupported_api_versions_response()
@@ -84,4 +102,4 @@ def _versions(header: RequestHeader, data: bytes, start: int) -> ResponsePayload
         and is_valid_software(request.client_software_version)
     ):
         return api_versions_error(header.api_version, ErrorCode.invalid_request)
-    return api_versions_response(header.api_version, ALL_OFFERED)
+    return api_versions_response(header.api_version, offered)

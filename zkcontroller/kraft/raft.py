@@ -136,6 +136,14 @@ class RaftNode:
         """Who has a vote."""
         return self._node.voters
 
+    @property
+    def next_append_offset(self) -> int:
+        """Where the next record of this node's goes, behind those that wait to be written."""
+        state = self._node.quorum.state
+        if isinstance(state, Leader):
+            return state.accumulator.next_offset
+        return self._node.log.end_offset
+
     # What happens.
 
     def start(self, stored: ElectionState | None, now_ms: int) -> list[RaftOutput]:

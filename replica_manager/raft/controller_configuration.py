@@ -1,0 +1,108 @@
+"""What the quorum controller must know of configuration keys: the broker's own tables.
+
+Source: Kafka ``KafkaConfigSchema``, ``ControllerConfigurationValidator``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.broker_keys import BROKER_KEYS
+from replica_manager.config_keys import ConfigKey, ConfigValue, text_of
+from replica_manager.topic_keys import (
+    BROKER_SYNONYMS,
+    TOPIC_KEYS,
+    TopicConfigRefused,
+    validate_topic_config,
+)
+from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.kraft.controller.config_schema import (
+    ConfigKeySchema,
+    ConfigResource,
+    ConfigSynonym,
+    ResourceType,
+)
+
+_LONGEST_TOPIC: Final = 249
+
+
+class BrokerConfigSchema:
+    """Topics' and brokers' keys; a topic's inherits from the broker's it is another name of."""
+
+    def key(self, resource_type: int, name: str) -> ConfigKeySchema | None:
+        """None for a key that this kind of resource does not have."""
+        if resource_type == ResourceType.TOPIC:
+            found = TOPIC_KEYS.get(name)
+        elif resource_type == ResourceType.BROKER:
+            found = BROKER_KEYS.get(name)
+        else:
+            return None
+        return None if found is None else _schema(found, resource_type)
+
+    def topic_keys(self) -> Iterable[ConfigKeySchema]:
+        """Every key that a topic can have."""
+        return [_schema(key, ResourceType.TOPIC) for key in TOPIC_KEYS.values()]
+
+
+def _schema(key: ConfigKey, resource_type: int) -> ConfigKeySchema:
+    synonyms = BROKER_SYNONYMS.get(key.name, ()) if resource_type == ResourceType.TOPIC else ()
+    return ConfigKeySchema(
+        name=key.name,
+        default=text_of(key.default),
+        is_list=key.type_name == "list",
+        is_sensitive=key.type_name == "password",
+        synonyms=tuple(_synonym(name, unit) for name, unit in synonyms),
+    )
+
+
+def _synonym(name: str, unit: int) -> ConfigSynonym:
+    if unit == 1:
+        return ConfigSynonym(name)
+    return ConfigSynonym(name, lambda text: text if int(text) < 0 else str(int(text) * unit))
+
+
+class BrokerConfigValidator:
+    """What must hold of a topic's configuration, and of a resource's name."""
+
+    def __init__(self, static_values: Mapping[str, ConfigValue]) -> None:
+        """``static_values``: this node's own, which topics inherit from."""
+        self._static_values = static_values
+
+    def validate_resource(self, resource: ConfigResource) -> None:
+        """Refuses a resource that there cannot be."""
+        match resource.resource_type:
+            case ResourceType.TOPIC:
+                if not resource.name:
+                    raise _refusal("Default topic resources are not allowed.")
+                if len(resource.name) > _LONGEST_TOPIC:
+                    raise ApiException(ErrorCode.invalid_topic_exception, resource.name)
+            case ResourceType.BROKER:
+                if resource.name and not resource.name.isdecimal():
+                    raise _refusal(f"Unable to parse broker name as a base 10 number: {resource}")
+            case ResourceType.CLIENT_METRICS:
+                if not resource.name:
+                    raise _refusal("Subscription name can't be empty")
+            case _:
+                raise _refusal(f"Unknown resource type {resource.resource_type}")
+
+    def validate(
+        self,
+        resource: ConfigResource,
+        new_configs: Mapping[str, str],
+        existing_configs: Mapping[str, str],  # noqa: ARG002 - only tiered storage looks at it
+    ) -> None:
+        """Refuses the whole configuration that the resource would have."""
+        self.validate_resource(resource)
+        if resource.resource_type != ResourceType.TOPIC:
+            return
+        try:
+            validate_topic_config(new_configs, self._static_values)
+        except TopicConfigRefused as refused:
+            raise ApiException(ErrorCode.invalid_config, str(refused)) from refused
+
+
+def _refusal(message: str) -> ApiException:
+    return ApiException(ErrorCode.invalid_request, message)
