@@ -22,7 +22,7 @@ FAST: Final = QuorumConfig(
     fetch_timeout_ms=900,
     election_backoff_max_ms=300,
     append_linger_ms=10,
-    request_timeout_ms=600,
+    request_timeout_ms=800,
     retry_backoff_ms=20,
 )
 STORM_MS: Final = 15_000
@@ -50,7 +50,7 @@ class RaftChaos:
         """Everybody starts, with clocks that differ."""
         world = self.world
         for process in world.processes:
-            process.clock_rate = self._random.choice((1.0, 1.0, 0.9, 1.1))
+            process.clock_rate = self._random.choice((1.0, 1.0, 0.95, 1.05))
             process.clock_offset_ms = self._random.randint(0, 100_000)
             process.is_eager = self._random.random() < 0.2
         world.start()
