@@ -98,6 +98,9 @@ class MetadataLog:
         opened = MetadataLog(log, snapshots, config, environment)
         # Killed after a snapshot had come from the leader, and before the log made way for it.
         opened._truncate_to_latest_snapshot()
+        # The next Fetch acknowledges whatever is here, and a killed process leaves records behind
+        # that are in the page cache alone.
+        opened.flush()
         return opened
 
     @property

@@ -21,6 +21,7 @@ from zkcontroller.kraft.controller.cluster_requests import (
 )
 from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
 from zkcontroller.kraft.controller.quorum_controller_requests import (
+    AllocateProducerIds,
     ProcessBrokerHeartbeat,
     RegisterBroker,
     RegisterController,
@@ -32,6 +33,7 @@ from zkcontroller.protocol.api_versions import ApiKey
 HEARTBEAT_TIMEOUT_MS: Final = 1_000
 """Half of ``broker.heartbeat.interval.ms``: an older heartbeat is overtaken by the next one."""
 _NO_EPOCH: Final = -1
+_NO_PRODUCER_ID: Final = -1
 
 
 async def _register_broker(request: Any, version: int, controller: Controller) -> ResponsePayload:
@@ -104,6 +106,23 @@ async def _register_controller(
     return schema.response(error_code=ErrorCode.none, error_message=None)
 
 
+async def _allocate_producer_ids(
+    request: Any, version: int, controller: Controller
+) -> ResponsePayload:
+    schema = response_schema(ApiKey.ALLOCATE_PRODUCER_IDS, version)
+    try:
+        block = await controller.ask(AllocateProducerIds(request.broker_id, request.broker_epoch))
+    except ApiException as refused:
+        return schema.response(
+            error_code=refused.error, producer_id_start=_NO_PRODUCER_ID, producer_id_len=0
+        )
+    return schema.response(
+        error_code=ErrorCode.none,
+        producer_id_start=block.first_producer_id,
+        producer_id_len=block.size,
+    )
+
+
 def _endpoints(listeners: Iterable[Any]) -> tuple[BrokerEndpoint, ...]:
     return tuple(
         BrokerEndpoint(
@@ -132,4 +151,5 @@ CLUSTER_APIS: Final[Mapping[int, ControllerApi]] = {
     ApiKey.BROKER_HEARTBEAT: ControllerApi(0, 1, _heartbeat),
     ApiKey.UNREGISTER_BROKER: ControllerApi(0, 0, _unregister_broker),
     ApiKey.CONTROLLER_REGISTRATION: ControllerApi(0, 0, _register_controller),
+    ApiKey.ALLOCATE_PRODUCER_IDS: ControllerApi(0, 0, _allocate_producer_ids),
 }

@@ -15,6 +15,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from replica_manager.raft.controller_apis.call import Controller, ControllerApi
+from replica_manager.raft.controller_apis.clients import CLIENT_APIS
 from replica_manager.raft.controller_apis.cluster import CLUSTER_APIS
 from replica_manager.raft.controller_apis.configs import CONFIG_APIS
 from replica_manager.raft.controller_apis.partitions import PARTITION_APIS
@@ -32,8 +33,9 @@ _APIS: Final[Mapping[int, ControllerApi]] = {
     **PARTITION_APIS,
     **TOPIC_APIS,
     **CONFIG_APIS,
+    **CLIENT_APIS,
 }
-_FORWARDABLE: Final = frozenset({*TOPIC_APIS, *CONFIG_APIS})
+_FORWARDABLE: Final = frozenset({*TOPIC_APIS, *CONFIG_APIS, *CLIENT_APIS})
 """What a client may want of a controller by way of a broker."""
 _ENVELOPE_VERSIONS: Final = (0, 0)
 
