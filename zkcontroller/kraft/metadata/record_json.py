@@ -22,7 +22,7 @@ from zkcontroller.kraft.control_records import (
 )
 from zkcontroller.kraft.metadata.codec import layout_of
 from zkcontroller.kraft.metadata.records import ZERO_UUID, VersionedRecord
-from zkcontroller.kraft.metadata.wire_types import uuid_text
+from zkcontroller.protocol.uuid_text import uuid_text
 
 _BEFORE_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
 _ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(0x20)} | {

@@ -10,7 +10,7 @@ Source: Kafka ``MessageDataGenerator``, ``JsonConverterGenerator``.
 
 from __future__ import annotations
 
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64encode
 from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
@@ -19,6 +19,7 @@ from uuid import UUID
 
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol.primitives import compact_length
+from zkcontroller.protocol.uuid_text import uuid_text
 from zkcontroller.protocol.wire_guard import read_unsigned_varint
 
 MAX_STRING_BYTES: Final = 0x7FFF
@@ -70,11 +71,6 @@ def _uuid_of(raw: bytes) -> UUID:
 def _decode_uuid(data: bytes, at: int) -> tuple[UUID, int]:
     end = _end(data, at, _UUID_BYTES)
     return _uuid_of(data[at:end]), end
-
-
-def uuid_text(value: UUID) -> str:
-    """As Kafka prints ids: 22 letters of base64 without padding."""
-    return urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 UUID_TYPE: Final = WireType(lambda value: value.bytes, _decode_uuid, uuid_text, _UUID_BYTES)
