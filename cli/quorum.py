@@ -39,8 +39,8 @@ def command() -> None:
 def start(file: Path, metrics_port: int | None) -> int:
     """Run a node with the controller.properties FILE, until Ctrl-C or SIGTERM.
 
-    It votes, follows and leads like a controller of Kafka 3.9 with static voters; a controller is
-    not on top of it.  Its log goes to stderr.
+    It is a controller of a KRaft cluster with static voters, alone or beside Kafka's.  Its log goes
+    to stderr.
     """
     from replica_manager.raft.quorum_process import run_node
 

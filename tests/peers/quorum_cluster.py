@@ -54,6 +54,7 @@ class Voter(ABC):
         self.properties = properties | {"log.dirs": str(self.data)}
         self.process: subprocess.Popen[bytes] | None = None
         self.expected_to_run = False
+        self.started_ms = 0
         directory.mkdir(parents=True, exist_ok=True)
 
     @abstractmethod
@@ -71,6 +72,7 @@ class Voter(ABC):
         with (self.directory / "console.log").open("ab") as console:
             self.process = subprocess.Popen(self.command(), stdout=console, stderr=console)
         self.expected_to_run = True
+        self.started_ms = time.time_ns() // 1_000_000
 
     @property
     def has_died(self) -> bool:
@@ -123,6 +125,11 @@ class Voter(ABC):
         """Content by name."""
         found = sorted((self.data / FOLDER).glob("*.checkpoint"))
         return {path.name: path.read_bytes() for path in found}
+
+    def obituary(self) -> str:
+        """How it ended, and its last words."""
+        code = None if self.process is None else self.process.poll()
+        return f"node {self.node_id} ended with {code}: {self.said()[-3000:]}"
 
     def said(self) -> str:
         """Its log."""
@@ -252,12 +259,14 @@ class MixedQuorum:
         return self.high_watermark()
 
     def wait_until_all_follow(self) -> None:
-        """Waits until the leader has heard from every voter lately."""
+        """Waits until every voter has fetched since it was started, up to the high watermark."""
 
         def are_close() -> bool:
             described = self.described()
             return described is not None and all(
-                voter.log_end_offset >= described.high_watermark for voter in described.voters
+                voter.log_end_offset >= described.high_watermark
+                and voter.last_fetch_timestamp > self.voters[voter.replica.id].started_ms
+                for voter in described.voters
             )
 
         self.wait_until(are_close, "all voters have the log")
@@ -282,7 +291,7 @@ class MixedQuorum:
         pause = threading.Event()
         while not condition():
             for voter in self.voters.values():
-                assert not voter.has_died, f"node {voter.node_id} died: {voter.said()[-3000:]}"
+                assert not voter.has_died, voter.obituary()
             assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
             pause.wait(0.05)
 

@@ -56,7 +56,7 @@ def new_quorum(
     try:
         for quorum in made:
             for voter in quorum.voters.values():
-                assert not voter.has_died, voter.said()[-3000:]
+                assert not voter.has_died, voter.obituary()
     finally:
         for quorum in made:
             quorum.close()
@@ -218,7 +218,8 @@ def test_real_controllers_follow_our_leader_and_take_over_when_it_stops(
     assert_equal_below(after.high_watermark, list(quorum.voters.values()))
     bootstrap = f"127.0.0.1:{quorum.ports[1]}"
     status = zkctl_json("quorum", "describe", "--bootstrap-controller", bootstrap)
-    assert (status["leader_id"], status["max_follower_lag"]) == (OURS, 0)
+    assert status["leader_id"] == OURS
+    assert status["max_follower_lag"] <= 1
     assert status["current_voters"] == [1, 2, 3]
 
     assert quorum.voters[OURS].stop() == 0

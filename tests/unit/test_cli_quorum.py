@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import pytest
 
 from replica_manager.raft.metadata_log import FOLDER
 from tests.unit.cli_world import Answer, Zkctl, installed_zkctl
-from tests.unit.quorum import Quorum, eventually, free_ports
+from tests.unit.quorum import CLUSTER_ID, Quorum, eventually, free_ports
 from zkcontroller.kraft.control_records import SnapshotFooter, SnapshotHeader
 from zkcontroller.kraft.metadata.metadata_batches import encode_control_batch
 from zkcontroller.protocol.uuid_text import uuid_text
@@ -193,3 +196,38 @@ def _told(directory: Path, story: Callable[[Quorum], Awaitable[None]]) -> None:
             await quorum.close()
 
     asyncio.run(run())
+
+
+def test_a_node_runs_until_it_is_told_to_stop_and_fails_with_1(
+    tmp_path: Path, zkctl: Zkctl
+) -> None:
+    [port] = free_ports(1)
+    file = tmp_path / "controller.properties"
+    file.write_text(
+        f"process.roles=controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{port}\n"
+        f"controller.listener.names=CONTROLLER\nlisteners=CONTROLLER://127.0.0.1:{port}\n"
+        f"log.dirs={tmp_path / 'data'}\n"
+    )
+    formatted = zkctl("storage", "format", "-t", CLUSTER_ID, "-c", str(file))
+    assert formatted.exit_code == 0, formatted.stderr
+    command = [sys.executable, "-m", "zkcontroller_cli", "quorum", "start", str(file)]
+
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "transition to leader" in line:
+                break
+        described = zkctl(
+            "quorum", "describe", "--bootstrap-controller", f"127.0.0.1:{port}", "-o", "json"
+        )
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()
+        assert process.wait(timeout=30) == 0
+    assert described.json["leader_id"] == 1
+
+    (tmp_path / "data" / FOLDER / "quorum-state").write_text("nonsense")
+    failed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert failed.returncode == 1
+    assert "Encountered fatal fault" in failed.stderr
+    assert "quorum-state" in failed.stderr
