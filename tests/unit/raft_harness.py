@@ -40,6 +40,7 @@ from zkcontroller.kraft.outputs import (
     Send,
 )
 from zkcontroller.kraft.raft import RaftNode
+from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import (
     ElectionState,
     Endpoint,
@@ -228,7 +229,10 @@ class RaftHarness:
         """A request will not be answered."""
         return self.step(RequestFailed(send.destination_id, send.correlation_id, error))
 
-    # What it wants done.
+    # What it is, and what it wants done.
+
+    def state(self) -> StateName:
+        return self.node.state_name
 
     def of(self, kind: type[OutputT]) -> list[OutputT]:
         """The outputs of that kind in the last step."""

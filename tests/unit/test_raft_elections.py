@@ -77,10 +77,10 @@ def test_a_voter_that_hears_nothing_stands_after_its_election_timeout() -> None:
     node = RaftHarness(randomness=300).start()
 
     node.run_ms(ELECTION_MS + 299)
-    assert node.node.state_name is StateName.UNATTACHED
+    assert node.state() is StateName.UNATTACHED
     node.run_ms(1)
 
-    assert node.node.state_name is StateName.CANDIDATE
+    assert node.state() is StateName.CANDIDATE
     assert node.stored == ElectionState(1, voted_key=ReplicaKey(1))
 
 
@@ -101,10 +101,10 @@ def test_a_follower_stands_when_it_has_heard_nothing_for_the_fetch_timeout() -> 
     node.follow(2, epoch=4)
 
     node.run_ms(FETCH_MS - 1)
-    assert node.node.state_name is StateName.FOLLOWER
+    assert node.state() is StateName.FOLLOWER
     node.run_ms(1)
 
-    assert node.node.state_name is StateName.CANDIDATE
+    assert node.state() is StateName.CANDIDATE
     assert node.node.leader_and_epoch == (None, 5)
 
 
@@ -151,7 +151,7 @@ def test_of_five_voters_two_other_votes_are_needed() -> None:
     sends = node.become_candidate()
 
     node.reply(sends[0], granted(1))
-    assert node.node.state_name is StateName.CANDIDATE
+    assert node.state() is StateName.CANDIDATE
     node.reply(sends[3], granted(1))
 
     assert node.node.is_leader
@@ -351,10 +351,10 @@ def test_a_vote_gives_the_candidate_a_whole_election_timeout() -> None:
     node.vote(vote(2, 5))
 
     node.run_ms(ELECTION_MS - 1)
-    assert node.node.state_name is StateName.UNATTACHED
+    assert node.state() is StateName.UNATTACHED
     node.run_ms(1)
 
-    assert node.node.state_name is StateName.CANDIDATE
+    assert node.state() is StateName.CANDIDATE
     assert node.node.epoch == 6
 
 
@@ -380,7 +380,7 @@ def test_a_leader_does_not_vote_in_its_own_epoch_but_yields_to_a_higher_one() ->
     higher = node.vote(vote(3, 2, OffsetAndEpoch(1, 1)))
 
     assert higher.vote_granted
-    assert node.node.state_name is StateName.UNATTACHED
+    assert node.state() is StateName.UNATTACHED
 
 
 def test_a_candidate_does_not_vote_in_its_own_epoch_but_yields_to_a_higher_one() -> None:
@@ -475,7 +475,7 @@ def test_a_rejection_in_a_higher_epoch_ends_the_candidacy() -> None:
 
     node.reply(first, VoteResponse(error=ErrorCode.fenced_leader_epoch, leader_epoch=7))
 
-    assert node.node.state_name is StateName.UNATTACHED
+    assert node.state() is StateName.UNATTACHED
     assert node.stored == ElectionState(7)
 
 
@@ -485,7 +485,7 @@ def test_a_vote_answer_that_names_the_leader_of_the_epoch_makes_a_follower() -> 
 
     node.reply(first, VoteResponse(leader_id=3, leader_epoch=1, leader_endpoint=endpoint(3)))
 
-    assert node.node.state_name is StateName.FOLLOWER
+    assert node.state() is StateName.FOLLOWER
     assert node.stored == ElectionState(1, leader_id=3)
     assert set(node.sends(FetchRequest)) == {3}
 
@@ -509,7 +509,7 @@ def test_a_vote_of_an_election_that_is_over_elects_nobody() -> None:
 
     node.reply(first, granted(1))
 
-    assert node.node.state_name is StateName.CANDIDATE
+    assert node.state() is StateName.CANDIDATE
 
 
 def test_an_answer_of_an_older_epoch_says_nothing() -> None:
@@ -519,7 +519,7 @@ def test_an_answer_of_an_older_epoch_says_nothing() -> None:
 
     node.reply(first, granted(2))
 
-    assert node.node.state_name is StateName.CANDIDATE
+    assert node.state() is StateName.CANDIDATE
 
 
 def test_an_answer_that_names_this_node_as_the_leader_is_fatal_if_it_does_not_lead() -> None:
@@ -609,7 +609,7 @@ def test_a_log_of_a_later_epoch_than_the_stored_one_is_believed() -> None:
     node = RaftHarness(log=log_of(1, 7), stored=ElectionState(3, leader_id=2)).start()
 
     assert node.stored == ElectionState(7)
-    assert node.node.state_name is StateName.UNATTACHED
+    assert node.state() is StateName.UNATTACHED
     assert node.now_ms == START_MS
 
 

@@ -155,6 +155,16 @@ def test_whoever_had_voted_for_itself_is_a_candidate_of_the_same_epoch_again() -
     assert (state.epoch, state.retries) == (5, 1)
 
 
+def test_a_candidate_whose_epoch_has_records_had_won_and_starts_resigned() -> None:
+    # As a candidate it would be refused: the logs of candidates end before their epoch.
+    vote = ElectionState(5, voted_key=ReplicaKey(1))
+
+    world = World(vote, log_end=OffsetAndEpoch(11, 5))
+
+    assert isinstance(world.quorum.state, Resigned)
+    assert world.stored == [ElectionState(5, leader_id=1)]
+
+
 def test_a_stored_epoch_below_the_logs_is_forgotten_with_its_leader_and_its_vote() -> None:
     for stored in (ElectionState(5, leader_id=2), ElectionState(5, voted_key=ReplicaKey(1))):
         world = World(stored, log_end=OffsetAndEpoch(10, 6))

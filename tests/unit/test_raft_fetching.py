@@ -1,0 +1,673 @@
+"""How records come from the leader to the others: both ends of a Fetch."""
+
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.unit.raft_harness import (
+    CLUSTER,
+    CONFIG,
+    FETCH_MS,
+    LISTENER,
+    RaftHarness,
+    batch,
+    batches_in,
+    begin,
+    endpoint,
+    fetch,
+    log_of,
+    records,
+    refused,
+    vote,
+)
+from zkcontroller.errors import NotLeader, RaftFatal, RecordListTooLarge
+from zkcontroller.kraft.config import MAX_BATCH_BYTES, MAX_PARKED_FETCHES, QuorumConfig
+from zkcontroller.kraft.inputs import Tick
+from zkcontroller.kraft.messages import (
+    BeginQuorumEpochRequest,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    FetchRequest,
+    FetchResponse,
+    VoteRequest,
+)
+from zkcontroller.kraft.outputs import Answer, FlushLog, RaftOutput, Send
+from zkcontroller.kraft.states import StateName
+from zkcontroller.kraft.values import (
+    ElectionState,
+    LeaderAndEpoch,
+    OffsetAndEpoch,
+    ReplicaKey,
+)
+
+LINGER_MS = CONFIG.append_linger_ms
+WAIT_MS = 500
+
+
+def leader_of(*epochs: int) -> RaftHarness:
+    """Elected at the end of such a log; its own first record follows."""
+    return RaftHarness(log=log_of(*epochs)).start().become_leader()
+
+
+def appended(node: RaftHarness, *values: bytes) -> int:
+    """Somebody who uses the leadership appends; gives the last offset."""
+    last = node.node.prepare_append(node.node.epoch, values, node.now_ms)
+    node.node.schedule_prepared_append()
+    return last
+
+
+def fetches(outputs: list[RaftOutput]) -> list[tuple[int, int, int]]:
+    """The Fetches among the outputs: whom they go to, from where, of which epoch the last is."""
+    return [
+        (output.destination_id, output.request.fetch_offset, output.request.last_fetched_epoch)
+        for output in outputs
+        if isinstance(output, Send) and isinstance(output.request, FetchRequest)
+    ]
+
+
+# A leader writes.
+
+
+def test_what_is_appended_is_written_after_the_linger_and_flushed() -> None:
+    node = leader_of()
+
+    assert appended(node, b"a", b"b") == 2
+    assert node.node.deadline_ms == node.now_ms + LINGER_MS
+    node.pass_ms(LINGER_MS - 1)
+    assert node.log.end_offset == 1
+    node.pass_ms(1)
+
+    assert node.log.end_offset == node.log.flushed_offset == 3
+    ((_, content),) = batches_in(node.log.read(1, 1))
+    assert [record.value for record in content] == [b"a", b"b"]
+
+
+def test_what_was_only_prepared_is_not_written() -> None:
+    node = leader_of()
+
+    node.node.prepare_append(1, [b"a"], node.now_ms)
+    node.run_ms(LINGER_MS)
+    assert node.log.end_offset == 1
+    node.node.schedule_prepared_append()
+    node.step(Tick())
+
+    assert node.log.end_offset == 2
+
+
+@pytest.mark.parametrize("state", ["unattached", "candidate", "follower"])
+def test_only_a_leader_takes_records(state: str) -> None:
+    node = RaftHarness().start()
+    if state == "candidate":
+        node.become_candidate()
+    if state == "follower":
+        node.follow(2, epoch=1)
+
+    with pytest.raises(NotLeader):
+        node.node.prepare_append(node.node.epoch, [b"a"], node.now_ms)
+
+
+def test_records_of_an_epoch_before_the_leaders_are_refused() -> None:
+    node = leader_of(4)
+
+    with pytest.raises(NotLeader, match="stale"):
+        node.node.prepare_append(4, [b"a"], node.now_ms)
+    with pytest.raises(RecordListTooLarge):
+        node.node.prepare_append(5, [b"a" * MAX_BATCH_BYTES], node.now_ms)
+
+
+@pytest.mark.parametrize("news", [begin(3, 2), vote(3, 2, OffsetAndEpoch(9, 1)), vote(3, 2)])
+def test_what_a_deposed_leader_had_not_written_yet_is_never_written(
+    news: BeginQuorumEpochRequest | VoteRequest,
+) -> None:
+    node = leader_of()
+    appended(node, b"lost")
+
+    node.ask(news)
+    node.run_ms(LINGER_MS)
+
+    assert node.log.end_offset == 1
+    with pytest.raises(NotLeader):
+        node.node.prepare_append(1, [b"a"], node.now_ms)
+
+
+# A leader serves.
+
+
+def test_a_fetch_gets_the_records_from_its_offset_on_committed_or_not() -> None:
+    node = leader_of(1, 1)
+
+    response = node.fetch(fetch(2, 2, 1, 1))
+
+    assert [header.base_offset for header, _ in batches_in(response.records)] == [1, 2]
+    assert (response.leader_id, response.leader_epoch) == (1, 2)
+    assert response.leader_endpoint == endpoint(1)
+    assert (response.high_watermark, response.log_start_offset) == (-1, 0)
+
+
+def test_a_fetch_at_the_end_of_the_log_waits_for_the_next_record() -> None:
+    node = leader_of()
+    assert node.ask(fetch(2, 1, 1, 1)) is None
+    waiting = node.last_request_id
+
+    appended(node, b"a")
+    node.pass_ms(LINGER_MS)
+
+    response = node.answer_to(waiting)
+    assert isinstance(response, FetchResponse)
+    assert [header.base_offset for header, _ in batches_in(response.records)] == [1]
+    assert response.high_watermark == 1
+
+
+def test_whoever_waits_gets_the_records_before_the_leaders_disk_has_them() -> None:
+    node = leader_of()
+    node.ask(fetch(2, 1, 1, 1))
+    appended(node, b"a")
+
+    node.pass_ms(LINGER_MS)
+
+    kinds = [type(output) for output in node.outputs]
+    assert kinds.index(Answer) < kinds.index(FlushLog)
+
+
+def test_a_lone_voters_records_are_on_its_disk_before_it_calls_them_committed() -> None:
+    node = RaftHarness(voters=[1]).start()
+    assert node.ask(fetch(9, 1, 1, 1)) is None
+    appended(node, b"a")
+
+    node.pass_ms(LINGER_MS)
+
+    (answer,) = node.of(Answer)
+    assert isinstance(answer.response, FetchResponse)
+    assert answer.response.high_watermark == 2
+    assert node.outputs.index(FlushLog(2)) < node.outputs.index(answer)
+
+
+def test_a_fetch_that_waited_in_vain_hears_what_is_committed_by_now() -> None:
+    node = leader_of()
+    node.ask(fetch(2, 1, 1, 1))
+    first = node.last_request_id
+    node.ask(fetch(3, 1, 1, 1, max_wait_ms=100))
+    assert node.node.high_watermark == 1
+    node.pass_ms(100)
+    assert node.answer_to(first) is None
+
+    node.pass_ms(WAIT_MS - 100)
+
+    response = node.answer_to(first)
+    assert isinstance(response, FetchResponse)
+    assert (response.error, response.records, response.high_watermark) == (
+        ErrorCode.none,
+        b"",
+        1,
+    )
+
+
+def test_the_node_wants_to_be_told_when_a_fetch_has_waited_long_enough() -> None:
+    node = leader_of()
+    node.run_ms(10)
+
+    node.ask(fetch(2, 1, 1, 1, max_wait_ms=70))
+
+    assert node.node.deadline_ms == node.now_ms + 70
+
+
+def test_a_fetch_that_does_not_want_to_wait_is_answered_at_once() -> None:
+    node = leader_of()
+
+    response = node.fetch(fetch(2, 1, 1, 1, max_wait_ms=0))
+
+    assert (response.error, response.records) == (ErrorCode.none, b"")
+
+
+def test_a_fetch_that_parts_from_the_log_is_told_where_at_once() -> None:
+    node = leader_of(1, 1, 4)
+
+    response = node.fetch(fetch(2, 5, 9, 3))
+
+    assert response.diverging_epoch == OffsetAndEpoch(2, 1)
+    assert (response.error, response.records) == (ErrorCode.none, b"")
+
+
+def test_a_fetch_that_parts_from_the_log_acknowledges_nothing() -> None:
+    node = leader_of(1, 1)
+
+    node.fetch(fetch(2, 2, 50, 1))
+
+    assert node.node.high_watermark is None
+
+
+def test_a_fetch_beyond_the_end_parts_from_the_log_at_its_end() -> None:
+    node = leader_of(1, 1)
+
+    response = node.fetch(fetch(2, 2, 4, 2))
+
+    assert response.diverging_epoch == OffsetAndEpoch(3, 2)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        fetch(2, 1, -1),
+        fetch(2, 1, 0, -1),
+        fetch(2, 1, 0, 2),
+        fetch(2, 1, 0, 0, max_wait_ms=-1),
+        fetch(2, -1, 0, 0),
+    ],
+    ids=["offset", "last epoch", "last epoch after the leader's", "wait", "leader epoch"],
+)
+def test_a_fetch_that_makes_no_sense_is_refused(request_: FetchRequest) -> None:
+    node = leader_of()
+
+    response = node.fetch(request_)
+
+    assert response == FetchResponse(
+        error=ErrorCode.invalid_request,
+        leader_id=1,
+        leader_epoch=1,
+        leader_endpoint=endpoint(1),
+        log_start_offset=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [(1, ErrorCode.fenced_leader_epoch), (3, ErrorCode.unknown_leader_epoch)],
+)
+def test_a_fetch_of_another_epoch_is_refused(epoch: int, error: ErrorCode) -> None:
+    node = leader_of(1)
+
+    response = node.fetch(fetch(2, epoch))
+
+    assert (response.error, response.leader_epoch) == (error, 2)
+
+
+def test_whoever_does_not_lead_answers_a_fetch_at_once_with_the_leader() -> None:
+    node = RaftHarness().start()
+    assert node.fetch(fetch(3, 0)) == FetchResponse(
+        error=ErrorCode.not_leader_or_follower, leader_epoch=0, log_start_offset=0
+    )
+
+    node.follow(2, epoch=4)
+
+    assert node.fetch(fetch(3, 4)) == FetchResponse(
+        error=ErrorCode.not_leader_or_follower,
+        leader_id=2,
+        leader_epoch=4,
+        leader_endpoint=endpoint(2),
+        log_start_offset=0,
+    )
+
+
+def test_a_fetch_under_the_leaders_own_id_is_refused() -> None:
+    assert leader_of().fetch(fetch(1, 1)).error is ErrorCode.unknown_server_error
+
+
+def test_an_observer_without_an_id_is_served() -> None:
+    node = leader_of()
+
+    assert node.fetch(fetch(None, 1)).records == node.log.read(0, 1000)
+    assert node.node.high_watermark is None
+
+
+@pytest.mark.parametrize(("news", "leader"), [(begin(3, 2), 3), (vote(3, 2), None)])
+def test_whoever_waits_at_a_deposed_leader_is_told_at_once(
+    news: BeginQuorumEpochRequest | VoteRequest, leader: int | None
+) -> None:
+    node = leader_of()
+    node.ask(fetch(2, 1, 1, 1))
+    waiting = node.last_request_id
+
+    node.ask(news)
+
+    response = node.answer_to(waiting)
+    assert response is not None
+    assert response.error is ErrorCode.not_leader_or_follower
+    assert (response.leader_id, response.leader_epoch) == (leader, 2)
+
+
+def test_only_so_many_fetches_wait() -> None:
+    node = leader_of()
+    for replica in range(MAX_PARKED_FETCHES):
+        assert node.ask(fetch(100 + replica, 1, 1, 1)) is None
+
+    assert node.fetch(fetch(99, 1, 1, 1)).error is ErrorCode.none
+
+
+def test_the_offset_of_a_fetch_acknowledges_all_before_it_and_commits_it() -> None:
+    node = leader_of()
+    appended(node, b"a", b"b")
+    node.pass_ms(LINGER_MS)
+
+    response = node.fetch(fetch(2, 1, 1, 1))
+    assert response.high_watermark == 1
+    assert node.ask(fetch(2, 1, 3, 1)) is None
+
+    assert node.node.high_watermark == 3
+    assert node.log.high_watermark == 3
+
+
+def test_a_higher_high_watermark_alone_wakes_nobody() -> None:
+    node = leader_of()
+    node.ask(fetch(2, 1, 1, 1))
+    waiting = node.last_request_id
+
+    node.ask(fetch(3, 1, 1, 1))
+
+    assert node.answer_to(waiting) is None
+
+
+def test_the_leader_describes_the_quorum_and_nobody_else_does() -> None:
+    node = leader_of()
+    node.ask(fetch(2, 1, 1, 1))
+    node.ask(fetch(9, 1, 1, 1))
+
+    described = node.asked(DescribeQuorumResponse, DescribeQuorumRequest())
+    assert (described.leader_id, described.leader_epoch, described.high_watermark) == (1, 1, 1)
+    assert [(row.replica.id, row.log_end_offset) for row in described.voters] == [
+        (1, 1),
+        (2, 1),
+        (3, -1),
+    ]
+    assert [row.replica.id for row in described.observers] == [9]
+    assert described.nodes == {voter: {LISTENER: endpoint(voter)} for voter in (1, 2, 3)}
+
+    follower = RaftHarness().start()
+    follower.follow(2, epoch=1)
+    assert follower.asked(DescribeQuorumResponse, DescribeQuorumRequest()) == (
+        DescribeQuorumResponse(error=ErrorCode.not_leader_or_follower)
+    )
+
+
+# A follower fetches.
+
+
+def test_a_follower_with_an_empty_log_fetches_from_0_and_no_epoch() -> None:
+    node = RaftHarness().start()
+
+    send = node.follow(2, epoch=4)
+
+    assert send.endpoint == endpoint(2)
+    assert send.request == FetchRequest(
+        CLUSTER, ReplicaKey(1), 4, 0, 0, max_wait_ms=500, max_bytes=8 * 1024 * 1024
+    )
+
+
+def test_a_follower_fetches_from_the_end_of_its_log_with_its_last_epoch() -> None:
+    node = RaftHarness(log=log_of(1, 3, 3)).start()
+
+    node.follow(2, epoch=4)
+
+    assert fetches(node.outputs) == [(2, 3, 3)]
+
+
+def test_a_follower_has_one_fetch_in_flight() -> None:
+    node = RaftHarness().start()
+    node.follow(2, epoch=4)
+
+    assert fetches(node.run_ms(FETCH_MS - 1)) == []
+
+
+def test_a_voter_flushes_what_it_appends_before_the_fetch_that_acknowledges_it() -> None:
+    node = RaftHarness().start()
+    send = node.follow(2, epoch=4)
+
+    node.reply(send, records(2, 4, batch(0, 4, 3)))
+
+    assert node.log.end_offset == 3
+    flush, again = node.outputs
+    assert flush == FlushLog(3)
+    assert fetches([again]) == [(2, 3, 4)]
+
+
+def test_an_observer_need_not_flush() -> None:
+    node = RaftHarness(local=9).start()
+    send = node.follow(2, epoch=4)
+
+    node.reply(send, records(2, 4, batch(0, 4, 3)))
+
+    assert node.of(FlushLog) == []
+    assert node.log.end_offset == 3
+
+
+def test_a_follower_takes_over_as_much_of_the_high_watermark_as_it_has() -> None:
+    node = RaftHarness().start()
+    send = node.follow(2, epoch=4)
+
+    node.reply(send, records(2, 4, batch(0, 4, 3), high_watermark=100))
+    assert node.node.high_watermark == 3
+    node.reply(node.only_send, records(2, 4, high_watermark=100))
+
+    assert node.node.high_watermark == node.log.high_watermark == 3
+
+
+def test_an_answer_without_records_brings_the_high_watermark_and_is_a_sign_of_life() -> None:
+    node = RaftHarness(log=log_of(1, 1, 1)).start()
+    send = node.follow(2, epoch=4)
+    node.run_ms(FETCH_MS - 1)
+
+    node.reply(send, records(2, 4, high_watermark=2))
+
+    assert node.node.high_watermark == 2
+    assert node.of(FlushLog) == []
+    node.reply(node.only_send, records(2, 4))
+    node.run_ms(FETCH_MS - 1)
+    assert node.state() is StateName.FOLLOWER
+
+
+def test_a_leader_without_a_high_watermark_takes_nothing_back() -> None:
+    node = RaftHarness(log=log_of(1, 1)).start()
+    send = node.follow(2, epoch=4)
+    node.reply(send, records(2, 4, high_watermark=2))
+    send = node.follow(3, epoch=5)
+
+    node.reply(send, records(3, 5, high_watermark=-1))
+
+    assert node.node.high_watermark == 2
+
+
+def test_a_leader_that_takes_its_high_watermark_back_is_fatal() -> None:
+    node = RaftHarness(log=log_of(1, 1)).start()
+    send = node.follow(2, epoch=4)
+    node.reply(send, records(2, 4, high_watermark=2))
+
+    with pytest.raises(RaftFatal, match="takes the high watermark back from 2 to 1"):
+        node.reply(node.only_send, records(2, 4, high_watermark=1))
+
+
+# Logs that part.
+
+
+def diverging(leader: int, epoch: int, offset: int, last_epoch: int) -> FetchResponse:
+    return FetchResponse(
+        leader_id=leader, leader_epoch=epoch, diverging_epoch=OffsetAndEpoch(offset, last_epoch)
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (OffsetAndEpoch(1, 1), (1, 1)),
+        (OffsetAndEpoch(2, 1), (2, 1)),
+        (OffsetAndEpoch(4, 3), (4, 3)),
+        (OffsetAndEpoch(9, 3), (4, 3)),
+        (OffsetAndEpoch(5, 2), (2, 1)),
+        (OffsetAndEpoch(3, 0), (3, 3)),
+    ],
+)
+def test_a_follower_truncates_to_the_last_place_that_both_logs_have(
+    given: OffsetAndEpoch, expected: tuple[int, int]
+) -> None:
+    node = RaftHarness(log=log_of(1, 1, 3, 3, 4)).start()
+    send = node.follow(2, epoch=5)
+
+    node.reply(send, diverging(2, 5, *given))
+
+    assert fetches(node.outputs) == [(2, *expected)]
+    assert node.log.end_offset == expected[0]
+    assert node.log.flushed_offset == expected[0]
+
+
+def test_a_truncation_is_a_sign_of_life() -> None:
+    node = RaftHarness(log=log_of(1, 1)).start()
+    send = node.follow(2, epoch=5)
+    node.run_ms(FETCH_MS - 1)
+
+    node.reply(send, diverging(2, 5, 1, 1))
+    node.run_ms(FETCH_MS - 1)
+
+    assert node.state() is StateName.FOLLOWER
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+def test_a_truncation_below_the_high_watermark_is_fatal(epoch: int) -> None:
+    node = RaftHarness(log=log_of(1, 1, 1)).start()
+    send = node.follow(2, epoch=4)
+    node.reply(send, records(2, 4, high_watermark=3))
+
+    with pytest.raises(RaftFatal, match="below the high watermark 3"):
+        node.reply(node.only_send, diverging(2, 4, 2, epoch))
+
+    assert node.log.end_offset == 3
+
+
+# Records that are none.
+
+
+def corrupted(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        corrupted(batch(1, 4)),
+        batch(1, 4) + corrupted(batch(2, 4)),
+        batch(0, 4),
+        batch(1, 4)[:30],
+        batch(1, 5),
+    ],
+    ids=["corrupt", "corrupt behind a good one", "known already", "cut off", "later epoch"],
+)
+def test_of_records_that_are_none_nothing_is_appended_and_the_leader_has_a_pause(
+    data: bytes,
+) -> None:
+    node = RaftHarness(log=log_of(1)).start()
+    send = node.follow(2, epoch=4)
+
+    node.reply(send, records(2, 4, data, high_watermark=1))
+
+    assert node.log.end_offset == 1
+    # Somebody else may know of another leader meanwhile.
+    assert [destination for destination, _, _ in fetches(node.outputs)] == [3]
+    node.reply(node.only_send, refused(ErrorCode.broker_not_available, 4))
+    assert (2, 1, 1) in fetches(node.run_ms(CONFIG.retry_backoff_ms))
+
+
+def test_a_leader_of_broken_records_is_given_up_when_the_fetch_timeout_is_over() -> None:
+    node = RaftHarness(log=log_of(1)).start()
+    send = node.follow(2, epoch=4)
+    node.run_ms(FETCH_MS - 1)
+
+    node.reply(send, records(2, 4, corrupted(batch(1, 4))))
+    node.run_ms(1)
+
+    assert node.state() is StateName.CANDIDATE
+
+
+def test_batches_from_the_first_of_a_later_epoch_on_are_left_out() -> None:
+    node = RaftHarness(log=log_of(1)).start()
+    send = node.follow(2, epoch=4)
+
+    node.reply(send, records(2, 4, batch(1, 3) + batch(2, 5) + batch(3, 4)))
+
+    assert node.log.end_offset == 2
+    assert fetches(node.outputs) == [(2, 2, 3)]
+
+
+# Answers that mean something else.
+
+
+def test_an_answer_in_a_later_epoch_is_believed_and_nothing_of_it_appended() -> None:
+    node = RaftHarness().start()
+    send = node.follow(2, epoch=4)
+
+    node.reply(send, records(3, 5, batch(0, 5)))
+
+    assert node.node.leader_and_epoch == LeaderAndEpoch(3, 5)
+    assert node.log.end_offset == 0
+    assert fetches(node.outputs) == [(3, 0, 0)]
+
+
+def test_a_leader_that_is_unknown_in_a_later_epoch_leaves_a_node_unattached() -> None:
+    node = RaftHarness().start()
+    send = node.follow(2, epoch=4)
+
+    node.reply(send, refused(ErrorCode.fenced_leader_epoch, 6))
+
+    assert node.node.leader_and_epoch == (None, 6)
+
+
+def test_an_unknown_leader_epoch_is_asked_for_again_at_once() -> None:
+    node = RaftHarness().start()
+    send = node.follow(2, epoch=4)
+
+    node.reply(send, refused(ErrorCode.unknown_leader_epoch, 3))
+
+    assert fetches(node.outputs) == [(2, 0, 0)]
+
+
+def test_another_leader_of_the_same_epoch_is_fatal() -> None:
+    node = RaftHarness().start()
+    send = node.follow(2, epoch=4)
+
+    with pytest.raises(RaftFatal, match="contradicts the leader 2 of epoch 4"):
+        node.reply(send, refused(ErrorCode.not_leader_or_follower, 4, leader=3))
+
+
+def test_an_answer_for_who_has_become_a_candidate_is_dropped() -> None:
+    node = RaftHarness().start()
+    send = node.follow(2, epoch=4)
+    node.run_ms(FETCH_MS)
+    assert node.state() is StateName.CANDIDATE
+
+    node.reply(send, records(2, 4, batch(0, 4)))
+
+    assert node.log.end_offset == 0
+    assert node.stored == ElectionState(5, voted_key=ReplicaKey(1))
+
+
+def test_an_answer_of_the_former_leader_is_dropped() -> None:
+    node = RaftHarness().start()
+    send = node.follow(2, epoch=4)
+    node.follow(3, epoch=5)
+
+    node.reply(send, records(2, 4, batch(0, 4)))
+
+    assert node.log.end_offset == 0
+    assert node.of(Send) == []
+
+
+def test_an_answer_after_the_request_timeout_is_dropped() -> None:
+    # The next Fetch from the same offset is on its way already: two answers, the same records.
+    config = QuorumConfig(request_timeout_ms=500)
+    node = RaftHarness(config=config).start()
+    send = node.follow(2, epoch=4)
+    again = [o for o in node.run_ms(500) if isinstance(o, Send)]
+    assert again
+
+    node.reply(send, records(2, 4, batch(0, 4)))
+    assert node.log.end_offset == 0
+    node.reply(again[0], records(2, 4, batch(0, 4)))
+
+    assert node.log.end_offset == 1
+
+
+def test_an_invalid_request_is_a_failure_like_any_other() -> None:
+    node = RaftHarness().start()
+    send = node.follow(2, epoch=4)
+
+    node.reply(send, refused(ErrorCode.invalid_request, 4, leader=2))
+
+    assert node.state() is StateName.FOLLOWER
+    assert 2 not in [destination for destination, _, _ in fetches(node.outputs)]
