@@ -43,6 +43,8 @@ CLUSTER_GATES: Final[Mapping[int, tuple[AclOperation, ...]]] = {
     ApiKey.DESCRIBE_ACLS: (AclOperation.DESCRIBE,),
     ApiKey.CREATE_ACLS: (AclOperation.ALTER,),
     ApiKey.DELETE_ACLS: (AclOperation.ALTER,),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: (AclOperation.DESCRIBE_CONFIGS,),
+    ApiKey.ALTER_CLIENT_QUOTAS: (AclOperation.ALTER_CONFIGS,),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (AclOperation.DESCRIBE,),
 }
 """APIs that are about the cluster as a whole, and the operations of which one must be allowed.

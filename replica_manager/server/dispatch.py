@@ -35,6 +35,7 @@ from replica_manager.server.error_counts import ErrorCounts, error_counts
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.handlers import (
     allocate_producer_ids,
+    alter_client_quotas,
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
@@ -50,6 +51,7 @@ from replica_manager.server.handlers import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -153,6 +155,8 @@ _MODULES: Final[tuple[ModuleType, ...]] = (
     alter_partition_reassignments,
     list_partition_reassignments,
     offset_delete,
+    describe_client_quotas,
+    alter_client_quotas,
     describe_user_scram_credentials,
     alter_user_scram_credentials,
     alter_partition,

@@ -4,11 +4,13 @@ Writing needs a controller in ZooKeeper: the write is one transaction with a che
 ``/controller`` has not changed since it was read, so that nothing is written to a cluster whose
 controller has gone over to KRaft.
 
-Source: Kafka ``KafkaZkClient.setOrCreateEntityConfigs``, ``getEntityConfigs``.
+Source: Kafka ``KafkaZkClient.setOrCreateEntityConfigs``, ``getEntityConfigs``, ``AdminZkClient
+.tryCleanQuotaNodes``.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from kio.schema.errors import ErrorCode
@@ -19,13 +21,17 @@ from zkcontroller.zookeeper.requests import (
     Check,
     Committed,
     Create,
+    Delete,
     ReadZnodes,
     SetData,
     Transaction,
+    UnfencedBatch,
     ZkCode,
 )
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode, ControllerZnode
+
+_log = logging.getLogger("kafka.zk.AdminZkClient")
 
 
 def read_entity_config(session: ZooKeeperSession, entity_path: str) -> dict[str, str]:
@@ -76,5 +82,48 @@ def write_entity_config(
     if written.code is not ZkCode.NO_NODE:
         raise ZooKeeperRefused(path, written.code.name)
     created = session.write(Create(path, data))
+    if created is ZkCode.NO_NODE:  # a client of a user of whom nothing stands there
+        session.create_missing([path.rpartition("/")[0]])
+        created = session.write(Create(path, data))
     if isinstance(created, ZkCode):
         raise ZooKeeperRefused(path, created.name)
+
+
+def delete_empty_entity(session: ZooKeeperSession, entity_path: str) -> bool:
+    """Deletes the znode of a user, client id or address that has nothing configured any more.
+
+    With it go a user's ``clients`` and the user itself where they have no other purpose.  False if
+    something else is below it; True if it is gone, or was never there.
+    """
+    doomed = [ConfigZnode.path(entity_path)]
+    if _children(session, doomed[0]):
+        return False
+    match entity_path.split("/"):
+        case ["users", user, "clients", client_id]:
+            clients_path = ConfigZnode.path(f"users/{user}/clients")
+            user_path = ConfigZnode.path(f"users/{user}")
+            if _children(session, clients_path) == [client_id]:
+                doomed.append(clients_path)
+                if _children(session, user_path) == ["clients"] and not read_entity_config(
+                    session, f"users/{user}"
+                ):
+                    doomed.append(user_path)
+        case _:
+            pass
+    _log.info(
+        "Deleting zk node %s since node of entityType %s and entityName %s is empty.",
+        doomed[-1],
+        *entity_path.split("/", 1),
+    )
+    # Who has come below one of them meanwhile keeps it.
+    session.perform(UnfencedBatch([Delete(path) for path in doomed]))
+    return True
+
+
+def _children(session: ZooKeeperSession, path: str) -> list[str]:
+    names = session.children(path)
+    if names is ZkCode.NO_NODE:
+        return []
+    if isinstance(names, ZkCode):
+        raise ZooKeeperRefused(path, names.name)
+    return names

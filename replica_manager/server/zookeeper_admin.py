@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -20,18 +21,29 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.server import partition_creation
 from replica_manager.server.entity_configs import (
+    delete_empty_entity,
     read_entity_config,
     read_entity_configs,
     write_entity_config,
 )
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.partition_creation import NewPartitions
+from replica_manager.server.quota_entities import (
+    IP,
+    Entity,
+    QuotaChange,
+    altered,
+    check_written,
+    entity_path,
+)
+from replica_manager.server.quota_filters import Described, QuotaFilter
 from replica_manager.server.topic_creation import invalid_name_reason
 from zkcontroller.errors import ZooKeeperRefused
 from zkcontroller.model import Broker, ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.requests import Create, ReadZnodes, SetData, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (
+    DEFAULT_ENTITY,
     BrokerIdsZnode,
     BrokerIdZnode,
     ConfigChangeZnode,
@@ -124,6 +136,18 @@ class ZooKeeperAdmin:
         """
         await self._blocking(lambda: self._change_config(entity_path, config))
 
+    async def client_quotas(self, wanted: QuotaFilter) -> list[Described]:
+        """The quotas of every entity that matches."""
+        return await self._blocking(lambda: wanted.find(self._session))
+
+    async def alter_client_quotas(
+        self, entity: Entity, changes: Sequence[QuotaChange], *, validate_only: bool
+    ) -> None:
+        """Changes quotas of one entity; RequestRefused if they cannot be changed so."""
+        await self._blocking(
+            lambda: self._alter_client_quotas(entity, changes, validate_only=validate_only)
+        )
+
     async def _blocking(self, call: Callable[[], _R]) -> _R:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
@@ -180,8 +204,24 @@ class ZooKeeperAdmin:
             raise ZooKeeperRefused(path, written.name)
         return True
 
+    def _alter_client_quotas(
+        self, entity: Entity, changes: Sequence[QuotaChange], *, validate_only: bool
+    ) -> None:
+        path = entity_path(entity)
+        if IP in entity and not _is_address(path.partition("/")[2]):
+            raise RequestRefused(
+                ErrorCode.invalid_request,
+                f"{path.partition('/')[2]} is not a valid IP or resolvable host.",
+            )
+        config = altered(path, read_entity_config(self._session, path), changes)
+        if not validate_only:
+            check_written(path, config)
+            self._change_config(path, config)
+
     def _change_config(self, entity_path: str, config: Mapping[str, str]) -> None:
-        write_entity_config(self._session, entity_path, config)
+        may_go = not config and entity_path.startswith(("users/", "clients/", "ips/"))
+        if not (may_go and delete_empty_entity(self._session, entity_path)):
+            write_entity_config(self._session, entity_path, config)
         notice = Create(
             ConfigChangeZnode.CREATE_PATH, ConfigChangeZnode(entity_path).encode(), sequential=True
         )
@@ -205,3 +245,13 @@ class ZooKeeperAdmin:
         if isinstance(stat, ZkCode):
             raise ZooKeeperRefused(path, stat.name)
         return True
+
+
+def _is_address(name: str) -> bool:
+    """Whether that is the default, an address, or a name that resolves to one."""
+    if name == DEFAULT_ENTITY:
+        return True
+    try:
+        return bool(socket.getaddrinfo(name, None))
+    except (OSError, UnicodeError):
+        return False

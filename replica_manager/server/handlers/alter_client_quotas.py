@@ -1,0 +1,86 @@
+"""AlterClientQuotas (49): sets and removes quotas of users, client ids and addresses.
+
+Any broker answers it; it writes to ZooKeeper what every broker then hears of.
+
+Source: Kafka ``KafkaApis.handleAlterClientQuotasRequest``, ``ZkAdminManager.alterClientQuotas``
+(KIP-546).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.controller_questions import LONGEST_MESSAGE, sentence
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.quota_entities import Entity, QuotaChange
+from replica_manager.server.schema import response_schema
+from zkcontroller.errors import ZkControllerError
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.error_codes import error_code_for
+
+API_KEY: Final = ApiKey.ALTER_CLIENT_QUOTAS
+VERSIONS: Final = (0, 1)
+
+_Outcome: TypeAlias = tuple[ErrorCode, str | None]
+_log = logging.getLogger("kafka.server.ZkAdminManager")
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """One outcome for each entity; of one that is named twice, the last."""
+    outcomes: dict[frozenset[tuple[str, str | None]], tuple[Entity, _Outcome]] = {}
+    for entry in request.entries:
+        entity = _entity(entry)
+        outcome = await _alter(entity, entry, broker, validate_only=request.validate_only)
+        outcomes[frozenset(entity.items())] = entity, outcome
+    return _response(context, outcomes.values())
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """Every entity of the request, with that code."""
+    outcome = error, sentence(error)
+    return _response(context, [(_entity(entry), outcome) for entry in request.entries])
+
+
+def _entity(entry: Any) -> Entity:
+    return {each.entity_type: each.entity_name for each in entry.entity}
+
+
+async def _alter(
+    entity: Entity, entry: Any, broker: BrokerContext, *, validate_only: bool
+) -> _Outcome:
+    changes = [QuotaChange(each.key, None if each.remove else each.value) for each in entry.ops]
+    try:
+        await broker.admin.alter_client_quotas(entity, changes, validate_only=validate_only)
+    except RequestRefused as refused:
+        _log.info("Error encountered while updating client quotas: %s", refused)
+        return refused.error, refused.message and refused.message[:LONGEST_MESSAGE]
+    except ZkControllerError as failure:
+        _log.info("Error encountered while updating client quotas: %s", failure)
+        return error_code_for(failure), None
+    return ErrorCode.none, None
+
+
+def _response(
+    context: RequestContext, outcomes: Iterable[tuple[Entity, _Outcome]]
+) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        entries=tuple(
+            schema.part(
+                "EntryData",
+                error_code=error,
+                error_message=message,
+                entity=tuple(
+                    schema.part("EntityData", entity_type=entity_type, entity_name=name)
+                    for entity_type, name in entity.items()
+                ),
+            )
+            for entity, (error, message) in outcomes
+        )
+    )

@@ -1,0 +1,70 @@
+"""DescribeClientQuotas (48): which quotas users, client ids and addresses have.
+
+They are read from ZooKeeper, so that they are those that stand there now.
+
+Source: Kafka ``KafkaApis.handleDescribeClientQuotasRequest`` (KIP-546).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.controller_questions import LONGEST_MESSAGE
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.large_answers import answer_of
+from replica_manager.server.quota_filters import Described, QuotaFilter
+from replica_manager.server.schema import response_schema
+from zkcontroller.protocol.api_versions import ApiKey
+
+API_KEY: Final = ApiKey.DESCRIBE_CLIENT_QUOTAS
+VERSIONS: Final = (0, 1)
+
+
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
+    """The quotas of every entity that matches the filter."""
+    try:
+        wanted = QuotaFilter(request.components, is_strict=request.strict)
+    except RequestRefused as refused:
+        return _refused(context, refused.error, refused.message)
+    found = await broker.admin.client_quotas(wanted)
+    return await answer_of(lambda: _response(context, found), len(found))
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The code alone."""
+    return _refused(context, error, None)
+
+
+def _refused(context: RequestContext, error: ErrorCode, message: str | None) -> ResponsePayload:
+    return response_schema(API_KEY, context.api_version).response(
+        error_code=error, error_message=message and message[:LONGEST_MESSAGE], entries=None
+    )
+
+
+def _response(context: RequestContext, found: Sequence[Described]) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        error_code=ErrorCode.none,
+        error_message="",  # not null, as Kafka has it
+        entries=tuple(
+            schema.part(
+                "EntryData",
+                entity=tuple(
+                    schema.part("EntityData", entity_type=entity_type, entity_name=name)
+                    for entity_type, name in each.entity.items()
+                ),
+                values=tuple(
+                    schema.part("ValueData", key=key, value=value)
+                    for key, value in each.quotas.items()
+                ),
+            )
+            for each in found
+        ),
+    )

@@ -1,0 +1,170 @@
+"""Which entities' quotas somebody wants to see, and where in ZooKeeper they stand.
+
+A component of a filter is about one type of entity: it wants one by its name, the default, or any.
+An entity without a part that a component asks for does not match; one with a part that no component
+asks for matches unless the filter is strict.
+
+Source: Kafka ``ZkAdminManager.describeClientQuotas``, ``DescribeClientQuotasRequest`` (KIP-546).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.server.entity_configs import read_entity_config, read_entity_configs
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.quota_entities import (
+    CLIENT_ID,
+    IP,
+    IP_QUOTA_TYPES,
+    QUOTA_TYPES,
+    USER,
+    Entity,
+    entity_name,
+    entity_path,
+    quotas_in,
+)
+from zkcontroller.zookeeper.requests import ListChildren, ZkCode
+from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.znodes import ConfigZnode
+
+
+class MatchType(IntEnum):
+    """How a component matches; the values are those on the wire."""
+
+    EXACT = 0
+    DEFAULT = 1
+    SPECIFIED = 2
+
+
+class Component(NamedTuple):
+    """What is wanted of one type of entity."""
+
+    is_any: bool
+    name: str | None = None
+    """None is the default."""
+
+    def matches(self, name: str | None) -> bool:
+        return self.is_any or name == self.name
+
+
+class Described(NamedTuple):
+    """An entity, and its quotas by key."""
+
+    entity: Entity
+    quotas: Mapping[str, float]
+
+
+class QuotaFilter:
+    """A whole filter; RequestRefused for one that cannot be."""
+
+    def __init__(self, components: Iterable[Any], *, is_strict: bool) -> None:
+        """``components`` as they stand in the request."""
+        self._is_strict = is_strict
+        wanted = [(each.entity_type, _component(each)) for each in components]
+        self._components: dict[str, Component] = {}
+        for entity_type, component in wanted:
+            if entity_type in self._components:
+                raise RequestRefused(
+                    ErrorCode.invalid_request,
+                    f"Duplicate {_SAID[entity_type]} filter component entity type",
+                )
+            if not entity_type:
+                raise RequestRefused(
+                    ErrorCode.invalid_request, "Unexpected empty filter component entity type"
+                )
+            if entity_type not in _SAID:
+                raise RequestRefused(
+                    ErrorCode.unsupported_version,
+                    f"Custom entity type '{entity_type}' not supported",
+                )
+            self._components[entity_type] = component
+        if IP in self._components and len(self._components) > 1:
+            raise RequestRefused(
+                ErrorCode.invalid_request,
+                "Invalid entity filter component combination, IP filter component should not be "
+                "used with user or clientId filter component.",
+            )
+
+    def find(self, session: ZooKeeperSession) -> list[Described]:
+        """Every entity that matches and has quotas; ordered by type and path.  Blocks.
+
+        RequestRefused(UNKNOWN_SERVER_ERROR) if a quota is no number.
+        """
+        found: list[Described] = []
+        for types in ((USER,), (CLIENT_ID,), (USER, CLIENT_ID), (IP,)):
+            if not self._may_match(types):
+                continue
+            kinds = IP_QUOTA_TYPES if types == (IP,) else QUOTA_TYPES
+            for entity, config in self._configs(session, types):
+                quotas = quotas_in(config, kinds)
+                if quotas:
+                    found.append(Described(entity, quotas))
+        return found
+
+    def _may_match(self, types: Sequence[str]) -> bool:
+        """Whether there can be entities with just these parts among those that are wanted."""
+        if any(entity_type not in types for entity_type in self._components):
+            return False
+        return not self._is_strict or all(each in self._components for each in types)
+
+    def _configs(
+        self, session: ZooKeeperSession, types: Sequence[str]
+    ) -> Iterable[tuple[Entity, Mapping[str, str]]]:
+        wanted = [self._components.get(each, _ANY) for each in types]
+        if not any(component.is_any for component in wanted):
+            entity = {each: component.name for each, component in zip(types, wanted, strict=True)}
+            return [(entity, read_entity_config(session, entity_path(entity)))]
+        return [
+            (dict(zip(types, names, strict=True)), config)
+            for names, config in _all(session, types)
+            if all(each.matches(name) for each, name in zip(wanted, names, strict=True))
+        ]
+
+
+_SAID: Final = {USER: "user", CLIENT_ID: "client", IP: "ip"}
+_ANY: Final = Component(is_any=True)
+_ROOTS: Final[Mapping[tuple[str, ...], str]] = {
+    (USER,): "users",
+    (CLIENT_ID,): "clients",
+    (IP,): "ips",
+}
+
+
+def _component(given: Any) -> Component:
+    # What no client sends makes Kafka fail rather than refuse.
+    match given.match_type:
+        case MatchType.EXACT if given.match is not None:
+            return Component(is_any=False, name=given.match)
+        case MatchType.DEFAULT:
+            return Component(is_any=False)
+        case MatchType.SPECIFIED:
+            return _ANY
+        case _:
+            raise RequestRefused(ErrorCode.unknown_server_error)
+
+
+def _all(
+    session: ZooKeeperSession, types: Sequence[str]
+) -> Iterable[tuple[tuple[str | None, ...], Mapping[str, str]]]:
+    """Every entity with those parts, by its names, and its configuration."""
+    root = _ROOTS.get(tuple(types))
+    if root is not None:
+        configs = read_entity_configs(session, root)
+        return [((entity_name(name),), configs[name]) for name in sorted(configs)]
+    users = session.children(ConfigZnode.type_path("users"))
+    names = [] if isinstance(users, ZkCode) else sorted(users)
+    below = session.perform(ListChildren([ConfigZnode.path(f"users/{n}/clients") for n in names]))
+    with_clients = [
+        user for user, clients in zip(names, below, strict=True) if not isinstance(clients, ZkCode)
+    ]
+    return [
+        ((entity_name(user), entity_name(client_id)), configs[client_id])
+        for user in with_clients
+        for configs in [read_entity_configs(session, f"users/{user}/clients")]
+        for client_id in sorted(configs)
+    ]
