@@ -1,0 +1,319 @@
+"""Three nodes of ours are the quorum, and lead a cluster whose brokers are Kafka's own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+
+from benchmarks.kafka_peer import kafka_libs, run_kafka_tool
+from tests.peers.quorum_cluster import CLUSTER_ID, STORAGE_TOOL, MixedQuorum
+from tests.unit.quorum import free_ports
+
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
+
+BROKERS: Final = (11, 12)
+PATIENCE_S: Final = 60.0
+TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
+CONFIGS: Final = "kafka.admin.ConfigCommand"
+REASSIGN: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+ELECT: Final = "org.apache.kafka.tools.LeaderElectionCommand"
+_admin: Any = import_module("confluent_kafka.admin")  # its stubs hide NewTopic
+
+
+class RealBroker:
+    """``kafka.Kafka`` with ``process.roles=broker``."""
+
+    def __init__(self, directory: Path, broker_id: int, quorum: MixedQuorum) -> None:
+        [self.port] = free_ports(1)
+        self.broker_id = broker_id
+        self._directory = directory
+        self._file = directory / "broker.properties"
+        self.process: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True)
+        properties = {
+            "process.roles": "broker",
+            "node.id": str(broker_id),
+            "controller.quorum.voters": quorum.voters_text,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "offsets.topic.num.partitions": "1",
+            "offsets.topic.replication.factor": "2",
+            "group.initial.rebalance.delay.ms": "0",
+            "log.dirs": str(directory / "data"),
+        }
+        text = "".join(f"{key}={value}\n" for key, value in properties.items())
+        self._file.write_text(text, encoding="utf-8")
+        done = run_kafka_tool(STORAGE_TOOL, "format", "-t", CLUSTER_ID, "-c", str(self._file))
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def start(self) -> None:
+        command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command += ["-cp", f"{kafka_libs()}/*", "kafka.Kafka", str(self._file)]
+        with (self._directory / "console.log").open("ab") as console:
+            self.process = subprocess.Popen(command, stdout=console, stderr=console)
+
+    def end(self, number: signal.Signals) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(timeout=60)
+
+
+class KRaftCluster:
+    """The quorum and its brokers."""
+
+    def __init__(self, directory: Path) -> None:
+        self.quorum = MixedQuorum(directory / "quorum", (1, 2, 3))
+        self.brokers = {
+            broker_id: RealBroker(directory / f"broker-{broker_id}", broker_id, self.quorum)
+            for broker_id in BROKERS
+        }
+        self.admin = _admin.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def start(self) -> None:
+        self.quorum.start()
+        for broker in self.brokers.values():
+            broker.start()
+        self.wait_until(lambda: self.live_brokers() == set(BROKERS), "both brokers are there")
+
+    def close(self) -> None:
+        for broker in self.brokers.values():
+            if broker.process is not None and broker.process.poll() is None:
+                broker.end(signal.SIGKILL)
+        self.quorum.close()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers.values())
+
+    def live_brokers(self) -> set[int]:
+        try:
+            return set(self.admin.list_topics(timeout=5).brokers)
+        except KafkaException:
+            return set()
+
+    def tool(self, main_class: str, *arguments: str) -> str:
+        done = run_kafka_tool(main_class, "--bootstrap-server", self.bootstrap, *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def partitions(self, topic: str) -> dict[int, tuple[int, list[int], list[int]]]:
+        """Leader, replicas and ISR of each partition."""
+        found = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        return {
+            index: (partition.leader, list(partition.replicas), sorted(partition.isrs))
+            for index, partition in found.items()
+        }
+
+    def create(self, topic: str, partitions: int, replicas: int, **configs: str) -> None:
+        new = _admin.NewTopic(topic, partitions, replicas, config=configs)
+        self.admin.create_topics([new])[topic].result(PATIENCE_S)
+        self.wait_until(lambda: len(self.partitions(topic)) == partitions, "the topic is there")
+
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        self.quorum.wait_until(condition, what, timeout_s=PATIENCE_S)
+
+    def produce(self, topic: str, values: range) -> list[int]:
+        """Sends numbers idempotently; those that were acknowledged."""
+        acknowledged: list[int] = []
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "log_level": 0}
+        )
+        for value in values:
+            producer.produce(
+                topic,
+                str(value).encode(),
+                on_delivery=lambda error, message: (
+                    error is None and acknowledged.append(int(message.value()))
+                ),
+            )
+            producer.poll(0)
+        assert producer.flush(PATIENCE_S) == 0
+        return acknowledged
+
+    def consume(self, topic: str, count: int, group: str) -> list[int]:
+        """The first so many numbers of a topic, read by a group."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe([topic])
+        found: list[int] = []
+        deadline = time.monotonic() + PATIENCE_S
+        try:
+            while len(found) < count and time.monotonic() < deadline:
+                messages = consumer.consume(500, timeout=0.5)
+                found += [int(each.value() or b"") for each in messages if each.error() is None]
+        finally:
+            consumer.close()
+        return found
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    kafka: Path,  # noqa: ARG001 - without Kafka there is no broker to lead
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[KRaftCluster]:
+    made = KRaftCluster(tmp_path_factory.mktemp("kraft"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+def test_kafkas_tools_create_change_and_delete_a_topic(cluster: KRaftCluster) -> None:
+    cluster.tool(
+        TOPICS, "--create", "--topic", "orders", "--partitions", "3", "--replication-factor", "2",
+        "--config", "retention.ms=3600000",
+    )  # fmt: skip
+    cluster.tool(TOPICS, "--alter", "--topic", "orders", "--partitions", "5")
+    cluster.tool(
+        CONFIGS, "--alter", "--entity-type", "topics", "--entity-name", "orders",
+        "--add-config", "max.message.bytes=123456",
+    )  # fmt: skip
+
+    described = cluster.tool(TOPICS, "--describe", "--topic", "orders")
+
+    assert "PartitionCount: 5" in described
+    assert "ReplicationFactor: 2" in described
+    assert "retention.ms=3600000" in described
+    assert "max.message.bytes=123456" in described
+    assert all(isr == [11, 12] for _, _, isr in cluster.partitions("orders").values())
+
+    cluster.tool(TOPICS, "--delete", "--topic", "orders")
+
+    cluster.wait_until(
+        lambda: "orders" not in cluster.tool(TOPICS, "--list").split(), "the topic is gone"
+    )
+
+
+def test_a_group_reads_what_an_idempotent_producer_has_written(cluster: KRaftCluster) -> None:
+    cluster.create("numbers", 3, 2)
+
+    acknowledged = cluster.produce("numbers", range(2_000))
+    found = cluster.consume("numbers", 2_000, "readers")
+
+    assert sorted(acknowledged) == list(range(2_000))
+    assert sorted(found) == list(range(2_000))
+
+
+def test_a_killed_broker_leaves_the_isr_and_comes_back_into_it(cluster: KRaftCluster) -> None:
+    cluster.create("killed", 4, 2)
+    victim = cluster.brokers[12]
+
+    victim.end(signal.SIGKILL)
+
+    cluster.wait_until(
+        lambda: all(state[0] == 11 for state in cluster.partitions("killed").values()),
+        "the other one leads everything",
+    )
+    assert all(isr == [11] for _, _, isr in cluster.partitions("killed").values())
+
+    victim.start()
+
+    cluster.wait_until(
+        lambda: all(state[2] == [11, 12] for state in cluster.partitions("killed").values()),
+        "it is in sync again",
+    )
+    cluster.tool(ELECT, "--election-type", "preferred", "--all-topic-partitions")
+    cluster.wait_until(
+        lambda: all(
+            leader == replicas[0] for leader, replicas, _ in cluster.partitions("killed").values()
+        ),
+        "the preferred replicas lead",
+    )
+
+
+def test_a_broker_that_is_stopped_hands_its_leaderships_over_first(cluster: KRaftCluster) -> None:
+    cluster.create("stopped", 4, 2)
+    stopping = cluster.brokers[12]
+
+    code = stopping.end(signal.SIGTERM)
+
+    assert code == 128 + signal.SIGTERM  # how a JVM ends after a clean stop
+    assert all(state[0] == 11 for state in cluster.partitions("stopped").values())
+
+    stopping.start()
+    cluster.wait_until(
+        lambda: all(state[2] == [11, 12] for state in cluster.partitions("stopped").values()),
+        "it is in sync again",
+    )
+
+
+def test_partitions_move_to_another_broker(cluster: KRaftCluster, tmp_path: Path) -> None:
+    cluster.create("moving", 2, 1)
+    plan = {
+        "version": 1,
+        "partitions": [
+            {"topic": "moving", "partition": 0, "replicas": [11]},
+            {"topic": "moving", "partition": 1, "replicas": [12, 11]},
+        ],
+    }
+    cluster.produce("moving", range(100))
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan))
+
+    cluster.tool(REASSIGN, "--execute", "--reassignment-json-file", str(file))
+
+    cluster.wait_until(
+        lambda: (
+            "is still in progress"
+            not in cluster.tool(REASSIGN, "--verify", "--reassignment-json-file", str(file))
+        ),
+        "the partitions have moved",
+    )
+    moved = cluster.partitions("moving")
+    assert moved[0][1:] == ([11], [11])
+    assert moved[1][1] == [12, 11]
+    assert moved[1][2] == [11, 12]
+
+
+def test_no_acknowledged_record_is_lost_when_the_active_controller_dies(
+    cluster: KRaftCluster,
+) -> None:
+    cluster.create("failover", 3, 2, **{"min.insync.replicas": "2"})
+    acknowledged: list[int] = []
+    load = threading.Thread(
+        target=lambda: acknowledged.extend(
+            value
+            for start in range(0, 4_000, 200)
+            for value in cluster.produce("failover", range(start, start + 200))
+        )
+    )
+
+    load.start()
+    for _ in range(2):
+        leader = cluster.quorum.leader()
+        cluster.quorum.voters[leader].kill()
+        cluster.wait_until(
+            lambda killed=leader: cluster.quorum.leader() != killed, "another controller is active"
+        )
+        cluster.create(f"after-{leader}", 1, 2)  # the new one is at work
+        cluster.quorum.start(leader)
+        cluster.quorum.wait_until_all_follow()
+    load.join(timeout=PATIENCE_S)
+
+    assert not load.is_alive()
+    assert sorted(acknowledged) == list(range(4_000))
+    assert sorted(cluster.consume("failover", 4_000, "checkers")) == list(range(4_000))
+    leaders = [voter.leaders() for voter in cluster.quorum.voters.values()]
+    merged: dict[int, set[int]] = {}
+    for found in leaders:
+        for epoch, node_id in found.items():
+            merged.setdefault(epoch, set()).add(node_id)
+    assert all(len(nodes) == 1 for nodes in merged.values()), merged
