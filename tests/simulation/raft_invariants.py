@@ -1,14 +1,15 @@
 """What must be true of a quorum after each step, whatever happened to its nodes.
 
-Numbered as in this list.  S1 one vote per epoch and node; S2 one leader per epoch, in all memories
-and on all disks, ever; S3 a node's epoch never falls, and memory and disk agree once all is done;
-S4 an offset and its epoch name one record with one history before it; S5 and one content; S6 a
-leader has everything that was ever committed; S7 a high watermark never falls, and a leader's moves
-only over records that a majority has on disk, the last of them of its own epoch; S8 nothing is
-truncated below it; S9 every state machine applies the same sequence; S10 a voter asks only from
-where its disk ends; S11 a log that begins late begins with a snapshot; S12 a leader loads no
-snapshot, and hears that it leads only once it has applied all earlier epochs; S13 a leader only
-appends.  S8 and half of S7 stand in the log, S9 in the counter, S13 in the process.
+Numbered as in this list. S1 one vote per epoch and node; S2 one leader per epoch, in all memories
+and on all disks, ever, and a majority has voted for it; S3 a node's epoch never falls, and memory
+and disk agree once all is done; S4 an offset and its epoch name one record with one history before
+it; S5 and one content; S6 a leader has everything that anybody was ever told to be committed; S7 a
+high watermark never falls, a leader's moves only with a record of its own epoch, and whoever is
+told of it can rely on a majority that has it on disk; S8 nothing is truncated below it; S9 every
+state machine applies the same sequence; S10 a voter asks only from where its disk ends; S11 a log
+that begins late begins with a snapshot; S12 a leader loads no snapshot, and hears that it leads
+only once it has applied all earlier epochs; S13 a leader only appends. S8 and half of S7 stand in
+the log, S9 in the counter, S13 in the process.
 
 Source: KIP-595; Kafka ``RaftEventSimulationTest``.
 """
@@ -61,6 +62,8 @@ class RaftInvariants:
         self._claimed_in = 0
         self._votes: dict[tuple[int, int], int] = {}
         self._grants: dict[tuple[int, int], int] = {}
+        self._voters: dict[tuple[int, int], list[int]] = {}
+        """By epoch and candidate: who has voted for it, on disk."""
         self._leaders: dict[int, int] = {}
         self._epochs: dict[int, int] = {}
         self._batches: dict[tuple[int, int], _Written] = {}
@@ -95,6 +98,7 @@ class RaftInvariants:
         self._epochs[number] = epoch
         if election.voted_key is not None:
             vote = self._votes.setdefault((number, epoch), election.voted_key.id)
+            self._voters.setdefault((epoch, election.voted_key.id), []).append(number)
             assert vote == election.voted_key.id, (
                 f"S1: {number} votes for {vote} and then {election.voted_key.id} in epoch {epoch}"
             )
@@ -142,7 +146,8 @@ class RaftInvariants:
             return
         assert process.counter is not None
         start = self._epoch_starts.get(leader.epoch)
-        assert start is not None and process.counter.next_offset > start, (
+        assert start is not None, f"S12: epoch {leader.epoch} has no record"
+        assert process.counter.next_offset > start, (
             f"S12: {process.number} hears that it leads {leader.epoch} "
             f"at {process.counter.next_offset}, the epoch starts at {start}"
         )
@@ -202,6 +207,10 @@ class RaftInvariants:
         if epoch > self.newest_leader.epoch:
             self.newest_leader = LeaderAndEpoch(process.number, epoch)
             self._world.timeline.tell(f"{process.number} leads epoch {epoch}")
+        voted = {process.number, *self._voters.get((epoch, process.number), ())}
+        assert len(voted) >= self._world.voter_set.majority, (
+            f"S2: {process.number} leads epoch {epoch}, only {sorted(voted)} have voted for it"
+        )
         self._check_completeness(process, epoch)
 
     def _check_completeness(self, process: RaftProcess, epoch: int) -> None:
@@ -228,7 +237,8 @@ class RaftInvariants:
             )
             return
         epoch, start = core.epoch, self._epoch_starts.get(core.epoch)
-        assert start is not None and high_watermark > start, (
+        assert start is not None, f"S7: epoch {epoch} has no record"
+        assert high_watermark > start, (
             f"S7: {process.number} commits {high_watermark} in epoch {epoch}, begun at {start}"
         )
         if epoch > self._claimed_in:

@@ -137,7 +137,7 @@ class Network:
         """A Fetch and its answer are one line, which is told once however often it comes."""
         line = f"{asked} => {asker}  {response_in_words(response)}"
         if isinstance(request, FetchRequest):
-            line += f", asked: {request_in_words(request)}"
+            line += f", asked {request_in_words(request).removeprefix('Fetch ')}"
             if self._told_fetches.get((asker, asked)) == line:
                 return
             self._told_fetches[asker, asked] = line

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.raft_counter import LISTENER, Counter
@@ -234,7 +235,7 @@ class RaftProcess:
                 case PersistElection(election):
                     words = f"persists {election_in_words(election)}"
                     bounds = self._world.network.weather.persist_ms
-                    self._durably(bounds, words, lambda: self._persist(election))  # noqa: B023
+                    self._durably(bounds, words, partial(self._persist, election))
                 case FlushLog():
                     words = f"flushes its log up to {self.log.end_offset}"
                     self._durably(self._world.network.weather.flush_ms, words, self.log.flush)

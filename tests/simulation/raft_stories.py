@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
+from tests.simulation.raft_weather import CALM, GREY
 from tests.simulation.raft_world import FIRST_OBSERVER, UPSTREAM, RaftWorld
+from zkcontroller.kraft.config import QuorumConfig
 
+RESTLESS: Final = QuorumConfig(
+    election_timeout_ms=150,
+    fetch_timeout_ms=700,
+    election_backoff_max_ms=100,
+    append_linger_ms=0,
+    request_timeout_ms=600,
+)
 CHECK_QUORUM_MS: Final = UPSTREAM.check_quorum_timeout_ms
 SLACK_MS: Final = 100
 """For messages that are on their way."""
@@ -60,3 +70,34 @@ def observer_behind_a_snapshot(seed: int) -> None:
     world.run_until(lambda: world.all_reached(target), 10_000, "L2: the observer catches up")
 
     assert late.log.start_offset > known, "L2: by a snapshot"
+
+
+def restless_voters(seed: int) -> None:
+    """Voters die and are back at once, again and again, while votes are on their way."""
+    world = RaftWorld(
+        seed, 3 + seed % 3, config=RESTLESS, told_by="tests/simulation/test_raft_liveness.py"
+    )
+    world.network.weather = replace(
+        GREY, delay_ms=(0, 120), late=0.2, repetition=0.2, crash_at_disk=0.02
+    )
+
+    def start(number: int, wait_ms: int) -> None:
+        world.timeline.after(wait_ms, lambda: world.start(number))
+
+    world.on_crash = lambda process: start(process.number, world.random.randint(1, 30))
+    world.start()
+    world.append_every((50, 100))
+    for _ in range(60):
+        number = world.random.choice(list(world.nodes))
+        if world.random.random() < 0.2 and world.leader is not None:
+            number = world.leader.number
+        world.kill(number, is_process_alone=world.random.random() < 0.5)
+        start(number, world.random.randint(1, 150))
+        world.run(world.random.randint(20, 250))
+    world.network.weather = CALM
+    world.on_crash = lambda _: None
+    world.run(200)
+    world.start()
+    world.run_until(lambda: world.has_consistent_leader, 12_000, "L1: a leader")
+    target = world.longest_log + 5
+    world.run_until(lambda: world.all_reached(target), 12_000, "L1, L2: all commit again")

@@ -52,7 +52,7 @@ def request_in_words(request: RaftRequest) -> str:
 
 def response_in_words(response: AnyRaftResponse) -> str:
     """What the answer says."""
-    return f"{_content(response)}{_error(response)} (knows {leader_in_words(response)})"
+    return f"{_content(response)}{_error(response)} ({leader_in_words(response)})"
 
 
 def leader_in_words(response: AnyRaftResponse) -> str:

@@ -16,7 +16,6 @@ from tests.simulation.raft_invariants import RaftInvariants
 from tests.simulation.raft_log_model import WITHOUT_LIMIT, InMemoryRaftLog
 from tests.simulation.raft_network import Network
 from tests.simulation.raft_process import Disk, RaftProcess, endpoint_of
-from tests.simulation.raft_weather import CALM, RaftWeather
 from tests.simulation.timeline import Bounds, Timeline
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.inputs import RaftInput, Resign, Shutdown
@@ -140,9 +139,7 @@ class RaftWorld:
 
     def make_log(self) -> InMemoryRaftLog:
         """An empty one, as a new disk has it."""
-        return InMemoryRaftLog(
-            retention_bytes=self._retention_bytes, chunk_bytes=self._chunk_bytes
-        )
+        return InMemoryRaftLog(retention_bytes=self._retention_bytes, chunk_bytes=self._chunk_bytes)
 
     def touched(self, process: RaftProcess) -> None:
         """A process has done something and is to be looked at."""
@@ -278,16 +275,3 @@ class RaftWorld:
     def _incarnation_of(self, number: int) -> int | None:
         process = self.nodes[number]
         return process.incarnation if process.is_running else None
-
-
-def calm_world(seed: int, voters: int = 3, observers: int = 0, **settings: int) -> RaftWorld:
-    """A world that has started, with a leader who appends."""
-    world = RaftWorld(seed, voters, observers, **settings)  # type: ignore[arg-type]
-    world.start()
-    world.append_every((2, 4))
-    return world
-
-
-def weather_over(world: RaftWorld, weather: RaftWeather = CALM) -> None:
-    """Sets the conditions from now on."""
-    world.network.weather = weather

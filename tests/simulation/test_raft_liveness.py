@@ -9,6 +9,7 @@ from tests.simulation.raft_stories import (
     isolated_leader_resigns,
     led_world,
     observer_behind_a_snapshot,
+    restless_voters,
 )
 from zkcontroller.kraft.inputs import Resign
 
@@ -118,3 +119,7 @@ def test_a_leader_whose_followers_stand_still_resigns(seed: int) -> None:
     for process in world.processes:
         process.resume()
     world.run_until(lambda: world.leader is not None, 12 * SECOND_MS, "somebody leads again")
+
+
+def test_voters_that_die_again_and_again_settle_in_the_end(seed: int) -> None:
+    restless_voters(seed)

@@ -79,9 +79,7 @@ def test_can_recover_after_all_nodes_killed(seed: int) -> None:
         world.kill(number)
     world.start(*list(world.nodes)[: world.voter_set.majority])
 
-    world.run_until(
-        lambda: world.all_reached(high_watermark + 10), WITHIN_MS, "a majority goes on"
-    )
+    world.run_until(lambda: world.all_reached(high_watermark + 10), WITHIN_MS, "a majority goes on")
 
 
 def test_can_elect_new_leader_after_old_leader_partitioned_away(seed: int) -> None:
