@@ -5,8 +5,10 @@ import java.io.InputStreamReader;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.TreeMap;
@@ -24,7 +26,10 @@ import org.apache.kafka.common.utils.LogContext;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.metadata.KafkaConfigSchema;
 import org.apache.kafka.metadata.PartitionRegistration;
+import org.apache.kafka.metadata.placement.ClusterDescriber;
+import org.apache.kafka.metadata.placement.PlacementSpec;
 import org.apache.kafka.metadata.placement.StripedReplicaPlacer;
+import org.apache.kafka.metadata.placement.UsableBroker;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 import org.apache.kafka.server.common.MetadataVersion;
 import org.apache.kafka.timeline.SnapshotRegistry;
@@ -74,6 +79,11 @@ public class KafkaReplication {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             String[] words = line.split(" ");
+            if (words[0].equals("place")) {
+                System.out.println(place(words));
+                System.out.println("=");
+                continue;
+            }
             if (words[0].equals("cluster")) {
                 kafka = new KafkaReplication(Short.parseShort(words[1]), words[2].equals("elr"));
             } else {
@@ -81,6 +91,33 @@ public class KafkaReplication {
             }
             kafka.printPartitions();
             System.out.println("=");
+        }
+    }
+
+    private static String place(String[] words) {
+        List<UsableBroker> brokers = Arrays.stream(words[4].split(",")).map(word -> word.split(":"))
+            .map(parts -> new UsableBroker(Integer.parseInt(parts[0]),
+                parts[1].equals("-") ? Optional.empty() : Optional.of(parts[1]), parts[2].equals("fenced")))
+            .collect(Collectors.toList());
+        ClusterDescriber cluster = new ClusterDescriber() {
+            @Override
+            public Iterator<UsableBroker> usableBrokers() {
+                return brokers.iterator();
+            }
+
+            @Override
+            public Uuid defaultDir(int brokerId) {
+                return new Uuid(1L, brokerId);
+            }
+        };
+        PlacementSpec wanted =
+            new PlacementSpec(0, Integer.parseInt(words[2]), Short.parseShort(words[3]));
+        try {
+            return new StripedReplicaPlacer(new java.util.Random(Long.parseLong(words[1]))).place(wanted, cluster)
+                .assignments().stream().map(assignment -> assignment.replicas().toString())
+                .collect(Collectors.joining(";"));
+        } catch (ApiException refused) {
+            return refused.getMessage();
         }
     }
 

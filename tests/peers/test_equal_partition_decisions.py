@@ -2,15 +2,16 @@
 
 Kafka's ReplicationControlManager runs in a Java process without a quorum.  Both sides replay what
 they generated; after each step the answer, the records' kinds and versions, and every partition
-must be equal.
+must be equal.  So must the placements of new replicas, given the same random numbers.
 """
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableSequence
 from pathlib import Path
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -24,12 +25,14 @@ from zkcontroller.kraft.controller.alter_partition import (
 )
 from zkcontroller.kraft.controller.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
+from zkcontroller.kraft.controller.cluster_view import UsableBroker
 from zkcontroller.kraft.controller.leader_elections import ElectionType
 from zkcontroller.kraft.controller.partition_registration import PartitionRegistration
 from zkcontroller.kraft.controller.reassignment_control import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from zkcontroller.kraft.controller.replica_placer import StripedReplicaPlacer
 from zkcontroller.kraft.controller.replication_control import ReplicationConfig
 from zkcontroller.kraft.controller.result import VersionedRecord
 from zkcontroller.kraft.controller.topic_requests import (
@@ -48,16 +51,22 @@ STEPS = 400
 LOW_BITS = (1 << 64) - 1
 
 
-def run_kafka(kafka: Path, folder: Path, lines: list[str]) -> list[str]:
-    """What Kafka's manager says to each line."""
-    jars = f"{kafka}/*"
-    subprocess.run(["javac", "-cp", jars, "-d", str(folder), str(SOURCE)], check=True)
-    command = ["java", "-cp", f"{folder}:{jars}", MAIN_CLASS]
+def run_kafka(kafka: Path, compiled: Path, lines: list[str]) -> list[str]:
+    """What Kafka's managers say to each line."""
     done = subprocess.run(
-        command, input="".join(f"{line}\n" for line in lines),
+        ["java", "-cp", f"{compiled}:{kafka}/*", MAIN_CLASS],
+        input="".join(f"{line}\n" for line in lines),
         capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip
     return [said.strip("\n") for said in done.stdout.split("=\n")]
+
+
+@pytest.fixture(scope="module")
+def compiled(kafka: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with our Java class: in Kafka's package, which alone may make these managers."""
+    folder = tmp_path_factory.mktemp("kafka-replication")
+    subprocess.run(["javac", "-cp", f"{kafka}/*", "-d", str(folder), str(SOURCE)], check=True)
+    return folder
 
 
 class Story:
@@ -327,6 +336,64 @@ class Story:
                 )
 
 
+class JavaRandom:
+    """The numbers of ``java.util.Random``, and ``Collections.shuffle`` with them."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = (seed ^ 0x5DEECE66D) & ((1 << 48) - 1)
+
+    def _next(self) -> int:
+        self._seed = (self._seed * 0x5DEECE66D + 0xB) & ((1 << 48) - 1)
+        return self._seed >> 17
+
+    def randrange(self, stop: int, /) -> int:
+        if stop & (stop - 1) == 0:
+            return (stop * self._next()) >> 31
+        drawn = self._next()
+        while drawn - drawn % stop + stop - 1 >= 1 << 31:
+            drawn = self._next()
+        return drawn % stop
+
+    def shuffle(self, x: MutableSequence[Any], /) -> None:
+        for last in range(len(x) - 1, 0, -1):
+            other = self.randrange(last + 1)
+            x[last], x[other] = x[other], x[last]
+
+
+def some_cluster(random: Random) -> list[UsableBroker]:
+    """Brokers whose racks come up in the order in which a HashMap keeps them."""
+    racks = [None, "a", "b", "c"][: random.randint(1, 4)]
+    described = [
+        (rack, random.random() < 0.3) for rack in racks for _ in range(random.randint(1, 4))
+    ]
+    return [UsableBroker(10 + i, rack, fenced) for i, (rack, fenced) in enumerate(described)]
+
+
+def placed_by_ours(seed: int, count: int, factor: int, cluster: list[UsableBroker]) -> str:
+    try:
+        placed = StripedReplicaPlacer(JavaRandom(seed)).place(count, factor, cluster)
+    except ApiException as refused:
+        return refused.message or ""
+    return ";".join(str(list(replicas)) for replicas in placed)
+
+
+def test_the_same_draws_make_the_same_placement(kafka: Path, compiled: Path) -> None:
+    random = Random(11)
+    lines, ours = [], []
+    for seed in range(300):
+        cluster = some_cluster(random)
+        count, factor = random.randint(1, 40), random.randint(0, len(cluster) + 1)
+        brokers = ",".join(
+            f"{b.broker_id}:{b.rack or '-'}:{'fenced' if b.fenced else 'up'}" for b in cluster
+        )
+        lines.append(f"place {seed} {count} {factor} {brokers}")
+        ours.append(placed_by_ours(seed, count, factor, cluster))
+
+    said = run_kafka(kafka, compiled, lines)
+
+    assert ours == said[:-1]
+
+
 def text(error: ApiError) -> str:
     return f"{int(error.error)}/{'null' if error.message is None else error.message}"
 
@@ -348,10 +415,10 @@ def directories(words: str) -> tuple[UUID, ...]:
 
 
 @pytest.mark.parametrize("level", [21, 17, 12, 7, 5, 2, 22])
-def test_the_same_story_makes_the_same_partitions(kafka: Path, tmp_path: Path, level: int) -> None:
+def test_the_same_story_makes_the_same_partitions(kafka: Path, compiled: Path, level: int) -> None:
     stories = [Story(seed, level) for seed in range(8)]
 
-    said = run_kafka(kafka, tmp_path, [line for story in stories for line in story.lines])
+    said = run_kafka(kafka, compiled, [line for story in stories for line in story.lines])
 
     ours = [
         (line, heard)

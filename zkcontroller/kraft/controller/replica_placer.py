@@ -126,9 +126,9 @@ class _RackList:
             (rack.fenced if broker.fenced else rack.unfenced).brokers.append(broker.broker_id)
             self.broker_count += 1
             self.unfenced_count += not broker.fenced
-        for rack in racks.values():
-            for brokers_of_rack in rack.lists():
-                brokers_of_rack.begin_at_random(randomness)
+        self._broker_lists = [each for rack in racks.values() for each in rack.lists()]
+        for broker_list in self._broker_lists:
+            broker_list.begin_at_random(randomness)
         # Brokers without a rack make one of their own, before those with names.
         names = sorted(racks, key=lambda name: (name is not None, name or ""))
         self._racks = [racks[name] for name in names]
@@ -170,6 +170,5 @@ class _RackList:
 
     def _shuffle(self) -> None:
         self._randomness.shuffle(self._racks)
-        for rack in self._racks:
-            for brokers in rack.lists():
-                self._randomness.shuffle(brokers.brokers)
+        for broker_list in self._broker_lists:
+            self._randomness.shuffle(broker_list.brokers)
