@@ -1,0 +1,168 @@
+"""A quorum of three nodes of ours, and one of Kafka 3.9.1's controllers, in one run.
+
+``python -m benchmarks.quorum`` starts each in turn and measures
+
+* the time from ``kill -9`` of the leader until the next one has committed something;
+* the same after SIGTERM, by which a leader hands over;
+* changes of configuration a second, each one a record that is committed before its answer, sent to
+  the active controller by so many connections at once;
+* the memory of a node, afterwards.
+
+The client is the same for both: this process.  Rounds alternate between leaders.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from kio.static.primitive import i8
+
+from tests.peers.quorum_cluster import MixedQuorum, OurVoter
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import request_schema
+from zkcontroller.runtime.connection import Connection
+
+CONNECTIONS: Final = 16
+LOAD_S: Final = 10.0
+WARM_UP_S: Final = 3.0
+POLL_S: Final = 0.01
+_BROKER: Final = 4
+_SET: Final = 0
+_KEY: Final = "log.cleaner.threads"
+
+
+class Side:
+    """One quorum, and what was measured of it."""
+
+    def __init__(self, name: str, directory: Path, ours: Sequence[int]) -> None:
+        self.name = name
+        self.quorum = MixedQuorum(directory / name.replace(" ", "-"), ours)
+        self.killed_s: list[float] = []
+        self.stopped_s: list[float] = []
+        self.changes_s = 0.0
+        self.megabytes = 0.0
+
+    def measure(self, rounds: int) -> None:
+        """Runs it from start to end."""
+        try:
+            self.quorum.start()
+            self.quorum.leader()
+            asyncio.run(self._changes(WARM_UP_S))
+            self.changes_s = asyncio.run(self._changes(LOAD_S))
+            for _ in range(rounds):
+                self.killed_s.append(self._until_next_commit(signal.SIGKILL))
+                self.stopped_s.append(self._until_next_commit(signal.SIGTERM))
+            self.megabytes = statistics.median(self._resident_megabytes())
+        finally:
+            self.quorum.close()
+
+    def _until_next_commit(self, number: signal.Signals) -> float:
+        quorum = self.quorum
+        quorum.wait_until_all_follow()
+        leader = quorum.voters[quorum.leader()]
+        epoch = self._epoch()
+        assert leader.process is not None
+        leader.expected_to_run = False
+        began_s = time.monotonic()
+        leader.process.send_signal(number)
+        while True:
+            described = quorum.described()
+            if (
+                described is not None
+                and described.leader_epoch > epoch
+                and described.high_watermark >= 0
+            ):
+                break
+            time.sleep(POLL_S)
+        took_s = time.monotonic() - began_s
+        leader.process.wait()
+        quorum.start(leader.node_id)
+        quorum.wait_until_all_follow()
+        return took_s
+
+    def _epoch(self) -> int:
+        described = self.quorum.described()
+        return -1 if described is None else described.leader_epoch
+
+    async def _changes(self, seconds: float) -> float:
+        """Changes of configuration a second."""
+        port = self.quorum.ports[self.quorum.leader()]
+        deadline_s = time.monotonic() + seconds
+        counts = await asyncio.gather(
+            *(_change_until(port, deadline_s, number) for number in range(CONNECTIONS))
+        )
+        return sum(counts) / seconds
+
+    def _resident_megabytes(self) -> list[float]:
+        found = []
+        for voter in self.quorum.running:
+            assert voter.process is not None
+            status = Path(f"/proc/{voter.process.pid}/status").read_text()
+            [line] = [line for line in status.splitlines() if line.startswith("VmRSS")]
+            found.append(int(line.split()[1]) / 1024)
+        return found
+
+
+async def _change_until(port: int, deadline_s: float, number: int) -> int:
+    schema = request_schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
+    connection = await Connection.open("127.0.0.1", port, client_id=f"load-{number}")
+    done = 0
+    try:
+        while time.monotonic() < deadline_s:
+            change = schema.part(
+                "AlterableConfig", name=_KEY, config_operation=i8(_SET), value=str(1 + done % 9)
+            )
+            resource = schema.part(
+                "AlterConfigsResource",
+                resource_type=i8(_BROKER),
+                resource_name="",
+                configs=(change,),
+            )
+            response: Any = await connection.request(
+                schema.request(resources=(resource,), validate_only=False)
+            )
+            [verdict] = response.responses
+            assert int(verdict.error_code) == 0, verdict
+            done += 1
+    finally:
+        await connection.close()
+    return done
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints a table; 0."""
+    parser = argparse.ArgumentParser(prog="benchmarks.quorum", description="Two quorums of three")
+    parser.add_argument("--rounds", type=int, default=5, help="kills and stops each (default: 5)")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="quorum-") as folder:
+        ours = Side("zkcontroller", Path(folder), (1, 2, 3))
+        kafkas = Side("kafka 3.9.1", Path(folder), ())
+        assert all(isinstance(voter, OurVoter) for voter in ours.quorum.voters.values())
+        for side in (ours, kafkas):
+            side.measure(options.rounds)
+    print(f"{'':46} {'ours':>9} {kafkas.name:>12} {'ratio':>7}")
+    for what, mine, theirs in (
+        ("kill -9 until the next commit, s (median)", *_medians(ours.killed_s, kafkas.killed_s)),
+        ("SIGTERM until the next commit, s (median)", *_medians(ours.stopped_s, kafkas.stopped_s)),
+        ("changes committed a second", ours.changes_s, kafkas.changes_s),
+        ("memory of a node, MB", ours.megabytes, kafkas.megabytes),
+    ):
+        print(f"{what:46} {mine:9.2f} {theirs:12.2f} {mine / theirs:7.2f}")
+    return 0
+
+
+def _medians(mine: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+    return statistics.median(mine), statistics.median(theirs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
