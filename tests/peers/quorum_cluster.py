@@ -21,6 +21,7 @@ from typing_extensions import override
 from benchmarks.kafka_peer import kafka_libs, run_kafka_tool
 from tests.unit.quorum import free_ports
 from zkcontroller.errors import CorruptRecord
+from zkcontroller.kraft.config import MAX_FETCH_WAIT_MS
 from zkcontroller.kraft.control_records import LeaderChange
 from zkcontroller.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from zkcontroller.kraft.metadata.metadata_batches import iterate_metadata_batches
@@ -33,6 +34,8 @@ CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
 STORAGE_TOOL: Final = "kafka.tools.StorageTool"
 FOLDER: Final = "__cluster_metadata-0"
 PATIENCE_S: Final = 60.0
+PARKED_MS: Final = MAX_FETCH_WAIT_MS + 100
+"""So long after its death a node's last Fetch may be answered, and counts as one of that time."""
 
 _LOG4J: Final = """log4j.rootLogger=INFO, file
 log4j.appender.file=org.apache.log4j.FileAppender
@@ -265,7 +268,8 @@ class MixedQuorum:
             described = self.described()
             return described is not None and all(
                 voter.log_end_offset >= described.high_watermark
-                and voter.last_fetch_timestamp > self.voters[voter.replica.id].started_ms
+                and voter.last_fetch_timestamp
+                > self.voters[voter.replica.id].started_ms + PARKED_MS
                 for voter in described.voters
             )
 
