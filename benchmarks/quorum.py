@@ -56,8 +56,9 @@ class Side:
         try:
             self.quorum.start()
             self.quorum.leader()
-            asyncio.run(self._changes(WARM_UP_S))
-            self.changes_s = asyncio.run(self._changes(LOAD_S))
+            port = self.quorum.ports[self.quorum.leader()]
+            asyncio.run(_changes(port, WARM_UP_S))
+            self.changes_s = asyncio.run(_changes(port, LOAD_S))
             for _ in range(rounds):
                 self.killed_s.append(self._until_next_commit(signal.SIGKILL))
                 self.stopped_s.append(self._until_next_commit(signal.SIGTERM))
@@ -93,15 +94,6 @@ class Side:
         described = self.quorum.described()
         return -1 if described is None else described.leader_epoch
 
-    async def _changes(self, seconds: float) -> float:
-        """Changes of configuration a second."""
-        port = self.quorum.ports[self.quorum.leader()]
-        deadline_s = time.monotonic() + seconds
-        counts = await asyncio.gather(
-            *(_change_until(port, deadline_s, number) for number in range(CONNECTIONS))
-        )
-        return sum(counts) / seconds
-
     def _resident_megabytes(self) -> list[float]:
         found = []
         for voter in self.quorum.running:
@@ -110,6 +102,15 @@ class Side:
             [line] = [line for line in status.splitlines() if line.startswith("VmRSS")]
             found.append(int(line.split()[1]) / 1024)
         return found
+
+
+async def _changes(port: int, seconds: float) -> float:
+    """Changes of configuration a second."""
+    deadline_s = time.monotonic() + seconds
+    counts = await asyncio.gather(
+        *(_change_until(port, deadline_s, number) for number in range(CONNECTIONS))
+    )
+    return sum(counts) / seconds
 
 
 async def _change_until(port: int, deadline_s: float, number: int) -> int:
