@@ -138,7 +138,11 @@ class FaultCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{_host(self._number, broker)}:{_CLIENT_PORT}" for broker in BROKERS)
+        return ",".join(map(self.address, BROKERS))
+
+    def address(self, broker: int) -> str:
+        """Where clients reach that one."""
+        return f"{_host(self._number, broker)}:{_CLIENT_PORT}"
 
     def wait_until_known(self) -> None:
         """Every broker tells clients of all of them."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from random import Random
 
 import pytest
+from kio.schema.errors import ErrorCode
 
-from tests.faults.cluster import BROKERS, SESSION_TIMEOUT_MS, FaultCluster
+from tests.faults.cluster import BROKERS, LAG_MS, SESSION_TIMEOUT_MS, FaultCluster
+from tests.faults.direct import produce_to
+from tests.faults.load import Load
 from tests.faults.story import PARTITIONS, under_load
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
@@ -47,6 +51,8 @@ def test_a_live_leader_whose_session_expires_is_deposed_and_comes_back(
         for is_controller in (True, False):
             controller = cluster.controller()
             victim = controller if is_controller else cluster.leader(topic, 0)
+            led = [p for p in range(PARTITIONS) if cluster.leader(topic, p) == victim]
+            assert led
             epoch = cluster.broker_epoch(victim)
             cluster.keep_from_zookeeper(victim)
             cluster.wait_until_out_of_isrs(victim, topic, PARTITIONS)
@@ -54,7 +60,14 @@ def test_a_live_leader_whose_session_expires_is_deposed_and_comes_back(
                 lambda: victim not in (cluster.live_brokers() or BROKERS),  # noqa: B023
                 lambda: f"{victim} is not registered",  # noqa: B023
             )
-            # It still believes that it leads; what is acknowledged now, others acknowledge.
+            # It still believes that it leads.  Once its followers have heard that it does not, it
+            # may not acknowledge what it is given; what it did before, all of them have.
+            for partition in led:
+                cluster.wait_until(
+                    lambda: not _acknowledges(cluster, victim, topic, partition, load),  # noqa: B023
+                    lambda: f"{victim} acknowledges nothing that it alone has",  # noqa: B023
+                )
+            # What is acknowledged now, others acknowledge.
             load.wait_for_progress(random.randrange(200, 400))
             cluster.heal()
             cluster.wait_until_registered_anew(victim, epoch)
@@ -77,3 +90,17 @@ def test_brokers_started_again_before_their_sessions_end(
             assert cluster.broker_epoch(victim) > epoch
             cluster.wait_until_in_sync("bounced", PARTITIONS)
             load.wait_for_progress(random.randrange(1, 200))
+
+
+_numbers = itertools.count()
+
+
+def _acknowledges(
+    cluster: FaultCluster, broker: int, topic: str, partition: int, load: Load
+) -> bool:
+    """Whether one record is acknowledged by that very broker, in sync with all others."""
+    value = f"direct{next(_numbers)}"
+    answer = produce_to(
+        cluster.address(broker), topic, partition, value, load.history, timeout_ms=LAG_MS
+    )
+    return answer is ErrorCode.none

@@ -1,0 +1,55 @@
+"""A record given to one broker, whether or not anybody else still thinks that it leads.
+
+A client library would ask around first, and find the right one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from tests.faults.history import History, Outcome, Sent
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.record_batch import encode_batch
+from zkcontroller.protocol.records import Record
+from zkcontroller.protocol.versioned_messages import request_schema
+from zkcontroller.runtime.connection import Connection
+
+_VERSION: Final = 8
+_ALL_IN_SYNC: Final = -1
+
+
+def produce_to(
+    address: str, topic: str, partition: int, value: str, history: History, *, timeout_ms: int
+) -> ErrorCode:
+    """What that broker answers to one record with acks=all; ``timeout_ms``: it waits no longer."""
+    answer = asyncio.run(_ask(address, _request(topic, partition, value, timeout_ms)))
+    error: ErrorCode = answer.responses[0].partition_responses[0].error_code
+    outcome = Outcome.OK if error is ErrorCode.none else Outcome.INFO
+    history.note_sent(Sent(partition, value, outcome))
+    return error
+
+
+def _request(topic: str, partition: int, value: str, timeout_ms: int) -> Any:
+    schema = request_schema(ApiKey.PRODUCE, _VERSION)
+    record = Record(0, time.time_ns() // 1_000_000, None, value.encode())
+    data = schema.part("PartitionProduceData", index=partition, records=encode_batch([record]))
+    return schema.request(
+        transactional_id=None,
+        acks=_ALL_IN_SYNC,
+        timeout=timedelta(milliseconds=timeout_ms),
+        topic_data=(schema.part("TopicProduceData", name=topic, partition_data=(data,)),),
+    )
+
+
+async def _ask(address: str, request: Any) -> Any:
+    host, _, port = address.rpartition(":")
+    connection = await Connection.open(host, int(port), client_id="direct")
+    try:
+        return await connection.request(request)
+    finally:
+        await connection.close()
