@@ -239,14 +239,15 @@ class RaftDriver:
                     await asyncio.sleep(0)
             return self._left
         finally:
-            self._end()
+            await self._end()
 
-    def _end(self) -> None:
+    async def _end(self) -> None:
         self._left = bool(self._left)
-        self._disk.shutdown(wait=False, cancel_futures=True)
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(ConnectionAbortedError("the node has left the quorum"))
+        # Whoever closes the log must not meet a write that is under way.
+        await asyncio.to_thread(self._disk.shutdown)
 
     async def _step(self, happened: _Input) -> None:
         now_ms = self._now_ms()
