@@ -8,7 +8,8 @@
   the active controller by so many connections at once;
 * the memory of a node, afterwards.
 
-The client is the same for both: this process.  Rounds alternate between leaders.
+The client is the same for both: this process.  Kafka's JVMs get the options that its own
+``kafka-server-start.sh`` gives them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any, Final
 
 from kio.static.primitive import i8
 
-from tests.peers.quorum_cluster import MixedQuorum, OurVoter
+from tests.peers.quorum_cluster import MixedQuorum, OurVoter, RealVoter
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
 from zkcontroller.runtime.connection import Connection
@@ -35,6 +36,10 @@ CONNECTIONS: Final = 16
 LOAD_S: Final = 10.0
 WARM_UP_S: Final = 3.0
 POLL_S: Final = 0.01
+KAFKAS_OWN_OPTIONS: Final = (
+    "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
+)  # fmt: skip
 _BROKER: Final = 4
 _SET: Final = 0
 _KEY: Final = "log.cleaner.threads"
@@ -144,6 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.quorum", description="Two quorums of three")
     parser.add_argument("--rounds", type=int, default=5, help="kills and stops each (default: 5)")
     options = parser.parse_args(arguments)
+    RealVoter.java_options = KAFKAS_OWN_OPTIONS
     with tempfile.TemporaryDirectory(prefix="quorum-") as folder:
         ours = Side("zkcontroller", Path(folder), (1, 2, 3))
         kafkas = Side("kafka 3.9.1", Path(folder), ())
