@@ -1,4 +1,4 @@
-"""Draws the state machines of controller and groups into docs/state-machines.md.
+"""Draws the state machines of controller, groups and quorum into docs/state-machines.md.
 
     .venv/bin/python scripts/draw_state_machines.py            redraws the diagrams
     .venv/bin/python scripts/draw_state_machines.py --check    only says whether they are stale
@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 from replica_manager.groups import group
 from zkcontroller.core import partition_states, replica_states
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
+from zkcontroller.kraft import states as quorum_states
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "state-machines.md"
 
@@ -53,7 +54,9 @@ def redrawn(document: str) -> str:
     partitions = diagram(partition_states.VALID_PREVIOUS, PartitionState.NON_EXISTENT)
     replicas = diagram(replica_states.VALID_PREVIOUS, ReplicaState.NON_EXISTENT)
     groups = diagram(group.VALID_PREVIOUS, group.GroupState.EMPTY)
-    for name, drawing in (("partitions", partitions), ("replicas", replicas), ("groups", groups)):
+    quorum = diagram(quorum_states.VALID_PREVIOUS, quorum_states.StateName.UNATTACHED)
+    drawings = {"partitions": partitions, "replicas": replicas, "groups": groups, "quorum": quorum}
+    for name, drawing in drawings.items():
         opening = f"<!-- drawn: {name} -->\n```mermaid\n"
         start = document.index(opening) + len(opening)
         end = document.index("\n```", start)

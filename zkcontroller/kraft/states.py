@@ -32,6 +32,11 @@ class StateName(StrEnum):
     FOLLOWER = "follower"
     RESIGNED = "resigned"
 
+    @property
+    def label(self) -> str:
+        """As Kafka's log calls it."""
+        return self.value.capitalize()
+
 
 VALID_PREVIOUS: Final[Mapping[StateName, frozenset[StateName]]] = {
     StateName.UNATTACHED: frozenset(StateName),
