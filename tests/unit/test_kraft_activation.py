@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from zkcontroller.errors import IllegalState
+from zkcontroller.errors import IllegalState, InvalidRecord
 from zkcontroller.kraft.controller.activation import LogState, generate
 from zkcontroller.kraft.controller.bootstrap_metadata import BootstrapMetadata
 from zkcontroller.kraft.controller.migration_state import ZkMigrationState
@@ -139,7 +139,7 @@ def test_levels_of_features_are_written_by_name_except_zero_and_kraft_version() 
 
 
 def test_a_bootstrap_file_must_have_a_version() -> None:
-    with pytest.raises(IllegalState, match=r"bootstrap\.checkpoint has no record"):
+    with pytest.raises(InvalidRecord, match="No FeatureLevelRecord"):
         BootstrapMetadata.from_records([Versioned(NoOpRecord(), 0)], "bootstrap.checkpoint")
 
     records = (Versioned(NoOpRecord(), 0), Versioned(level("3.8"), 0))
@@ -149,7 +149,7 @@ def test_a_bootstrap_file_must_have_a_version() -> None:
 
 
 def test_no_cluster_begins_below_3_3() -> None:
-    with pytest.raises(IllegalState, match=r"below 3\.3-IV0"):
+    with pytest.raises(InvalidRecord, match=r"before 3\.3-IV0"):
         BootstrapMetadata.from_version(from_name("3.2"), "test")
 
 

@@ -68,7 +68,7 @@ from zkcontroller.kraft.metadata.records import (
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
-from zkcontroller.kraft.metadata.wire_types import uuid_text
+from zkcontroller.protocol.uuid_text import uuid_text
 
 DEFAULT_SESSION_TIMEOUT_MS: Final = 9_000
 DEFAULT_IMBALANCE_CHECK_INTERVAL_MS: Final = 300_000
