@@ -4,7 +4,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
@@ -84,6 +84,7 @@ def test_what_cannot_be_placed_is_refused(
     assert refused.value.to_error() == (ErrorCode.invalid_replication_factor, message)
 
 
+@settings(deadline=None)
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_whatever_the_cluster_replicas_differ_and_the_leader_is_unfenced(
     data: st.DataObject, seed: int

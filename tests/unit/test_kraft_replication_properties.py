@@ -74,8 +74,9 @@ class Story:
         match action:
             case ("fence", broker_id):
                 world.fence(broker_id)
-            case ("unfence", broker_id) if not world.cluster.is_active(broker_id):
-                world.unfence(broker_id)
+            case ("unfence", broker_id):
+                if not world.cluster.is_active(broker_id):
+                    world.unfence(broker_id)
             case ("shutdown", broker_id):
                 world.begin_controlled_shutdown(broker_id)
             case ("propose", index, isr):
@@ -95,6 +96,8 @@ class Story:
                 world.set_topic_config(
                     "foo", "unclean.leader.election.enable", str(allowed).lower()
                 )
+            case _:
+                raise AssertionError(action)
 
     def propose(self, index: int, isr: list[int]) -> ErrorCode | None:
         partition = self.world.partition(self.topic_id, index)
