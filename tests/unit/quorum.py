@@ -163,4 +163,3 @@ class Quorum:
     def log_bytes(self, node_id: int) -> bytes:
         """The whole log of a node that has never been cut at its beginning."""
         return self.nodes[node_id].driver.node.log.read(0, 2**30)
-
