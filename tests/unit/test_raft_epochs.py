@@ -32,6 +32,7 @@ from zkcontroller.kraft.messages import (
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotResponse,
     RaftRequest,
     VoteRequest,
 )
@@ -572,6 +573,20 @@ def test_a_request_of_this_cluster_or_of_no_named_one_is_served(cluster_id: str 
     assert node.vote(vote(2, 1, cluster_id=cluster_id)).vote_granted
     assert node.begin(begin(2, 1, cluster_id=cluster_id)).error is ErrorCode.none
     assert told(node, end(2, 1, 3, 1, cluster_id=cluster_id)).error is ErrorCode.none
+
+
+@pytest.mark.parametrize("cluster_id", [None, CLUSTER])
+def test_records_go_to_this_cluster_or_to_no_named_one(cluster_id: str | None) -> None:
+    node = RaftHarness().start().become_leader()
+    snapshot_id = OffsetAndEpoch(1, 1)
+
+    fetched = node.fetch(fetch(2, 1, cluster_id=cluster_id))
+    part = node.asked(
+        FetchSnapshotResponse, fetch_snapshot(2, 1, snapshot_id, cluster_id=cluster_id)
+    )
+
+    assert (fetched.top_level_error, fetched.error) == (ErrorCode.none, ErrorCode.none)
+    assert (part.top_level_error, part.error) == (ErrorCode.none, ErrorCode.snapshot_not_found)
 
 
 @pytest.mark.parametrize("cluster_id", ["", "another"])
