@@ -149,6 +149,7 @@ class QuorumWorld:
         self.answers: dict[int, object] = {}
         self.faults: list[NonFatalFault] = []
         self._request_ids = count(1)
+        self._uuids = count(1000)
         self._delivered: dict[int, int] = {}
         self._max_records_per_batch = max_records_per_batch
         self._bootstrap = bootstrap or BootstrapMetadata.from_version(from_name(version), "test")
@@ -160,13 +161,12 @@ class QuorumWorld:
 
     def start(self, node_id: int, **changes: object) -> QuorumController:
         """Starts a controller, perhaps again; it has read nothing yet."""
-        uuids = count(1000 * node_id)
         environment = ControllerEnvironment(
             quorum_features=QuorumFeatures(node_id, self._features, self._quorum),
             config_schema=Keys(),
             config_validator=Keys(),
             placer=StripedReplicaPlacer(Random(1)),
-            new_uuid=lambda: UUID(int=next(uuids)),
+            new_uuid=lambda: UUID(int=next(self._uuids)),
             is_resolvable=str.isalnum,
         )
         raft = self.rafts[node_id] = RaftOfNode(node_id, self.log)
@@ -195,15 +195,17 @@ class QuorumWorld:
         ]
 
     def elect(self, node_id: int) -> QuorumController:
-        """That node leads; what was not committed is gone."""
-        del self.log.batches[self.log.committed :]
+        """That node leads; what another leader did not commit is gone."""
+        if self.log.leader.leader_id != node_id:
+            del self.log.batches[self.log.committed :]
         epoch = self.log.leader.epoch + 1
         self.log.leader = LeaderAndEpoch(node_id, epoch)
         self.log.batches.append(Batch(self.log.end_offset, epoch))
         self.log.committed = len(self.log.batches)
         for each in sorted(self.controllers):
             self._deliver(each)
-        for each in sorted(self.controllers):
+        # Nobody gets records of an epoch before he knows who leads in it.
+        for each in sorted(self.controllers, key=lambda each: each == node_id):
             self.feed(each, LeaderChanged(self.log.leader))
         return self.controllers[node_id]
 
