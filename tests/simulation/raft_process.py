@@ -184,12 +184,13 @@ class RaftProcess:
         if self.core is None or self.is_paused:
             return
         self._perform()
-        while self._inbox and not self.is_paused and self.core is not None:
-            if not self.is_idle and not self.is_eager:
-                break
+        while self._inbox and self._can_step():
             self._step(self._inbox.popleft())
             self._perform()
         self._arm()
+
+    def _can_step(self) -> bool:
+        return self.is_running and not self.is_paused and (self.is_idle or self.is_eager)
 
     def _step(self, happened: RaftInput) -> None:
         assert self.core is not None
