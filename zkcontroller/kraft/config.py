@@ -12,6 +12,8 @@ RETRY_BACKOFF_BASE_MS: Final = 100
 """The unit of a candidate's back-off."""
 MAX_FETCH_WAIT_MS: Final = 500
 """How long a replica lets the leader wait for records before it answers a Fetch."""
+MAX_PARKED_MS: Final = 30_000
+"""No Fetch waits longer for records, whatever it asks for."""
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 MAX_FETCH_BYTES: Final = 8 * 1024 * 1024
 MAX_COMPLETED_BATCHES: Final = 10

@@ -15,7 +15,7 @@ from typing import Final, TypeVar, assert_never
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.config import MAX_FETCH_BYTES, MAX_PARKED_FETCHES
+from zkcontroller.kraft.config import MAX_FETCH_BYTES, MAX_PARKED_FETCHES, MAX_PARKED_MS
 from zkcontroller.kraft.inputs import RequestReceived
 from zkcontroller.kraft.leader_state import Leader
 from zkcontroller.kraft.messages import (
@@ -236,7 +236,10 @@ class InboundRequests:
             return response
         self._node.parked.append(
             ParkedFetch(
-                received.request_id, request, received.listener_name, now_ms + request.max_wait_ms
+                received.request_id,
+                request,
+                received.listener_name,
+                now_ms + min(request.max_wait_ms, MAX_PARKED_MS),
             )
         )
         return None

@@ -168,10 +168,7 @@ class Leader:
 
     def _state_of(self, replica: ReplicaKey, now_ms: int) -> ReplicaState:
         if replica.id in self.voters:
-            state = self.voter_states[replica.id]
-            if state.replica.directory_id is None and replica.directory_id is not None:
-                state.replica = replica
-            return state
+            return self.voter_states[replica.id]
         # Taken out and put back: who fetched the longest ago stands first.
         observer = self.observer_states.pop(replica, None) or ReplicaState(replica)
         self.observer_states[replica] = observer
@@ -197,7 +194,7 @@ class Leader:
         self.forget_silent_observers(now_ms)
         voters = []
         for voter, state in self.voter_states.items():
-            row = replace(state.progress(), replica=ReplicaKey(voter))
+            row = state.progress()
             if voter == self.local.id:
                 row = replace(row, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms)
             voters.append(row)

@@ -121,15 +121,22 @@ class Polling:
             node.log.append_as_leader(batch.data, state.epoch)
         if not batches:
             return
+        flush = FlushLog(node.log.end_offset)
         if state.appended(node.log.end_offset):
             # Only of a quorum of one: nobody else's disk vouches for what it calls committed.
-            node.emit(FlushLog(node.log.end_offset))
+            node.emit(flush)
             node.leader_high_watermark_moved(state)
+            self._answer_parked(now_ms)
+        else:
+            self._answer_parked(now_ms)
+            node.emit(flush)
+
+    def _answer_parked(self, now_ms: int) -> None:
+        node = self._node
         parked, node.parked = node.parked, []
         for fetch in parked:
             response = self._inbound.try_fetch(fetch.request, fetch.listener_name, now_ms)
             node.answer(fetch.request_id, response)
-        node.emit(FlushLog(node.log.end_offset))
 
     def _follower(self, state: Follower, now_ms: int) -> int:
         node = self._node

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from zkcontroller.errors import NotLeader, RaftFatal
+from zkcontroller.errors import NotLeader, RaftFatal, ZkControllerError
 from zkcontroller.kraft.config import CLEANER_PERIOD_MS, NEVER_MS, QuorumConfig
 from zkcontroller.kraft.inbound import InboundRequests
 from zkcontroller.kraft.inputs import (
@@ -35,7 +35,7 @@ from zkcontroller.kraft.inputs import (
 from zkcontroller.kraft.leader_state import Leader
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.node import Node
-from zkcontroller.kraft.outputs import RaftOutput, ShutdownDone
+from zkcontroller.kraft.outputs import FlushLog, RaftOutput, ShutdownDone
 from zkcontroller.kraft.polling import Polling
 from zkcontroller.kraft.raft_log import RaftLog
 from zkcontroller.kraft.request_manager import RandomSource
@@ -149,6 +149,9 @@ class RaftNode:
     def start(self, stored: ElectionState | None, now_ms: int) -> list[RaftOutput]:
         """Begins, with what was written down before the node was stopped, if it ever ran."""
         self._node.quorum.initialize(stored, self._node.log_end, now_ms)
+        if self._node.quorum.is_voter:
+            # What is found may be in the page cache alone, and the first Fetch acknowledges it.
+            self._node.emit(FlushLog(self._node.log.end_offset))
         self._node.start_epoch(now_ms)
         self._clean_at_ms = now_ms + CLEANER_PERIOD_MS
         return self._poll(now_ms)
@@ -259,5 +262,9 @@ class RaftNode:
     def _clean(self, now_ms: int) -> None:
         if now_ms >= self._clean_at_ms:
             self._clean_at_ms = now_ms + CLEANER_PERIOD_MS
-            self._node.log.clean(now_ms)
+            try:
+                self._node.log.clean(now_ms)
+            except (OSError, ZkControllerError):
+                # What is kept too long does no harm.
+                _log.exception("Cannot clean the log")
         self._deadline_ms = min(self._deadline_ms, self._clean_at_ms)
