@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -212,18 +214,28 @@ def test_a_node_runs_until_it_is_told_to_stop_and_fails_with_1(
     assert formatted.exit_code == 0, formatted.stderr
     command = [sys.executable, "-m", "zkcontroller_cli", "quorum", "start", str(file)]
 
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*command, "--metrics-port", "0"], stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
+        said = []
         for line in process.stderr:
+            said.append(line)
             if "transition to leader" in line:
                 break
+        # It says so a moment before it counts so.
         described = zkctl(
             "quorum", "describe", "--bootstrap-controller", f"127.0.0.1:{port}", "-o", "json"
         )
+        found = re.search(r"Serving metrics at (http://\S+)", "".join(said))
+        assert found is not None
+        with urlopen(found[1], timeout=10) as page:
+            metrics = page.read().decode()
         process.send_signal(signal.SIGTERM)
         process.stderr.read()
         assert process.wait(timeout=30) == 0
     assert described.json["leader_id"] == 1
+    assert 'kafka_server_raft_metrics_current_state{value="leader"} 1.0' in metrics
 
     (tmp_path / "data" / FOLDER / "quorum-state").write_text("nonsense")
     failed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

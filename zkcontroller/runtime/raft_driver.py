@@ -230,7 +230,8 @@ class RaftDriver:
         self._channels = channels
         try:
             stored = await self._on_disk(self._elections.read)
-            await self._perform(self.node.start(stored, self._now_ms()))
+            now_ms = self._now_ms()
+            await self._stepped(self.node.start(stored, now_ms), now_ms)
             steps = 0
             while self._left is None:
                 await self._step(await self._next_input())
@@ -255,6 +256,9 @@ class RaftDriver:
             outputs = self.node.register(happened.listener_name, now_ms)
         else:
             outputs = self.node.step(happened, now_ms)
+        await self._stepped(outputs, now_ms)
+
+    async def _stepped(self, outputs: Sequence[RaftOutput], now_ms: int) -> None:
         if self._metrics is not None:
             self._metrics.observe(self.node, now_ms)
         await self._perform(outputs)
