@@ -40,6 +40,7 @@ from zkcontroller.kraft.controller.quorum_controller_events import (
     ReadEvent,
     WriteEvent,
 )
+from zkcontroller.kraft.controller.quorum_controller_log import MetadataLog
 from zkcontroller.kraft.controller.quorum_controller_operations import (
     AnyResult,
     WriteOperation,
@@ -71,8 +72,7 @@ from zkcontroller.kraft.controller.quorum_controller_values import (
     RequestReceived,
     SnapshotLoaded,
 )
-from zkcontroller.kraft.controller.result import MAX_RECORDS_PER_BATCH, VersionedRecord
-from zkcontroller.kraft.metadata.records import FeatureLevelRecord, MetadataRecord
+from zkcontroller.kraft.controller.result import MAX_RECORDS_PER_BATCH
 
 MAX_UNANSWERED_REQUESTS: Final = 100_000
 """Requests that may wait here, for their turn or for a commit; more are refused."""
@@ -95,19 +95,18 @@ class QuorumController:
         self._config = config
         self._raft = raft
         self._bootstrap = bootstrap
-        self._max_records_per_batch = max_records_per_batch
         self._queue: ControllerEventQueue[ControllerEvent] = ControllerEventQueue()
         self._purgatory: DeferredEventQueue[WriteEvent] = DeferredEventQueue()
         # Before a migration even what is committed may not be stable: it is in a transaction.
         self._unstable_purgatory: DeferredEventQueue[WriteEvent] = DeferredEventQueue()
         self._tasks = PeriodicTasks(config, self.state, self._queue)
+        self._log = MetadataLog(self.state, raft, self._tasks, max_records_per_batch)
         self._operations = WriteOperations(
             self.state,
             lambda: raft.kraft_version,
             self._tasks.reschedule_fencing,
             self._count_timed_out_heartbeat,
         )
-        self._is_log_empty = True
         self._unanswered = 0
         self._outputs: list[ControllerOutput] = []
 
@@ -225,7 +224,7 @@ class QuorumController:
         result = operation.generate(now_ms)
         offset: int | None
         if result.records:
-            offset = self._append(result, now_ms)
+            offset = self._log.append(result, self.claim_epoch, now_ms)
             after = offset
         else:
             offset = self._purgatory_of(operation).highest_pending_offset()
@@ -244,40 +243,6 @@ class QuorumController:
         if self.state.features.is_in_pre_migration_mode and operation.runs_in_premigration:
             return self._unstable_purgatory
         return self._purgatory
-
-    def _append(self, result: AnyResult, now_ms: int) -> int:
-        records, most = result.records, self._max_records_per_batch
-        if result.is_atomic:
-            if len(records) > most:
-                raise IllegalState(f"{len(records)} records cannot be one batch of {most}")
-            return self._append_batch(records, now_ms)
-        last_offset = 0
-        for start in range(0, len(records), most):
-            last_offset = self._append_batch(records[start : start + most], now_ms)
-        return last_offset
-
-    def _append_batch(self, records: tuple[VersionedRecord, ...], now_ms: int) -> int:
-        last_offset = self._raft.prepare_append(self.claim_epoch, records)
-        # Replay comes before the quorum may send anything: a record that cannot be replayed must
-        # not reach the others.
-        self._replay(records, last_offset - len(records) + 1, now_ms)
-        self._raft.schedule_prepared_append()
-        self.state.offsets.handle_schedule_append(last_offset, now_ms)
-        return last_offset
-
-    def _replay(self, records: tuple[VersionedRecord, ...], base_offset: int, now_ms: int) -> None:
-        for offset, (record, _) in enumerate(records, start=base_offset):
-            self._replay_one(record, offset, now_ms)
-
-    def _replay_one(self, record: MetadataRecord, offset: int, now_ms: int) -> None:
-        self._is_log_empty = False
-        try:
-            self.state.replay(record, offset, now_ms)
-        except Exception as error:
-            message = f"cannot replay {type(record).__name__} at offset {offset}"
-            raise FatalFault(message) from error
-        if self.is_active and isinstance(record, FeatureLevelRecord):
-            self._tasks.after_feature_change(now_ms)
 
     # ------------------------------------------------------------------ news of the quorum
 
@@ -308,7 +273,7 @@ class QuorumController:
             for event in self._unstable_purgatory.complete_up_to(committed):
                 self._finish(event)
         else:
-            self._replay(batch.records, batch.base_offset, now_ms)
+            self._log.replay(batch.records, batch.base_offset, now_ms)
             offsets.handle_commit_batch(end)
 
     def _handle_load_snapshot(self, news: SnapshotLoaded, now_ms: int) -> None:
@@ -318,8 +283,7 @@ class QuorumController:
             raise FatalFault(f"a snapshot {snapshot_id} for the active controller of {epoch}")
         try:
             offsets.begin_load_snapshot(snapshot_id)
-            for record, _ in news.records:
-                self._replay_one(record, snapshot_id.offset - 1, now_ms)
+            self._log.replay_snapshot(news.records, snapshot_id.offset - 1, now_ms)
             offsets.end_load_snapshot(news.last_contained_timestamp_ms)
         except IllegalState as error:
             raise FatalFault(f"cannot load the snapshot {snapshot_id}") from error
@@ -357,7 +321,7 @@ class QuorumController:
     def _generate_activation_records(self, _now_ms: int) -> AnyResult:
         features = self.state.features
         log = activation.LogState(
-            self._is_log_empty,
+            self._log.is_empty,
             self.state.offsets.transaction_start_offset,
             features.metadata_version,
             features.zk_migration_state,
