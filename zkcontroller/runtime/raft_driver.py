@@ -186,7 +186,11 @@ class RaftDriver:
         self._put(happened)
 
     def register(self, name: str, listener: RaftListener) -> None:
-        """From now on that listener gets everything that is committed, from the beginning."""
+        """From now on that listener gets everything that is committed, from the beginning.
+
+        Once for a name: what an earlier one has yet to report would be taken for the later one's.
+        """
+        assert name not in self._listeners, f"{name} listens already"
         self._listeners[name] = listener
         self._put(_Registration(name))
 
