@@ -205,6 +205,16 @@ def test_a_follower_whose_leader_does_not_answer_asks_a_bootstrap_server(local: 
     assert destinations(node.outputs) == [-2]
 
 
+def test_a_leader_that_did_not_answer_is_asked_again_once_somebody_else_names_it() -> None:
+    node = RaftHarness(bootstrap_servers=SERVERS, config=PATIENT).start()
+    node.follow(2, epoch=4)
+    node.run_ms(PATIENT.request_timeout_ms)
+
+    node.reply(node.only_send, named(2, 4))
+
+    assert destinations(node.outputs) == [2]
+
+
 def test_a_follower_goes_back_to_its_leader_when_it_hears_that_it_leads_still() -> None:
     node = RaftHarness(bootstrap_servers=SERVERS).start()
     node.fail(node.follow(2, epoch=4))

@@ -608,11 +608,12 @@ def test_a_leader_that_is_unknown_in_a_later_epoch_leaves_a_node_unattached() ->
     assert node.node.leader_and_epoch == (None, 6)
 
 
-def test_an_unknown_leader_epoch_is_asked_for_again_at_once() -> None:
+@pytest.mark.parametrize("epoch", [3, 4])
+def test_a_leader_that_does_not_know_the_epoch_yet_is_asked_again_at_once(epoch: int) -> None:
     node = RaftHarness().start()
     send = node.follow(2, epoch=4)
 
-    node.reply(send, refused(ErrorCode.unknown_leader_epoch, 3))
+    node.reply(send, refused(ErrorCode.unknown_leader_epoch, epoch))
 
     assert fetches(node.outputs) == [(2, 0, 0)]
 

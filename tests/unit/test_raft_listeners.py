@@ -206,8 +206,8 @@ def test_a_leader_that_has_resigned_is_not_announced_any_more() -> None:
     node = RaftHarness().start().become_leader()
     node.register(READER)
     node.ask(fetch(2, 1, 1, 1))
-    node.step(Resign(1))
 
+    assert heard(node.step(Resign(1))) == []
     assert advance(node, 1) == []
     assert heard(node.run_ms(ELECTION_MS)) == [leader(None, 2)]
 

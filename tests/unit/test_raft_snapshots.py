@@ -29,7 +29,6 @@ from zkcontroller.kraft.messages import (
     FetchSnapshotResponse,
     VoteRequest,
 )
-from zkcontroller.kraft.outputs import Send
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import OffsetAndEpoch, ReplicaKey
 
@@ -78,6 +77,16 @@ def part(
 
 def refusal(error: ErrorCode) -> FetchSnapshotResponse:
     return FetchSnapshotResponse(error=error, leader_id=2, leader_epoch=4)
+
+
+def not_leader_but(leader_id: int) -> FetchResponse:
+    """What another node answers to a Fetch in epoch 4."""
+    return FetchResponse(
+        error=ErrorCode.not_leader_or_follower,
+        leader_id=leader_id,
+        leader_epoch=4,
+        leader_endpoint=endpoint(leader_id),
+    )
 
 
 def offered(snapshot_id: OffsetAndEpoch) -> FetchResponse:
@@ -329,16 +338,11 @@ def test_a_wrong_part_costs_the_download_and_a_pause(response: FetchSnapshotResp
 
     assert node.log.snapshots == {}
     assert node.state() is StateName.FOLLOWER
-    assert [send.destination_id for send in node.of(Send)] == [3]
-    node.reply(
-        node.only_send,
-        FetchResponse(
-            error=ErrorCode.not_leader_or_follower, leader_id=2, leader_epoch=4,
-            leader_endpoint=endpoint(2),
-        ),
-    )  # fmt: skip
-    node.run_until_it_sends(FetchRequest)
-    assert not node.sends(FetchSnapshotRequest)
+    meanwhile = node.only_send
+    assert meanwhile.destination_id == 3
+    node.now_ms += CONFIG.retry_backoff_ms
+    node.reply(meanwhile, not_leader_but(2))
+    assert fetched_again_at_once(node)
 
 
 def test_a_leader_that_only_ever_refuses_parts_is_given_up() -> None:
