@@ -22,7 +22,12 @@ from tests.unit.raft_harness import (
     vote,
 )
 from zkcontroller.errors import NotLeader, RaftFatal, RecordListTooLarge
-from zkcontroller.kraft.config import MAX_BATCH_BYTES, MAX_PARKED_FETCHES, QuorumConfig
+from zkcontroller.kraft.config import (
+    MAX_BATCH_BYTES,
+    MAX_PARKED_FETCHES,
+    MAX_PARKED_MS,
+    QuorumConfig,
+)
 from zkcontroller.kraft.inputs import Tick
 from zkcontroller.kraft.messages import (
     BeginQuorumEpochRequest,
@@ -210,6 +215,18 @@ def test_the_node_wants_to_be_told_when_a_fetch_has_waited_long_enough() -> None
     node.ask(fetch(2, 1, 1, 1, max_wait_ms=70))
 
     assert node.node.deadline_ms == node.now_ms + 70
+
+
+def test_no_fetch_waits_longer_than_the_most_that_is_allowed() -> None:
+    node = RaftHarness(voters=[1]).start()
+    assert node.ask(fetch(9, 1, 1, 1, max_wait_ms=2**31 - 1)) is None
+    waiting = node.last_request_id
+
+    node.pass_ms(MAX_PARKED_MS - 1)
+    assert node.answer_to(waiting) is None
+    node.pass_ms(1)
+
+    assert node.answer_to(waiting) is not None
 
 
 def test_a_fetch_that_does_not_want_to_wait_is_answered_at_once() -> None:
@@ -418,6 +435,18 @@ def test_a_voter_flushes_what_it_appends_before_the_fetch_that_acknowledges_it()
     flush, again = node.outputs
     assert flush == FlushLog(3)
     assert fetches([again]) == [(2, 3, 4)]
+
+
+def test_what_a_voter_finds_at_its_start_is_on_disk_before_it_acknowledges_it() -> None:
+    log = log_of(1)
+    log.append_as_follower(batch(1, 1), 1)
+    assert log.flushed_offset == 1
+
+    node = RaftHarness(log=log, stored=ElectionState(1, leader_id=2)).start()
+
+    assert node.outputs.index(FlushLog(2)) < node.outputs.index(node.only_send)
+    assert fetches(node.outputs) == [(2, 2, 1)]
+    assert RaftHarness(local=9, log=log).start().of(FlushLog) == []
 
 
 def test_an_observer_need_not_flush() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from kio.schema.errors import ErrorCode
+from typing_extensions import override
 
 from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.unit.raft_harness import (
@@ -431,3 +432,24 @@ def test_the_log_is_cleaned_once_a_minute() -> None:
     node.run_ms(1)
 
     assert log.start_offset == 7
+
+
+class UncleanableLog(InMemoryRaftLog):
+    """Its disk takes nothing away, and counts how often it was asked to."""
+
+    asked = 0
+
+    @override
+    def clean(self, now_ms: int) -> bool:
+        self.asked += 1
+        raise OSError("read-only file system")
+
+
+def test_a_log_that_cannot_be_cleaned_is_asked_again_a_minute_later() -> None:
+    log = UncleanableLog()
+    node = RaftHarness(log=log, voters=[1]).start()
+
+    node.run_ms(2 * 60_000)
+
+    assert log.asked == 2
+    assert node.node.is_leader
