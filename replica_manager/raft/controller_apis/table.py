@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.raft.controller_apis.acls import ACL_APIS
 from replica_manager.raft.controller_apis.call import Controller, ControllerApi
 from replica_manager.raft.controller_apis.clients import CLIENT_APIS
 from replica_manager.raft.controller_apis.cluster import CLUSTER_APIS
@@ -34,8 +35,9 @@ _APIS: Final[Mapping[int, ControllerApi]] = {
     **TOPIC_APIS,
     **CONFIG_APIS,
     **CLIENT_APIS,
+    **ACL_APIS,
 }
-_FORWARDABLE: Final = frozenset({*TOPIC_APIS, *CONFIG_APIS, *CLIENT_APIS})
+_FORWARDABLE: Final = frozenset({*TOPIC_APIS, *CONFIG_APIS, *CLIENT_APIS, *ACL_APIS})
 """What a client may want of a controller by way of a broker."""
 _ENVELOPE_VERSIONS: Final = (0, 0)
 
