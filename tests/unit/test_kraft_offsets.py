@@ -123,8 +123,8 @@ def test_a_snapshot_of_the_quorum_resets_everything(
         offsets.begin_load_snapshot(OffsetAndEpoch(4001, 300))
 
     offsets.end_load_snapshot(99)
-    assert registry.epochs() == [4000]
-    assert offsets.last_committed_offset == offsets.last_stable_offset == 4000
+    assert registry.epochs() == [3999]
+    assert offsets.last_committed_offset == offsets.last_stable_offset == 3999
     assert offsets.last_committed_epoch == 300
     with pytest.raises(IllegalState, match="no snapshot is being read"):
         offsets.end_load_snapshot(99)

@@ -5,7 +5,7 @@ Source: Kafka ``AclControlManager`` (KIP-801).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -143,6 +143,11 @@ class AclControlManager:
         if gone is None:
             raise IllegalState(f"Unable to replay {record}: no acl with that ID found.")
         self._existing.discard(gone)
+
+    def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
+        """Every rule at an epoch."""
+        for acl_id, acl in self._acls_by_id.items(epoch=epoch):
+            yield VersionedRecord(_record(acl_id, acl), 0)
 
     def acls(self, *, epoch: int | None = None) -> dict[UUID, StandardAcl]:
         """Every rule by its id, as of an epoch."""

@@ -5,7 +5,7 @@ Source: Kafka ``ClientQuotaControlManager``, ``QuotaConfigs`` (KIP-546, KIP-599,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
@@ -124,6 +124,13 @@ class ClientQuotaControlManager:
         if quotas is None:
             quotas = self._quotas[entity] = TimelineDict(self._registry)
         quotas[record.key] = record.value
+
+    def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
+        """Every quota at an epoch."""
+        for entity, quotas in self._quotas.items(epoch=epoch):
+            data = tuple(EntityData(*part) for part in entity)
+            for key, value in quotas.items(epoch=epoch):
+                yield VersionedRecord(ClientQuotaRecord(data, key, value), 0)
 
     def quotas(self, entity: QuotaEntity) -> dict[str, float]:
         """What holds for exactly that entity."""

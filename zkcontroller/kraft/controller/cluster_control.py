@@ -179,6 +179,18 @@ class ClusterControlManager:
         controllers = self._controllers.items()
         return ((node_id, controller.supported_features) for node_id, controller in controllers)
 
+    def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
+        """The registrations at an epoch: brokers, then controllers."""
+        version = self._features.metadata_version_at(epoch)
+        for broker in self._brokers.values(epoch=epoch):
+            record = broker.to_record(version)
+            yield VersionedRecord(record, version.register_broker_record_version())
+        for controller in self._controllers.values(epoch=epoch):
+            if not version.is_controller_registration_supported:
+                version.refuse_loss("registrations of controllers")
+            record_version = version.register_controller_record_version()
+            yield VersionedRecord(controller.to_record(), record_version)
+
     # ------------------------------------------------------------------ generate
 
     def register_broker(

@@ -9,7 +9,7 @@ Source: Kafka ``ConfigurationControlManager`` (KIP-248, KIP-339).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
@@ -224,6 +224,12 @@ class ConfigurationControlManager:
         self._configs.pop(ConfigResource(ResourceType.TOPIC, topic))
 
     # ------------------------------------------------------------------ reads
+
+    def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
+        """Every key that is set at an epoch."""
+        for resource, configs in self._configs.items(epoch=epoch):
+            for key, value in configs.items(epoch=epoch):
+                yield _record(resource, key, value)
 
     def configs(self, resource: ConfigResource) -> dict[str, str]:
         """What is set for that resource itself."""

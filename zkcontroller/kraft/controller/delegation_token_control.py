@@ -9,7 +9,7 @@ Source: Kafka ``DelegationTokenControlManager`` (KIP-48, KIP-900).
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -143,6 +143,13 @@ class DelegationTokenControlManager:
         if self._config.secret_key is not None:
             proof = _hmac(self._config.secret_key, record.token_id)
             self._ids_by_hmac[proof] = record.token_id
+
+    def state_records(self, epoch: int, version: MetadataVersion) -> Iterator[VersionedRecord]:
+        """Every token at an epoch."""
+        for token in self._tokens.values(epoch=epoch):
+            if not version.is_delegation_token_supported:
+                version.refuse_loss("delegation tokens")
+            yield VersionedRecord(token, 0)
 
     def _secret(self) -> str:
         secret = self._config.secret_key

@@ -8,7 +8,7 @@ Source: Kafka ``FeatureControlManager`` (KIP-584, KIP-778).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple, Protocol, assert_never
 
@@ -120,6 +120,25 @@ class FeatureControlManager:
         levels = {FEATURE_NAME: self._version.get(epoch=epoch).level}
         levels.update(self._finalized.items(epoch=epoch))
         return FinalizedFeatures(levels, epoch)
+
+    def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
+        """What is held at an epoch: metadata.version first, by which the rest is read."""
+        version = self.metadata_version_at(epoch)
+        if version.is_feature_level_record_supported:
+            yield VersionedRecord(FeatureLevelRecord(FEATURE_NAME, version.level), 0)
+        for name, level in self._finalized.items(epoch=epoch):
+            if not version.is_feature_level_record_supported:
+                version.refuse_loss(f"the level of {name}")
+            yield VersionedRecord(FeatureLevelRecord(name, level), 0)
+        state = self._migration_state.get(epoch=epoch)
+        if version.is_migration_supported:
+            yield state.to_record()
+        elif state is not ZkMigrationState.NONE:
+            version.refuse_loss("the state of the migration")
+
+    def metadata_version_at(self, epoch: int) -> MetadataVersion:
+        """The version at an epoch."""
+        return self._version.get(epoch=epoch)
 
     # ------------------------------------------------------------------ generate
 

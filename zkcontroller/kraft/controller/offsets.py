@@ -122,14 +122,16 @@ class OffsetControlManager:
         self.next_write_offset = NONE
 
     def end_load_snapshot(self, timestamp_ms: int) -> None:
-        """The snapshot is read.
+        """The snapshot is read; its last record is the last one that is known.
 
-        Kafka takes the snapshot's end, which is beyond its last record, for the last offset.
+        Kafka takes the snapshot's end, which is one beyond, and could not tell the state with the
+        next record from the one without it.
         """
         if self._loading is None:
             raise IllegalState("no snapshot is being read")
-        offset, epoch = self._loading
+        end_offset, epoch = self._loading
         self._loading = None
+        offset = end_offset - 1
         self._registry.get_or_create_snapshot(offset)
         self.last_committed_offset = self.last_stable_offset = offset
         self.last_committed_epoch = epoch

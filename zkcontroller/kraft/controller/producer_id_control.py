@@ -5,6 +5,7 @@ Source: Kafka ``ProducerIdControlManager``, ``ProducerIdsBlock`` (KIP-730).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -18,6 +19,8 @@ from zkcontroller.kraft.controller.timeline import TimelineValue
 from zkcontroller.kraft.metadata.records import ProducerIdsRecord
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
+NOBODY: Final = -1
+"""The broker, and its epoch, of a record that gives nobody a block."""
 _MAX_PRODUCER_ID: Final = 2**63 - 1
 
 
@@ -63,6 +66,12 @@ class ProducerIdControlManager:
                 f"than current next Producer ID ({before})"
             )
         self._next_producer_id.set(record.next_producer_id)
+
+    def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
+        """The first id that is free at an epoch, in nobody's name; nothing if all are."""
+        first_free = self._next_producer_id.get(epoch=epoch)
+        if first_free is not None:
+            yield VersionedRecord(ProducerIdsRecord(NOBODY, NOBODY, first_free), 0)
 
     @property
     def next_producer_id(self) -> int:

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from zkcontroller.errors import IllegalState
 from zkcontroller.kraft.controller import directory_ids
+from zkcontroller.kraft.metadata.metadata_version import MetadataVersion
 from zkcontroller.kraft.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
@@ -72,6 +73,27 @@ class BrokerRegistration:
             directories=record.log_dirs,
         )
 
+    def to_record(self, version: MetadataVersion) -> RegisterBrokerRecord:
+        """The registration as one record; UnsupportedVersion if that would lose some of it."""
+        if self.in_controlled_shutdown and not version.is_in_controlled_shutdown_state_supported:
+            version.refuse_loss("a broker in controlled shutdown")
+        if self.is_migrating_zk_broker and not version.is_migration_supported:
+            version.refuse_loss("a broker in migration")
+        if self.directories and not version.is_directory_assignment_supported:
+            version.refuse_loss("the log directories of a broker")
+        return RegisterBrokerRecord(
+            broker_id=self.id,
+            is_migrating_zk_broker=self.is_migrating_zk_broker,
+            incarnation_id=self.incarnation_id,
+            broker_epoch=self.epoch,
+            end_points=tuple(self.listeners.values()),
+            features=_features(self.supported_features),
+            rack=self.rack,
+            fenced=self.fenced,
+            in_controlled_shutdown=self.in_controlled_shutdown,
+            log_dirs=self.directories,
+        )
+
     def changed(
         self,
         *,
@@ -128,6 +150,20 @@ class ControllerRegistration:
             listeners=_by_name(record.end_points),
             supported_features=_ranges(record.features),
         )
+
+    def to_record(self) -> RegisterControllerRecord:
+        """The registration as one record."""
+        return RegisterControllerRecord(
+            controller_id=self.id,
+            incarnation_id=self.incarnation_id,
+            zk_migration_ready=self.zk_migration_ready,
+            end_points=tuple(self.listeners.values()),
+            features=_features(self.supported_features),
+        )
+
+
+def _features(ranges: Mapping[str, VersionRange]) -> tuple[BrokerFeature, ...]:
+    return tuple(BrokerFeature(name, *levels) for name, levels in ranges.items())
 
 
 def unknown_security_protocol(endpoints: Collection[BrokerEndpoint]) -> str | None:

@@ -9,7 +9,7 @@ Source: Kafka ``ReplicationControlManager.replay``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 from uuid import UUID
 
@@ -25,12 +25,14 @@ from zkcontroller.kraft.controller.partition_registration import (
 )
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.controller.timeline import TimelineDict, TimelineSet
+from zkcontroller.kraft.metadata.metadata_version import MetadataVersion
 from zkcontroller.kraft.metadata.records import (
     ZERO_UUID,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
     TopicRecord,
+    VersionedRecord,
 )
 
 ReplicationRecord: TypeAlias = (
@@ -164,6 +166,18 @@ class ReplicationState:
             partitions.add(key)
 
     # ------------------------------------------------------------------ reads
+
+    def state_records(self, epoch: int, version: MetadataVersion) -> Iterator[VersionedRecord]:
+        """Every topic at an epoch, followed by its partitions."""
+        record_version = version.partition_record_version()
+        with_directories = version.is_directory_assignment_supported
+        for topic in self.topics.values(epoch=epoch):
+            yield VersionedRecord(TopicRecord(topic.name, topic.topic_id), 0)
+            for partition_id, partition in topic.partitions.items(epoch=epoch):
+                if not with_directories and set(partition.directories) - {directory_ids.MIGRATING}:
+                    version.refuse_loss(f"the directories of {topic.name}-{partition_id}")
+                record = partition.to_record(topic.topic_id, partition_id, version)
+                yield VersionedRecord(record, record_version)
 
     def topic_named(self, name: str) -> TopicControlInfo | None:
         """The topic of that name."""

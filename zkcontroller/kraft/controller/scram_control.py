@@ -5,7 +5,7 @@ Source: Kafka ``ScramControlManager`` (KIP-554, KIP-900).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -125,6 +125,23 @@ class ScramControlManager:
             )
         elif self._credentials.pop(key) is None:
             raise IllegalState(f"Unable to find credential to delete: {key}")
+
+    def state_records(self, epoch: int, version: MetadataVersion) -> Iterator[VersionedRecord]:
+        """Every credential at an epoch."""
+        for (name, mechanism), credential in self._credentials.items(epoch=epoch):
+            if not version.is_scram_supported:
+                version.refuse_loss("SCRAM credentials")
+            yield VersionedRecord(
+                UserScramCredentialRecord(
+                    name,
+                    mechanism,
+                    credential.salt,
+                    credential.stored_key,
+                    credential.server_key,
+                    credential.iterations,
+                ),
+                0,
+            )
 
     def credential(self, name: str, mechanism: int) -> ScramCredential | None:
         """What a server needs to recognise the user's password."""

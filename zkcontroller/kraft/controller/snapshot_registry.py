@@ -80,6 +80,7 @@ class SnapshotRegistry:
     def __init__(self) -> None:
         self._snapshots: dict[int, Snapshot] = {}  # in ascending order of epochs
         self._structures: weakref.WeakSet[Revertable] = weakref.WeakSet()
+        self._held: set[int] = set()
         self.newest: Snapshot | None = None
 
     def register(self, structure: Revertable) -> None:
@@ -135,14 +136,37 @@ class SnapshotRegistry:
             self.newest = self._snapshots[earlier[-1]] if earlier else None
 
     def delete_snapshots_up_to(self, epoch: int) -> None:
-        """Forgets the snapshots below that epoch, which itself stays."""
+        """Forgets the snapshots below that epoch, which itself stays; so does what is held."""
+        kept = None
         for old in [epoch_ for epoch_ in self._snapshots if epoch_ < epoch]:
-            del self._snapshots[old]
-        if not self._snapshots:
-            self.newest = None
+            if old in self._held:
+                kept = self._snapshots[old]
+                continue
+            gone = self._snapshots.pop(old)
+            if kept is not None:
+                kept.merge_from(gone)
+            if gone is self.newest:
+                self.newest = kept
+
+    def hold(self, epoch: int) -> None:
+        """Keeps that snapshot, for somebody reads it; :class:`IllegalState` if there is none.
+
+        It is nobody's any more after :meth:`release`, or when everything is forgotten.
+        """
+        self.get_snapshot(epoch)
+        self._held.add(epoch)
+
+    def is_held(self, epoch: int) -> bool:
+        """Whether that snapshot stays until it is released."""
+        return epoch in self._held
+
+    def release(self, epoch: int) -> None:
+        """That snapshot goes with the next that are forgotten; nothing if it is not held."""
+        self._held.discard(epoch)
 
     def reset(self) -> None:
-        """Forgets every snapshot and empties every structure."""
+        """Forgets every snapshot, held ones too, and empties every structure."""
+        self._held.clear()
         self._snapshots.clear()
         self.newest = None
         for structure in self._structures:

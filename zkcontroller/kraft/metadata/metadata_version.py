@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import total_ordering
-from typing import Final
+from typing import Final, NoReturn
 
 from typing_extensions import override
 
@@ -125,6 +125,13 @@ class MetadataVersion:
     def is_elr_supported(self) -> bool:
         """Whether partitions have eligible leader replicas (KIP-966)."""
         return self.is_at_least("4.0-IV0")
+
+    def refuse_loss(self, what: str) -> NoReturn:
+        """UnsupportedVersion: there is something that no record of this level can say.
+
+        Source: Kafka ``ImageWriterOptions.handleLoss``.
+        """
+        raise UnsupportedVersion(f"{FEATURE_NAME} {self} has no record for {what}")
 
     def register_broker_record_version(self) -> int:
         """Version in which a RegisterBrokerRecord is written."""
