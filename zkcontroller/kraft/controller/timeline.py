@@ -135,8 +135,8 @@ class TimelineDict(Revertable, Generic[K, V]):
             delta = newest.deltas.get(self)
             if delta is None:
                 delta = newest.deltas[self] = {}
-            if key not in delta:
-                delta[key] = self._current.get(key, ABSENT)
+            # One look-up of each: to hash a key may cost more than all the rest.
+            delta.setdefault(key, self._current.get(key, ABSENT))
 
     @override
     def undo(self, delta: Delta) -> None:
