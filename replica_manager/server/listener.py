@@ -127,11 +127,15 @@ class SocketServer:
         )
 
     async def _accept(self, listener_name: str, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             await self._wait_for_room(listener_name)
             try:
-                sock, peer = await loop.sock_accept(listening)
+                # Not loop.sock_accept: a connection that comes in the very moment in which the
+                # acceptor is cancelled would be lost, and stay open.
+                await _readable(listening)
+                sock, peer = listening.accept()
+            except BlockingIOError:
+                continue  # gone again
             except OSError as failure:
                 _log.error("%sError while accepting connection: %s", self._prefix, failure)
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
@@ -222,3 +226,14 @@ def _listening_socket(endpoint: Endpoint, limits: ServerLimits) -> socket.socket
         sock.close()
         raise
     return sock
+
+
+async def _readable(sock: socket.socket) -> None:
+    """Returns when there is something to be read, or a connection to be accepted."""
+    loop = asyncio.get_running_loop()
+    is_readable = asyncio.Event()
+    loop.add_reader(sock, is_readable.set)
+    try:
+        await is_readable.wait()
+    finally:
+        loop.remove_reader(sock)
