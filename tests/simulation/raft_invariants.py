@@ -59,7 +59,6 @@ class RaftInvariants:
         self.numbers: dict[int, int] = {}
         """The counter's value behind each offset, as the first state machine had it."""
         self._claimed: list[Batch] = []
-        self._claimed_in = 0
         self._votes: dict[tuple[int, int], int] = {}
         self._grants: dict[tuple[int, int], int] = {}
         self._voters: dict[tuple[int, int], list[int]] = {}
@@ -241,11 +240,12 @@ class RaftInvariants:
         assert high_watermark > start, (
             f"S7: {process.number} commits {high_watermark} in epoch {epoch}, begun at {start}"
         )
-        if epoch > self._claimed_in:
-            # What an older leader claimed and told nobody may have died with it.
-            self._claimed_in = epoch
-            while self._claimed and self._claimed[-1].header.base_offset >= self.exposed_end:
-                self._claimed.pop()
+        # What another process claimed and told nobody may have died with it.
+        while self._claimed and self._claimed[-1].header.base_offset >= self.exposed_end:
+            last = self._claimed[-1]
+            if process.log.epoch_at(last.header.base_offset) == last.epoch:
+                break
+            self._claimed.pop()
         while self.claimed_end < high_watermark:
             batch = process.log.batch_at(self.claimed_end)
             assert batch is not None, f"S7: {self.claimed_end} is committed and cleaned at once"

@@ -252,8 +252,8 @@ class InMemoryRaftLog:
         self.high_watermark = self.start_offset
         if not is_process_alone:
             self.batches = self._found_after_power_loss(random)
-        self._durable = list(self.batches)
-        self._flushed_batches = len(self.batches)
+            self._durable = list(self.batches)
+            self._flushed_batches = len(self.batches)
         self._build_epochs()
         self._truncate_to_latest_snapshot()
 

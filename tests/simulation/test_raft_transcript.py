@@ -45,6 +45,9 @@ def test_an_election_two_records_and_a_failover() -> None:
         1 persists epoch 0
         2 persists epoch 0
         3 persists epoch 0
+        1 flushes its log up to 0
+        2 flushes its log up to 0
+        3 flushes its log up to 0
         2 => 1  Fetch not_leader_or_follower (epoch 0), asked in 0 from 0@0
         3 => 2  Fetch not_leader_or_follower (epoch 0), asked in 0 from 0@0
         1 => 3  Fetch not_leader_or_follower (epoch 0), asked in 0 from 0@0
@@ -137,6 +140,7 @@ def test_an_election_two_records_and_a_failover() -> None:
     assert chapter(world, told) == dedent("""\
         1 starts
         1 persists epoch 1 led by 1
+        1 flushes its log up to 4
         1 -> 2  EndQuorumEpoch: 1 led 1, heirs []
         1 -> 3  EndQuorumEpoch: 1 led 1, heirs []
         2 => 1  EndQuorumEpoch fenced_leader_epoch (epoch 3 led by 2)
