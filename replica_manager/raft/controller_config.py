@@ -21,6 +21,7 @@ from replica_manager.listeners import SECURITY_PROTOCOLS, parse_endpoints, parse
 from replica_manager.raft.metadata_log_config import MetadataLogConfig
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.kraft.config import QuorumConfig
+from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
 from zkcontroller.kraft.values import Endpoint, VoterSet
 from zkcontroller.model import Endpoint as Listener
 
@@ -57,6 +58,7 @@ class ControllerConfig:
     metadata_log_dir: Path
     quorum: QuorumConfig
     metadata_log: MetadataLogConfig
+    snapshots: SnapshotConfig
 
     @staticmethod
     def parse(properties: Mapping[str, str]) -> ControllerConfig:
@@ -94,6 +96,7 @@ class ControllerConfig:
             else Path(str(metadata_log_dir)),
             quorum=_quorum_of(values),
             metadata_log=_metadata_log_of(values),
+            snapshots=_snapshots_of(values),
         )
         _check(config, every, protocols)
         return config
@@ -258,6 +261,13 @@ def _metadata_log_of(values: Mapping[str, ConfigValue]) -> MetadataLogConfig:
         segment_ms=_integer(values, "metadata.log.segment.ms"),
         retention_max_bytes=_integer(values, "metadata.max.retention.bytes"),
         retention_ms=_integer(values, "metadata.max.retention.ms"),
+    )
+
+
+def _snapshots_of(values: Mapping[str, ConfigValue]) -> SnapshotConfig:
+    return SnapshotConfig(
+        _integer(values, "metadata.log.max.record.bytes.between.snapshots"),
+        _integer(values, "metadata.log.max.snapshot.interval.ms"),
     )
 
 

@@ -23,11 +23,13 @@ from replica_manager.raft.metadata_log import MetadataLog
 from replica_manager.raft.metadata_log_config import MetadataLogConfig
 from replica_manager.raft.quorum_requests import QuorumRequests
 from replica_manager.raft.quorum_state_file import read_quorum_state, write_quorum_state
+from replica_manager.raft.snapshot_files import SnapshotWriter
 from replica_manager.server.gate import Gate
 from replica_manager.server.listener import ServerLimits, SocketServer
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_values import RaftAppender
+from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import ElectionState, Endpoint, ReplicaKey, VoterSet
@@ -38,6 +40,7 @@ from zkcontroller.runtime.metrics import Metrics
 from zkcontroller.runtime.raft_channel import RaftChannels
 from zkcontroller.runtime.raft_driver import Flush, RaftDriver, RaftListener, WallClock
 from zkcontroller.runtime.raft_metrics import RaftMetrics
+from zkcontroller.runtime.snapshot_generator import SnapshotGenerator
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 """A leader that stops waits for so long until another one has been elected."""
@@ -62,6 +65,8 @@ class QuorumNodeSettings:
     bootstrap_servers: tuple[Endpoint, ...] = ()
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     log: MetadataLogConfig = field(default_factory=MetadataLogConfig)
+    snapshots: SnapshotConfig = field(default_factory=SnapshotConfig)
+    """How often a node with a controller makes them."""
     limits: ServerLimits = field(default_factory=ServerLimits)
     gates: Mapping[str, Gate] = field(default_factory=dict)
     """What the listeners ask of whoever connects, by name."""
@@ -103,6 +108,7 @@ class QuorumNode:
         self._driver: RaftDriver | None = None
         self._make_controller: Callable[[RaftAppender], QuorumController] | None = None
         self._controller: ControllerLoop | None = None
+        self._snapshots: SnapshotGenerator[SnapshotWriter] | None = None
         self._stop_wanted = asyncio.Event()
         self._started = asyncio.Event()
 
@@ -154,6 +160,7 @@ class QuorumNode:
                 driver.register(name, listener)
             if self._make_controller is not None:
                 self._controller = ControllerLoop(driver, self._make_controller, self._now_ms)
+                self._snapshots = self._make_generator(self._controller, log)
                 self._controller.start()
             upkeep = asyncio.create_task(self._keep_up(log))
             try:
@@ -162,6 +169,8 @@ class QuorumNode:
                 upkeep.cancel()
                 if self._controller is not None:
                     self._controller.close()
+                if self._snapshots is not None:
+                    await self._snapshots.close()
                 await channels.close()
                 await asyncio.wait((upkeep,))
 
@@ -224,6 +233,21 @@ class QuorumNode:
             metrics=metrics,
             now_ms=self._now_ms,
         )
+
+    def _make_generator(
+        self, controller: ControllerLoop, log: MetadataLog
+    ) -> SnapshotGenerator[SnapshotWriter]:
+        state = controller.controller.state
+        made = SnapshotGenerator(state, log, self._settings.snapshots, self._now_ms)
+        controller.observe(made)
+        if self._metrics is not None:
+            gauges: dict[str, Callable[[], int]] = {
+                "LatestSnapshotGeneratedBytes": lambda: made.latest_bytes,
+                "LatestSnapshotGeneratedAgeMs": lambda: made.age_ms,
+            }
+            for name, read in gauges.items():
+                self._metrics.gauge(f"kafka.server:type=SnapshotEmitter,name={name}", read)
+        return made
 
     @asynccontextmanager
     async def _open_log(self) -> AsyncIterator[MetadataLog]:

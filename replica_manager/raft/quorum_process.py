@@ -131,6 +131,7 @@ def _settings(config: ControllerConfig, local: ReplicaKey, cluster_id: str) -> Q
         bootstrap_servers=config.bootstrap_servers,
         quorum=config.quorum,
         log=config.metadata_log,
+        snapshots=config.snapshots,
         limits=_limits(config),
     )
 

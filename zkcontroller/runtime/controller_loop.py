@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -44,6 +44,7 @@ from zkcontroller.kraft.metadata.metadata_batches import (
 )
 from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
 from zkcontroller.runtime.raft_driver import CommittedBatches, RaftDriver
+from zkcontroller.runtime.snapshot_generator import CommittedProgress
 
 LISTENER_NAME: Final = "controller"
 MAX_SNAPSHOT_BYTES: Final = 1024 * 1024 * 1024
@@ -88,6 +89,16 @@ class DriverAppender:
         self._driver.resign(epoch)
 
 
+class CommitObserver(Protocol):
+    """Hears how far the controller has come; must not take long."""
+
+    def committed(self, progress: CommittedProgress) -> None:
+        """It has read on."""
+
+    def loaded(self) -> None:
+        """It has begun anew with a snapshot."""
+
+
 class ControllerLoop:
     """One controller at work.  For the event loop."""
 
@@ -106,6 +117,11 @@ class ControllerLoop:
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._last_request_id = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._observer: CommitObserver | None = None
+
+    def observe(self, observer: CommitObserver) -> None:
+        """Before :meth:`start`: it hears of everything that the controller has read."""
+        self._observer = observer
 
     def start(self) -> None:
         """Begins to read the log."""
@@ -151,7 +167,20 @@ class ControllerLoop:
             self._fail(error)
             return
         self._step(CommitHandled(found))
+        self._tell_observer(batches, found)
         self._driver.advanced(LISTENER_NAME, batches.next_offset)
+
+    def _tell_observer(self, batches: CommittedBatches, found: Sequence[CommittedBatch]) -> None:
+        if self._observer is None or not found or self.failure.done():
+            return
+        progress = CommittedProgress(
+            next_offset=batches.next_offset,
+            epoch=found[-1].epoch,
+            append_timestamp_ms=found[-1].append_timestamp_ms,
+            size_in_bytes=len(batches.data),
+            is_latest=batches.next_offset >= self._driver.node.log.high_watermark,
+        )
+        self._observer.committed(progress)
 
     def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         """Begins anew with a snapshot."""
@@ -161,6 +190,8 @@ class ControllerLoop:
             self._fail(error)
             return
         self._step(loaded)
+        if self._observer is not None and not self.failure.done():
+            self._observer.loaded()
         self._driver.advanced(LISTENER_NAME, snapshot_id.offset)
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:

@@ -14,13 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from zkcontroller.errors import InvalidRecord, UnsupportedVersion
-from zkcontroller.kraft.control_records import SnapshotFooter, SnapshotHeader
-from zkcontroller.kraft.metadata.metadata_batches import (
-    DataBatch,
-    encode_control_batch,
-    encode_data_batch,
-    read_metadata_batch,
-)
+from zkcontroller.kraft.metadata.metadata_batches import DataBatch, read_metadata_batch
 from zkcontroller.kraft.metadata.metadata_version import (
     FEATURE_NAME,
     MINIMUM_BOOTSTRAP_VERSION,
@@ -32,6 +26,7 @@ from zkcontroller.kraft.metadata.records import (
     UserScramCredentialRecord,
     VersionedRecord,
 )
+from zkcontroller.kraft.metadata.snapshot_batches import SnapshotBatches
 
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 KRAFT_VERSION_FEATURE: Final = "kraft.version"
@@ -96,17 +91,9 @@ class BootstrapMetadata:
 
 def encode_bootstrap(metadata: BootstrapMetadata, now_ms: int) -> bytes:
     """The bytes of ``bootstrap.checkpoint``, whose batches were made at ``now_ms``."""
-    footer_offset = 1 + len(metadata.records)
+    batches = SnapshotBatches(_EPOCH)
     return b"".join(
-        (
-            encode_control_batch(
-                [SnapshotHeader(0)], base_offset=0, epoch=_EPOCH, timestamp=now_ms
-            ),
-            encode_data_batch(metadata.records, base_offset=1, epoch=_EPOCH, timestamp=now_ms),
-            encode_control_batch(
-                [SnapshotFooter()], base_offset=footer_offset, epoch=_EPOCH, timestamp=now_ms
-            ),
-        )
+        (batches.header(0, now_ms), batches.data(metadata.records, now_ms), batches.footer(now_ms))
     )
 
 

@@ -151,10 +151,18 @@ def encode_data_batch(
 
     Raises as :func:`~zkcontroller.kraft.metadata.codec.encode_record`.
     """
+    values = [encode_record(record, version) for record, version in records]
+    return encode_value_batch(values, base_offset=base_offset, epoch=epoch, timestamp=timestamp)
+
+
+def encode_value_batch(
+    values: Sequence[bytes], *, base_offset: int, epoch: int, timestamp: int
+) -> bytes:
+    """A batch of records that are bytes already, of which there must be one at least."""
     return encode_batch(
         [
-            Record(offset, timestamp, None, encode_record(record, version))
-            for offset, (record, version) in enumerate(records, base_offset)
+            Record(offset, timestamp, None, value)
+            for offset, value in enumerate(values, base_offset)
         ],
         partition_leader_epoch=epoch,
     )

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol.primitives import compact_length
-from zkcontroller.protocol.uuid_text import uuid_text as uuid_text
+from zkcontroller.protocol.uuid_text import uuid_text
 from zkcontroller.protocol.wire_guard import read_unsigned_varint
 
 MAX_STRING_BYTES: Final = 0x7FFF

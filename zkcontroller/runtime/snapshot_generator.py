@@ -1,0 +1,204 @@
+"""Makes snapshots of what the controller of this node holds, so that the log before may go.
+
+Every node makes its own.  The controller goes on meanwhile: its state is read as it was at one
+offset, a batch of records at a time on the event loop, and each batch is encoded and written in
+a thread.
+
+Source: Kafka ``SnapshotGenerator``, ``SnapshotEmitter``, ``RaftSnapshotWriter`` (KIP-630).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Generic, Protocol, TypeVar
+
+from zkcontroller.kraft.controller.offsets import NONE
+from zkcontroller.kraft.controller.quorum_controller_state import ControllerState
+from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig, SnapshotTrigger
+from zkcontroller.kraft.controller.state_records import state_records
+from zkcontroller.kraft.metadata.records import VersionedRecord
+from zkcontroller.kraft.metadata.snapshot_batches import SnapshotBatches
+from zkcontroller.kraft.values import OffsetAndEpoch
+
+RECORDS_PER_BATCH: Final = 1024
+
+_log: Final = logging.getLogger("org.apache.kafka.image.publisher.SnapshotGenerator")
+
+
+class RawSnapshotWriter(Protocol):
+    """A snapshot on its way to the disk.  Source: Kafka ``RawSnapshotWriter``."""
+
+    def append(self, data: bytes) -> int:
+        """Writes on; gives the size now.  OSError if the disk fails."""
+
+    def freeze(self) -> None:
+        """Makes it a snapshot for good.  Blocks until it is on disk."""
+
+    def close(self) -> None:
+        """Drops it unless it is frozen."""
+
+
+W = TypeVar("W", bound=RawSnapshotWriter)
+
+
+class SnapshotStore(Protocol[W]):
+    """The log whose snapshots these are."""
+
+    def create_snapshot(self, snapshot_id: OffsetAndEpoch) -> W | None:
+        """A writer for the state before that offset; None if no such snapshot is needed."""
+
+    def add_snapshot(self, written: W) -> None:
+        """That writer has been frozen: its snapshot counts from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedProgress:
+    """How far the controller has come in the committed log."""
+
+    next_offset: int
+    """Everything before it has been taken in."""
+    epoch: int
+    append_timestamp_ms: int
+    """Epoch and time of the last batch."""
+    size_in_bytes: int
+    """Of what has just been taken in."""
+    is_latest: bool
+    """Whether nothing more is known to be committed."""
+
+
+class SnapshotGenerator(Generic[W]):
+    """Watches one controller.  For the event loop."""
+
+    def __init__(
+        self,
+        state: ControllerState,
+        store: SnapshotStore[W],
+        config: SnapshotConfig,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.disabled_reason: str | None = None
+        """Why there are no more snapshots."""
+        self.latest_bytes = 0
+        """Size of the last one that was made here."""
+        self.latest_ms = now_ms()
+        """When that was; before the first one, when this began."""
+        self._state = state
+        self._store = store
+        self._now_ms = now_ms
+        self._trigger = SnapshotTrigger(config, now_ms())
+        self._has_caught_up = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def age_ms(self) -> int:
+        """How old the last one is."""
+        return self._now_ms() - self.latest_ms
+
+    # What happens.
+
+    def loaded(self) -> None:
+        """The controller has begun anew with a snapshot."""
+        self._trigger.reset(self._now_ms())
+
+    def committed(self, progress: CommittedProgress) -> None:
+        """The controller has read on; perhaps a snapshot begins now."""
+        now_ms = self._now_ms()
+        if not self._has_caught_up:
+            # What is read once more after a start is no reason for a snapshot.
+            self._has_caught_up = progress.is_latest
+            self._trigger.reset(now_ms)
+            return
+        self._trigger.has_read(progress.size_in_bytes)
+        reason = self._trigger.reason(now_ms)
+        if reason is None or self._is_busy:
+            return
+        if self._state.offsets.transaction_start_offset != NONE:
+            return  # nothing of a transaction may be in it before it has ended
+        self._trigger.reset(now_ms)
+        self._begin(OffsetAndEpoch(progress.next_offset, progress.epoch), progress, reason)
+
+    async def close(self) -> None:
+        """Begins no more; returns when the one that is under way is done, or has been dropped."""
+        self.disabled_reason = self.disabled_reason or "we are shutting down"
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    # A snapshot.
+
+    def _begin(self, snapshot_id: OffsetAndEpoch, progress: CommittedProgress, reason: str) -> None:
+        name = f"snapshot {snapshot_id.offset:020d}-{snapshot_id.epoch:010d}"
+        if self.disabled_reason is not None:
+            _log.error(
+                "Not emitting %s despite the fact that %s because snapshots are disabled; %s",
+                name,
+                reason,
+                self.disabled_reason,
+            )
+            return
+        _log.info("Creating new KRaft snapshot file %s because %s.", name, reason)
+        # What the quorum itself writes behind the stable offset changes nothing of the state.
+        stable = self._state.offsets.last_stable_offset
+        self._state.registry.hold(stable)
+        task = self._generate(name, snapshot_id, stable, progress.append_timestamp_ms)
+        self._task = asyncio.get_running_loop().create_task(task)
+
+    async def _generate(
+        self, name: str, snapshot_id: OffsetAndEpoch, stable: int, timestamp_ms: int
+    ) -> None:
+        try:
+            writer = self._store.create_snapshot(snapshot_id)
+            if writer is None:
+                _log.error("Not generating %s because it already exists.", name)
+                return
+            try:
+                size = await self._write(writer, snapshot_id.epoch, stable, timestamp_ms)
+                if size is None:
+                    _log.info("%s is not needed any more", name)
+                    return
+                self._store.add_snapshot(writer)
+            finally:
+                writer.close()
+            self.latest_bytes, self.latest_ms = size, self._now_ms()
+            _log.info("Successfully wrote %s", name)
+        except OSError:
+            # The disk may recover until the next one is due.
+            _log.exception("Encountered error while writing %s", name)
+        except Exception as fault:  # noqa: BLE001 - the node can do without snapshots
+            self.disabled_reason = f"{name} could not be written: {fault}"
+            _log.exception("KRaft snapshot file generation error")
+        finally:
+            self._state.registry.release(stable)
+
+    async def _write(self, writer: W, epoch: int, stable: int, timestamp_ms: int) -> int | None:
+        """Writes everything; the size, or None if it was given up."""
+        batches = SnapshotBatches(epoch)
+        records = state_records(self._state, stable)
+        now_ms = self._now_ms()
+        writer.append(batches.header(timestamp_ms, now_ms))
+
+        def write(some: list[VersionedRecord]) -> None:
+            writer.append(batches.data(some, now_ms))
+
+        def finish() -> int:
+            size = writer.append(batches.footer(now_ms))
+            writer.freeze()
+            return size
+
+        while self._may_go_on(stable):
+            some = list(islice(records, RECORDS_PER_BATCH))
+            if not some:
+                return await asyncio.to_thread(finish)
+            await asyncio.to_thread(write, some)
+        return None
+
+    def _may_go_on(self, stable: int) -> bool:
+        # The registry forgets what is held when a snapshot of the leader takes the state's place.
+        return self.disabled_reason is None and self._state.registry.is_held(stable)
