@@ -167,8 +167,8 @@ class RaftInvariants:
             f"S4: {base} of epoch {epoch} comes after epoch {known.epoch_before}, "
             f"and after {epoch_before}"
         )
-        if epoch != epoch_before:
-            self._epoch_starts.setdefault(epoch, base)
+        if epoch != epoch_before and not known.is_shown:
+            self._epoch_starts[epoch] = base
 
     def _applied(self, offset: int, number: int) -> None:
         seen = self.numbers.setdefault(offset, number)
