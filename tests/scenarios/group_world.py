@@ -31,6 +31,7 @@ from replica_manager.groups.events import (
     LoadedRecord,
     LoadFinished,
     LogLine,
+    Measured,
     Output,
     Resigned,
     Startup,
@@ -139,6 +140,8 @@ class GroupWorld:
                 self.read(output)
             case LogLine():
                 self.lines.append(f"{output.level.name} {output.text}")
+            case Measured():
+                pass  # what becomes of it is tested with the sensors
 
     def _append(self, append: Append) -> None:
         if append.append_id is None:
