@@ -306,6 +306,46 @@ class MixedQuorum:
             pause.wait(0.05)
 
 
+class RealBroker:
+    """``kafka.Kafka`` with ``process.roles=broker``."""
+
+    def __init__(self, directory: Path, broker_id: int, quorum: MixedQuorum) -> None:
+        [self.port] = free_ports(1)
+        self.broker_id = broker_id
+        self.data = directory / "data"
+        self._directory = directory
+        self._file = directory / "broker.properties"
+        self.process: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True)
+        properties = {
+            "process.roles": "broker",
+            "node.id": str(broker_id),
+            "controller.quorum.voters": quorum.voters_text,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "offsets.topic.num.partitions": "1",
+            "offsets.topic.replication.factor": "2",
+            "group.initial.rebalance.delay.ms": "0",
+            "log.dirs": str(self.data),
+        }
+        text = "".join(f"{key}={value}\n" for key, value in properties.items())
+        self._file.write_text(text, encoding="utf-8")
+        done = run_kafka_tool(STORAGE_TOOL, "format", "-t", CLUSTER_ID, "-c", str(self._file))
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def start(self) -> None:
+        command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command += ["-cp", f"{kafka_libs()}/*", "kafka.Kafka", str(self._file)]
+        with (self._directory / "console.log").open("ab") as console:
+            self.process = subprocess.Popen(command, stdout=console, stderr=console)
+
+    def end(self, number: signal.Signals) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(timeout=60)
+
+
 async def _describe(port: int) -> DescribeQuorumResponse:
     connection = await Connection.open(
         "127.0.0.1", port, client_id="test", connect_timeout_ms=2_000, request_timeout_ms=5_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,9 +14,8 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer
 
-from benchmarks.kafka_peer import kafka_libs, run_kafka_tool
-from tests.peers.quorum_cluster import CLUSTER_ID, STORAGE_TOOL, MixedQuorum
-from tests.unit.quorum import free_ports
+from benchmarks.kafka_peer import run_kafka_tool
+from tests.peers.quorum_cluster import MixedQuorum, RealBroker
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
 
@@ -28,45 +26,6 @@ CONFIGS: Final = "kafka.admin.ConfigCommand"
 REASSIGN: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECT: Final = "org.apache.kafka.tools.LeaderElectionCommand"
 _admin: Any = import_module("confluent_kafka.admin")  # its stubs hide NewTopic
-
-
-class RealBroker:
-    """``kafka.Kafka`` with ``process.roles=broker``."""
-
-    def __init__(self, directory: Path, broker_id: int, quorum: MixedQuorum) -> None:
-        [self.port] = free_ports(1)
-        self.broker_id = broker_id
-        self._directory = directory
-        self._file = directory / "broker.properties"
-        self.process: subprocess.Popen[bytes] | None = None
-        directory.mkdir(parents=True)
-        properties = {
-            "process.roles": "broker",
-            "node.id": str(broker_id),
-            "controller.quorum.voters": quorum.voters_text,
-            "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "offsets.topic.num.partitions": "1",
-            "offsets.topic.replication.factor": "2",
-            "group.initial.rebalance.delay.ms": "0",
-            "log.dirs": str(directory / "data"),
-        }
-        text = "".join(f"{key}={value}\n" for key, value in properties.items())
-        self._file.write_text(text, encoding="utf-8")
-        done = run_kafka_tool(STORAGE_TOOL, "format", "-t", CLUSTER_ID, "-c", str(self._file))
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    def start(self) -> None:
-        command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        command += ["-cp", f"{kafka_libs()}/*", "kafka.Kafka", str(self._file)]
-        with (self._directory / "console.log").open("ab") as console:
-            self.process = subprocess.Popen(command, stdout=console, stderr=console)
-
-    def end(self, number: signal.Signals) -> int:
-        assert self.process is not None
-        self.process.send_signal(number)
-        return self.process.wait(timeout=60)
 
 
 class KRaftCluster:

@@ -112,9 +112,13 @@ class Quorum:
             settings = replace(self.settings(node_id), **changes)  # type: ignore[arg-type]
             self.metrics[node_id] = Metrics()
             node = self.nodes[node_id] = QuorumNode(settings, self.metrics[node_id])
+            self.equip(node, settings)
             self.listeners[node_id] = RecordingListener(node)
             self._tasks[node_id] = asyncio.create_task(node.run())
             await node.started()
+
+    def equip(self, node: QuorumNode, settings: QuorumNodeSettings) -> None:
+        """Gives a node, before it runs, what it shall have beside its log: nothing."""
 
     async def stop(self, node_id: int) -> bool:
         """Has a node leave; says whether it left gracefully."""

@@ -98,6 +98,11 @@ class SnapshotGenerator(Generic[W]):
         """How old the last one is."""
         return self._now_ms() - self.latest_ms
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether one is under way."""
+        return self._task is not None and not self._task.done()
+
     # What happens.
 
     def loaded(self) -> None:
@@ -114,7 +119,7 @@ class SnapshotGenerator(Generic[W]):
             return
         self._trigger.has_read(progress.size_in_bytes)
         reason = self._trigger.reason(now_ms)
-        if reason is None or self._is_busy:
+        if reason is None or self.is_busy:
             return
         if self._state.offsets.transaction_start_offset != NONE:
             return  # nothing of a transaction may be in it before it has ended
@@ -126,10 +131,6 @@ class SnapshotGenerator(Generic[W]):
         self.disabled_reason = self.disabled_reason or "we are shutting down"
         if self._task is not None:
             await asyncio.wait((self._task,))
-
-    @property
-    def _is_busy(self) -> bool:
-        return self._task is not None and not self._task.done()
 
     # A snapshot.
 

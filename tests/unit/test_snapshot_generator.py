@@ -1,0 +1,488 @@
+"""Snapshots that a node makes of what its controller holds: when, how, and what goes then.
+
+Source of the behaviours: Kafka ``SnapshotGeneratorTest``, ``SnapshotEmitterTest``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+import pytest
+from typing_extensions import override
+
+from replica_manager.raft.controller_config import ControllerConfig
+from replica_manager.raft.controller_service import controller_maker, read_bootstrap
+from replica_manager.raft.metadata_log import FOLDER
+from replica_manager.raft.metadata_log_config import MetadataLogConfig
+from replica_manager.raft.quorum_node import QuorumNode, QuorumNodeSettings
+from tests.unit.quorum import CLUSTER_ID, Quorum, eventually
+from tests.unit.quorum_controller_world import QuorumWorld
+from tests.unit.test_kraft_state_records import everything, stable_records
+from zkcontroller.kraft.control_records import SnapshotFooter, SnapshotHeader
+from zkcontroller.kraft.controller.config_schema import ConfigResource, ResourceType
+from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
+from zkcontroller.kraft.controller.quorum_controller import QuorumController
+from zkcontroller.kraft.controller.quorum_controller_requests import IncrementalAlterConfigs
+from zkcontroller.kraft.controller.quorum_controller_values import (
+    CommitHandled,
+    CommittedBatch,
+    SnapshotLoaded,
+)
+from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
+from zkcontroller.kraft.metadata.metadata_batches import (
+    ControlBatch,
+    DataBatch,
+    iterate_metadata_batches,
+)
+from zkcontroller.kraft.metadata.records import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    TopicRecord,
+    VersionedRecord,
+)
+from zkcontroller.kraft.values import OffsetAndEpoch
+from zkcontroller.runtime.snapshot_generator import CommittedProgress, SnapshotGenerator
+
+SMALL: Final = SnapshotConfig(max_record_bytes_between_snapshots=1_000)
+TIGHT: Final = MetadataLogConfig(retention_max_bytes=1, file_delete_delay_ms=0)
+HALF_ID: Final = UUID(int=7)
+LOGGER: Final = "org.apache.kafka.image.publisher.SnapshotGenerator"
+
+# ---------------------------------------------------------------------- in a node
+
+
+class Controllers(Quorum):
+    """Nodes with controllers, which make snapshots often and keep nothing that is old."""
+
+    @override
+    def settings(self, node_id: int) -> QuorumNodeSettings:
+        settings = super().settings(node_id)
+        return dataclasses.replace(settings, snapshots=SMALL, log=TIGHT)
+
+    @override
+    def equip(self, node: QuorumNode, settings: QuorumNodeSettings) -> None:
+        listener, voters = settings.listeners[0], self.voters.endpoints.items()
+        config = ControllerConfig.parse(
+            {
+                "process.roles": "controller",
+                "node.id": str(settings.local.id),
+                "controller.quorum.voters": ",".join(
+                    f"{each}@{endpoint.host}:{endpoint.port}" for each, endpoint in voters
+                ),
+                "controller.listener.names": "CONTROLLER",
+                "listeners": f"CONTROLLER://{listener.host}:{listener.port}",
+                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+                "log.dirs": str(settings.metadata_log_dir),
+                "metadata.max.idle.interval.ms": "0",
+            }
+        )
+        bootstrap = read_bootstrap(settings.metadata_log_dir, None)
+        node.set_controller(controller_maker(config, CLUSTER_ID, bootstrap))
+
+    def controller(self, node_id: int) -> QuorumController:
+        return self.nodes[node_id].controller.controller
+
+    async def active(self) -> int:
+        """The node whose controller is at work."""
+
+        def at_work() -> list[int]:
+            return [each for each in self.nodes if is_at_work(self.controller(each))]
+
+        await eventually(lambda: bool(at_work()), "a controller is at work")
+        [node_id] = at_work()
+        return node_id
+
+    async def configure(self, node_id: int, value: str) -> None:
+        """Writes some hundred bytes, and waits until they are committed."""
+        resource = ConfigResource(ResourceType.BROKER, "")
+        change = {"ssl.truststore.location": ConfigOperation(OpType.SET, value * 100)}
+        asked = IncrementalAlterConfigs({resource: change})
+        await self.nodes[node_id].controller.ask(asked, 10_000)
+
+    def snapshots(self, node_id: int) -> dict[str, bytes]:
+        folder = self.directory / f"node-{node_id}" / FOLDER
+        return {path.name: path.read_bytes() for path in sorted(folder.glob("*.checkpoint"))}
+
+    def is_cut(self, node_id: int) -> bool:
+        return self.nodes[node_id].driver.node.log.start_offset > 0
+
+
+def is_at_work(controller: QuorumController) -> bool:
+    version = controller.state.features.finalized_features(
+        controller.state.offsets.last_stable_offset
+    )
+    return controller.is_active and version.levels["metadata.version"] == 21
+
+
+def told(directory: Path, story: Callable[[Controllers], Awaitable[None]]) -> None:
+    async def run() -> None:
+        quorum = Controllers(directory)
+        try:
+            await story(quorum)
+        finally:
+            await quorum.close()
+
+    asyncio.run(run())
+
+
+def records_of(snapshot: bytes) -> list[VersionedRecord]:
+    first, *between, last = iterate_metadata_batches(snapshot)
+    assert isinstance(first, ControlBatch)
+    assert isinstance(first.records[0], SnapshotHeader)
+    assert isinstance(last, ControlBatch)
+    assert last.records == (SnapshotFooter(),)
+    return [each for batch in between if isinstance(batch, DataBatch) for each in batch.records]
+
+
+def test_every_node_makes_snapshots_the_log_begins_later_and_a_wiped_node_catches_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zkcontroller.kraft.raft.CLEANER_PERIOD_MS", 100)
+
+    async def story(quorum: Controllers) -> None:
+        await quorum.start(1, 2, 3)
+        active = await quorum.active()
+
+        for number in range(30):
+            await quorum.configure(active, str(number))
+
+        for node_id in (1, 2, 3):
+            await eventually(partial(quorum.is_cut, node_id), "the log begins later")
+        wiped = next(each for each in quorum.nodes if each != active)
+        await quorum.kill(wiped)
+        (tmp_path / f"node-{wiped}").rename(tmp_path / "gone")
+        await quorum.start(wiped)
+        await quorum.configure(active, "last")
+        end = quorum.nodes[active].driver.node.log.end_offset
+        await eventually(
+            lambda: quorum.listeners[wiped].next_offset == end, "it has everything again"
+        )
+
+        assert quorum.listeners[wiped].snapshots
+        offsets = [quorum.controller(each).state.offsets for each in quorum.nodes]
+        await eventually(
+            lambda: len({each.last_stable_offset for each in offsets}) == 1, "all are there"
+        )
+        held = [everything(quorum.controller(each)) for each in quorum.nodes]
+        assert held[0] == held[1] == held[2]
+        made_where = [quorum.snapshots(each).keys() for each in quorum.nodes]
+        assert all(made_where)
+        # All of them start again, from what is left.
+        for node_id in (1, 2, 3):
+            await quorum.kill(node_id)
+        await quorum.start(1, 2, 3)
+        assert await quorum.active() in (1, 2, 3)
+        await eventually(
+            lambda: [everything(quorum.controller(each)) for each in quorum.nodes] == held,
+            "each holds what it held",
+        )
+
+    told(tmp_path, story)
+
+
+def test_the_snapshot_tells_what_is_committed_and_its_metrics_tell_of_it(tmp_path: Path) -> None:
+    async def story(quorum: Controllers) -> None:
+        await quorum.start(1, 2, 3)
+        active = await quorum.active()
+        mbean = "kafka.server:type=SnapshotEmitter,name=LatestSnapshotGeneratedBytes"
+        assert quorum.metrics[active].snapshot()[mbean]["Value"] == 0
+
+        for number in range(8):
+            await quorum.configure(active, str(number))
+        await eventually(lambda: bool(quorum.snapshots(active)), "there is a snapshot")
+
+        [*_, (name, content)] = quorum.snapshots(active).items()
+        found = [record for record, _ in records_of(content)]
+        expected = [record for record, _ in stable_records(quorum.controller(active))]
+        assert [type(record) for record in found] == [type(record) for record in expected]
+        assert int(name[:20]) <= quorum.nodes[active].driver.node.log.high_watermark
+        await eventually(
+            lambda: quorum.metrics[active].snapshot()[mbean]["Value"] == len(content), "its size"
+        )
+
+    told(tmp_path, story)
+
+
+# ---------------------------------------------------------------------- the generator alone
+
+
+class MemorySnapshot:
+    """A snapshot that is written to nowhere."""
+
+    def __init__(self, snapshot_id: OffsetAndEpoch) -> None:
+        self.snapshot_id = snapshot_id
+        self.data = b""
+        self.is_frozen = self.is_closed = False
+
+    def append(self, data: bytes) -> int:
+        self.data += data
+        return len(self.data)
+
+    def freeze(self) -> None:
+        self.is_frozen = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class MemoryStore:
+    """Keeps snapshots; its disk may fail."""
+
+    def __init__(self) -> None:
+        self.begun: list[MemorySnapshot] = []
+        self.added: list[MemorySnapshot] = []
+        self.failure: Exception | None = None
+
+    def create_snapshot(self, snapshot_id: OffsetAndEpoch) -> MemorySnapshot | None:
+        if self.failure is not None:
+            raise self.failure
+        if any(each.snapshot_id == snapshot_id for each in self.added):
+            return None
+        self.begun.append(MemorySnapshot(snapshot_id))
+        return self.begun[-1]
+
+    def add_snapshot(self, written: MemorySnapshot) -> None:
+        assert written.is_frozen
+        self.added.append(written)
+
+
+class Generating:
+    """A controller in a world, and a generator that watches it from behind its start."""
+
+    def __init__(self, partitions: int = 3) -> None:
+        self.world = QuorumWorld()
+        self.world.elect(3000)
+        self.world.start_brokers(1)
+        for number in range(0, partitions, 1_000):
+            many = min(1_000, partitions - number)
+            self.world.create_topic(f"topic-{number}", *(((1,),) * many))
+        self.standby = self.world.start(3001)
+        self.world.commit()
+        self.store = MemoryStore()
+        config = SnapshotConfig(1_000, 60_000)
+        self.now_ms = 0
+        self.generator = SnapshotGenerator(
+            self.standby.state, self.store, config, lambda: self.now_ms
+        )
+        self.committed(0)
+
+    def committed(self, size_in_bytes: int, *, is_latest: bool = True) -> None:
+        end = self.standby.state.offsets.last_committed_record_offset + 1
+        progress = CommittedProgress(end, 1, 77, size_in_bytes, is_latest)
+        self.generator.committed(progress)
+
+    async def done(self) -> None:
+        await eventually(lambda: not self.generator.is_busy, "the snapshot is done")
+
+
+def generating(story: Callable[[Generating], Awaitable[None]], partitions: int = 3) -> None:
+    async def run() -> None:
+        await story(Generating(partitions))
+
+    asyncio.run(run())
+
+
+def test_a_snapshot_is_made_after_enough_bytes_and_the_count_begins_anew() -> None:
+    async def story(told: Generating) -> None:
+        told.committed(999)
+        assert not told.generator.is_busy
+        expected = stable_records(told.standby)
+
+        told.committed(1)
+        await told.done()
+
+        [made] = told.store.added
+        end = told.standby.state.offsets.last_committed_record_offset + 1
+        assert made.snapshot_id == (end, 1)
+        assert [record for record, _ in records_of(made.data)] == [record for record, _ in expected]
+        header = next(iterate_metadata_batches(made.data))
+        assert header.records == (SnapshotHeader(77),)
+        assert made.is_closed
+        assert told.generator.latest_bytes == len(made.data)
+        told.committed(999)
+        assert not told.generator.is_busy
+        told.now_ms = 60_000
+        told.world.create_topic("later", (1,))
+        told.committed(0)
+        await told.done()
+        assert len(told.store.added) == 2
+
+    generating(story)
+
+
+def test_what_is_read_again_after_a_start_is_no_reason_for_a_snapshot() -> None:
+    async def story(told: Generating) -> None:
+        told.generator = SnapshotGenerator(
+            told.standby.state, told.store, SnapshotConfig(1_000, 60_000), lambda: told.now_ms
+        )
+        told.committed(10**9, is_latest=False)
+        told.committed(10**9)
+        assert not told.generator.is_busy
+
+        told.committed(1_000)
+
+        assert told.generator.is_busy
+        await told.done()
+
+    generating(story)
+
+
+def test_a_snapshot_that_was_loaded_puts_the_next_one_off() -> None:
+    async def story(told: Generating) -> None:
+        told.committed(999)
+        told.generator.loaded()
+        told.committed(999)
+        assert not told.generator.is_busy
+
+    generating(story)
+
+
+def test_there_is_none_while_a_transaction_is_open_but_one_when_it_has_ended() -> None:
+    async def story(told: Generating) -> None:
+        offset = told.world.log.end_offset
+
+        def commit(record: BeginTransactionRecord | TopicRecord | EndTransactionRecord) -> None:
+            nonlocal offset
+            versioned = (VersionedRecord(record, 0),)
+            told.world.feed(3001, CommitHandled((CommittedBatch(offset, offset, 1, 0, versioned),)))
+            offset += 1
+
+        commit(BeginTransactionRecord())
+        commit(TopicRecord("half", HALF_ID))
+        told.committed(1_000)
+        assert not told.generator.is_busy
+
+        commit(EndTransactionRecord())
+        told.committed(0)
+        await told.done()
+
+        [made] = told.store.added
+        names = {record.name for record, _ in records_of(made.data)
+                 if isinstance(record, TopicRecord)}  # fmt: skip
+        assert "half" in names
+
+    generating(story)
+
+
+def test_a_state_that_changes_while_it_is_written_is_written_as_it_was() -> None:
+    async def story(told: Generating) -> None:
+        expected = stable_records(told.standby)
+        told.committed(1_000)
+        turns = 0
+
+        while told.generator.is_busy:
+            await asyncio.sleep(0)
+            if turns < 20:
+                told.world.create_topic(f"new-{turns}", (1,))
+                told.committed(1_000)  # one at a time
+            turns += 1
+
+        [made] = told.store.added
+        assert [record for record, _ in records_of(made.data)] == [record for record, _ in expected]
+        batches = list(iterate_metadata_batches(made.data))
+        assert max(len(batch.records) for batch in batches) == 1024
+        assert turns > len(batches)  # everybody else had a turn for each batch
+        told.committed(0)
+        await told.done()
+        assert len(told.store.added) == 2
+
+    generating(story, partitions=5_000)
+
+
+def test_a_disk_that_fails_is_tried_again_next_time(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(told: Generating) -> None:
+        told.store.failure = OSError("no space left")
+        told.committed(1_000)
+        await told.done()
+        assert told.generator.disabled_reason is None
+        told.store.failure = None
+
+        told.committed(1_000)
+        await told.done()
+
+        assert len(told.store.added) == 1
+
+    with caplog.at_level(logging.ERROR, LOGGER):
+        generating(story)
+    assert [line.getMessage()[:36] for line in caplog.records] == [
+        "Encountered error while writing snap"
+    ]
+
+
+def test_any_other_fault_ends_the_snapshots_and_not_the_node(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(told: Generating) -> None:
+        told.store.failure = ValueError("an id of nothing")
+        told.committed(1_000)
+        await told.done()
+        told.store.failure = None
+
+        told.committed(1_000)
+        await told.done()
+
+        assert told.store.begun == []
+        assert "an id of nothing" in str(told.generator.disabled_reason)
+        assert not told.standby.state.registry.is_held(
+            told.standby.state.offsets.last_stable_offset
+        )
+
+    with caplog.at_level(logging.ERROR, LOGGER):
+        generating(story)
+    lines = [line.getMessage() for line in caplog.records]
+    assert lines[0] == "KRaft snapshot file generation error"
+    assert "snapshots are disabled" in lines[1]
+
+
+def test_one_of_the_same_offset_is_not_made_twice(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(told: Generating) -> None:
+        for _ in range(2):
+            told.committed(1_000)
+            await told.done()
+
+        assert len(told.store.added) == 1
+        assert told.generator.disabled_reason is None
+
+    with caplog.at_level(logging.ERROR, LOGGER):
+        generating(story)
+    assert caplog.records[0].getMessage().endswith("because it already exists.")
+
+
+def test_a_snapshot_of_the_leader_ends_one_that_is_under_way() -> None:
+    async def story(told: Generating) -> None:
+        told.committed(1_000)
+        await asyncio.sleep(0)
+
+        told.world.feed(3001, SnapshotLoaded(OffsetAndEpoch(10**6, 1), (), 0))
+        await told.done()
+
+        [begun] = told.store.begun
+        assert begun.is_closed
+        assert not begun.is_frozen
+        assert told.store.added == []
+        assert told.generator.disabled_reason is None
+
+    generating(story, partitions=5_000)
+
+
+def test_a_generator_that_is_closed_drops_what_it_has_begun_and_begins_no_more() -> None:
+    async def story(told: Generating) -> None:
+        told.committed(1_000)
+        await asyncio.sleep(0)
+
+        await told.generator.close()
+        told.committed(1_000)
+
+        assert not told.generator.is_busy
+        [begun] = told.store.begun
+        assert begun.is_closed
+        assert told.store.added == []
+
+    generating(story, partitions=5_000)
