@@ -1,7 +1,7 @@
 """Makes snapshots of what the controller of this node holds, so that the log before may go.
 
 Every node makes its own.  The controller goes on meanwhile: its state is read as it was at one
-offset, a batch of records at a time on the event loop, and each batch is encoded and written in
+offset, some milliseconds at a time on the event loop, and each batch is encoded and written in
 a thread.
 
 Source: Kafka ``SnapshotGenerator``, ``SnapshotEmitter``, ``RaftSnapshotWriter`` (KIP-630).
@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar
@@ -25,6 +26,9 @@ from zkcontroller.kraft.metadata.snapshot_batches import SnapshotBatches
 from zkcontroller.kraft.values import OffsetAndEpoch
 
 RECORDS_PER_BATCH: Final = 1024
+SLICE_S: Final = 0.005
+"""So long the state is read before the rest of the event loop has its turn."""
+_RECORDS_AT_ONCE: Final = 32
 
 _log: Final = logging.getLogger("org.apache.kafka.image.publisher.SnapshotGenerator")
 
@@ -193,13 +197,29 @@ class SnapshotGenerator(Generic[W]):
             writer.freeze()
             return size
 
+        some: list[VersionedRecord] = []
         while self._may_go_on(stable):
-            some = list(islice(records, RECORDS_PER_BATCH))
-            if not some:
+            is_all = _take(records, some)
+            if len(some) < RECORDS_PER_BATCH and not is_all:
+                await asyncio.sleep(0)
+            elif some:
+                await asyncio.to_thread(write, some)
+                some = []
+            else:
                 return await asyncio.to_thread(finish)
-            await asyncio.to_thread(write, some)
         return None
 
     def _may_go_on(self, stable: int) -> bool:
         # The registry forgets what is held when a snapshot of the leader takes the state's place.
         return self.disabled_reason is None and self._state.registry.is_held(stable)
+
+
+def _take(records: Iterator[VersionedRecord], into: list[VersionedRecord]) -> bool:
+    """Fills up a batch, for the time of a slice; says whether that was the last record."""
+    until = time.monotonic() + SLICE_S
+    while len(into) < RECORDS_PER_BATCH and time.monotonic() < until:
+        few = list(islice(records, _RECORDS_AT_ONCE))
+        if not few:
+            return True
+        into += few
+    return False
