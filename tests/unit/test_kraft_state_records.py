@@ -24,6 +24,7 @@ from zkcontroller.kraft.controller.cluster_requests import ControllerRegistratio
 from zkcontroller.kraft.controller.config_schema import ConfigResource, ResourceType
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
 from zkcontroller.kraft.controller.delegation_token_control import DelegationTokenConfig
+from zkcontroller.kraft.controller.features import FeatureUpdate, UpgradeType
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     AllocateProducerIds,
@@ -33,6 +34,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     CreateDelegationToken,
     IncrementalAlterConfigs,
     RegisterController,
+    UpdateFeatures,
 )
 from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
 from zkcontroller.kraft.controller.quorum_controller_values import (
@@ -279,6 +281,31 @@ def test_a_state_that_is_read_slowly_stays_as_it_was_while_it_changes(
     world.commit()
     world.advance(1_000)  # the active controller writes
     assert not registry.has_snapshot(offset)
+
+
+def test_nothing_that_is_not_committed_is_told_of_any_kind() -> None:
+    story = FullStory()
+    world = story.world
+    life = ("create", "configure", "configure broker", "quota", "credential", "rule", "token",
+            "producer ids", "controller")  # fmt: skip
+    for what in life:
+        story.take(Step(what, 2))
+    state = world.active.state
+    stable = state.offsets.last_stable_offset
+    expected = stable_records(world.active)
+
+    world.log.is_slow = True
+    for what in (*life, "shut down"):
+        story.take(Step(what, 4))
+    world.send(UpdateFeatures({FEATURE_NAME: FeatureUpdate(20, UpgradeType.SAFE_DOWNGRADE)}))
+
+    assert list(state_records(state, stable)) == expected
+    newest = list(state_records(state, state.registry.latest_epoch()))
+    told_anew = {type(record) for record, _ in set(newest) - set(expected)}
+    # All but the state of a migration, and topics, which do not change.
+    kinds = {type(record) for record, _ in expected} - {ZkMigrationStateRecord, TopicRecord}
+    assert told_anew - {TopicRecord} == kinds
+    assert len(kinds) == 10
 
 
 def test_a_state_that_nobody_holds_cannot_be_read_once_more_is_committed() -> None:
