@@ -10,6 +10,7 @@ from replica_manager.raft.controller_config import ControllerConfig, load_contro
 from replica_manager.raft.metadata_log_config import MetadataLogConfig
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.kraft.config import QuorumConfig
+from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
 from zkcontroller.kraft.values import Endpoint
 from zkcontroller.model import Endpoint as Listener
 
@@ -47,6 +48,7 @@ def test_a_controller_is_described_by_kafkas_keys() -> None:
     assert config.metadata_log_dir == Path("/data/a")
     assert config.quorum == QuorumConfig()
     assert config.metadata_log == MetadataLogConfig()
+    assert config.snapshots == SnapshotConfig()
 
 
 def test_every_key_of_quorum_and_log_reaches_its_place() -> None:
@@ -65,11 +67,14 @@ def test_every_key_of_quorum_and_log_reaches_its_place() -> None:
             "metadata.log.segment.ms": "17",
             "metadata.max.retention.bytes": "18",
             "metadata.max.retention.ms": "19",
+            "metadata.log.max.record.bytes.between.snapshots": "20",
+            "metadata.log.max.snapshot.interval.ms": "0",
         }
     )
 
     assert config.quorum == QuorumConfig(11, 12, 13, 14, 15, 16)
     assert config.metadata_log == MetadataLogConfig(20_000_000, 9_000_000, 17, 18, 19)
+    assert config.snapshots == SnapshotConfig(20, 0)
     assert config.metadata_log_dir == Path("/meta")
     assert config.integer("metadata.max.idle.interval.ms") == 500
 

@@ -441,6 +441,18 @@ def test_any_other_fault_ends_the_snapshots_and_not_the_node(
     assert "snapshots are disabled" in lines[1]
 
 
+def test_a_state_that_cannot_be_read_ends_the_snapshots_and_not_the_node() -> None:
+    async def story(told: Generating) -> None:
+        told.standby.state.registry.reset()
+
+        told.committed(1_000)
+
+        assert not told.generator.is_busy
+        assert "no in-memory snapshot" in str(told.generator.disabled_reason)
+
+    generating(story)
+
+
 def test_one_of_the_same_offset_is_not_made_twice(caplog: pytest.LogCaptureFixture) -> None:
     async def story(told: Generating) -> None:
         for _ in range(2):

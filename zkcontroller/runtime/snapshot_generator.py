@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar
 
+from zkcontroller.errors import IllegalState
 from zkcontroller.kraft.controller.offsets import NONE
 from zkcontroller.kraft.controller.quorum_controller_state import ControllerState
 from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig, SnapshotTrigger
@@ -151,7 +152,11 @@ class SnapshotGenerator(Generic[W]):
         _log.info("Creating new KRaft snapshot file %s because %s.", name, reason)
         # What the quorum itself writes behind the stable offset changes nothing of the state.
         stable = self._state.offsets.last_stable_offset
-        self._state.registry.hold(stable)
+        try:
+            self._state.registry.hold(stable)
+        except IllegalState as fault:
+            self._disable(name, fault)
+            return
         task = self._generate(name, snapshot_id, stable, progress.append_timestamp_ms)
         self._task = asyncio.get_running_loop().create_task(task)
 
@@ -177,8 +182,7 @@ class SnapshotGenerator(Generic[W]):
             # The disk may recover until the next one is due.
             _log.exception("Encountered error while writing %s", name)
         except Exception as fault:  # noqa: BLE001 - the node can do without snapshots
-            self.disabled_reason = f"{name} could not be written: {fault}"
-            _log.exception("KRaft snapshot file generation error")
+            self._disable(name, fault)
         finally:
             self._state.registry.release(stable)
 
@@ -208,6 +212,10 @@ class SnapshotGenerator(Generic[W]):
             else:
                 return await asyncio.to_thread(finish)
         return None
+
+    def _disable(self, name: str, fault: Exception) -> None:
+        self.disabled_reason = f"{name} could not be written: {fault}"
+        _log.error("KRaft snapshot file generation error", exc_info=fault)
 
     def _may_go_on(self, stable: int) -> bool:
         # The registry forgets what is held when a snapshot of the leader takes the state's place.
