@@ -223,6 +223,9 @@ FILTERS: Final = {
 }
 
 
+CLOSED: Final = "the connection is closed"
+
+
 def answered(cluster: Cluster, request: Any) -> Any:
     """The answer; entries, and parts of an entity, in an order of their own."""
 
@@ -237,7 +240,7 @@ def answered(cluster: Cluster, request: Any) -> Any:
     try:
         answer = asyncio.run(exchange())
     except OSError:
-        return "the connection is closed"
+        return CLOSED
     whole = [getattr(answer, name, None) for name in ("error_code", "error_message")]
     entries = None if answer.entries is None else sorted(map(_entry, answer.entries), key=repr)
     return [*whole, entries]
@@ -282,6 +285,9 @@ def test_quotas_are_altered_and_described_alike(new_cluster: Callable[[], Cluste
         for name, question in FILTERS.items():
             if chapter == FULL_CHAPTER or name == EVERYTHING:
                 said = [answered(cluster, question) for cluster in (ours, kafkas)]
+                if said[1] == CLOSED != said[0]:
+                    # Kafka answers so now and then, to a question that it answers otherwise.
+                    said[1] = answered(kafkas, question)
                 told[f"{name} after {chapter}"] = said
         told[f"znodes after {chapter}"] = [standing(cluster) for cluster in (ours, kafkas)]
 
