@@ -29,11 +29,6 @@ OURS: Final = 3
 REAL: Final = (1, 2)
 OBSERVER: Final = 9
 ROUNDS: Final = 8
-# A snapshot after each few records, and the log begins with the latest but one.
-SNAPSHOTS: Final = {
-    "metadata.log.max.record.bytes.between.snapshots": "300",
-    "metadata.max.retention.bytes": "1000",
-}
 
 NewQuorum = Callable[..., MixedQuorum]
 
@@ -46,10 +41,8 @@ def new_quorum(
     """Makes a formatted quorum; its processes end with the test, and none may end before."""
     made: list[MixedQuorum] = []
 
-    def make(
-        ours: Sequence[int] = (OURS,), properties: dict[str, str] | None = None
-    ) -> MixedQuorum:
-        made.append(MixedQuorum(tmp_path / f"quorum-{len(made)}", ours, properties))
+    def make(ours: Sequence[int] = (OURS,)) -> MixedQuorum:
+        made.append(MixedQuorum(tmp_path / f"quorum-{len(made)}", ours))
         return made[-1]
 
     yield make
@@ -265,35 +258,7 @@ def test_kafkas_tool_and_ours_say_the_same_of_the_quorum(new_quorum: NewQuorum) 
     assert all(row["lag"] <= 1 for row in our_rows)
 
 
-# Snapshots and files
-
-
-def test_snapshots_go_both_ways(new_quorum: NewQuorum) -> None:
-    quorum = new_quorum(properties=SNAPSHOTS)
-    quorum.start()
-    leader = quorum.make_lead(*REAL)
-    real, ours = quorum.voters[leader], quorum.voters[OURS]
-    quorum.wait_until(lambda: len(real.snapshots()) > 1, "the real leader makes snapshots")
-
-    ours.kill()
-    ours.wipe()
-    ours.start()
-    quorum.wait_until(lambda: bool(ours.snapshots()), "ours gets a snapshot")
-    quorum.wait_until_all_follow()
-    name, content = max(ours.snapshots().items())
-    if name in real.snapshots():
-        assert real.snapshots()[name] == content
-
-    quorum.make_lead(OURS)
-    quorum.wait_until_all_follow()
-    wiped = quorum.voters[leader]
-    wiped.kill()
-    wiped.wipe()
-    wiped.start()
-    quorum.wait_until_all_follow()
-    newest = max(ours.snapshots())
-    quorum.wait_until(lambda: newest in wiped.snapshots(), "the real node gets our snapshot")
-    assert wiped.snapshots()[newest] == ours.snapshots()[newest]
+# Files
 
 
 def test_each_goes_on_with_the_folder_of_the_other(new_quorum: NewQuorum) -> None:
