@@ -6,7 +6,6 @@ Source: Kafka ``KafkaConfigSchema``, ``ControllerConfigurationValidator``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -25,8 +24,7 @@ from zkcontroller.kraft.controller.config_schema import (
     ConfigSynonym,
     ResourceType,
 )
-
-_LONGEST_TOPIC: Final = 249
+from zkcontroller.topic_names import LONGEST_NAME
 
 
 class BrokerConfigSchema:
@@ -77,7 +75,7 @@ class BrokerConfigValidator:
             case ResourceType.TOPIC:
                 if not resource.name:
                     raise _refusal("Default topic resources are not allowed.")
-                if len(resource.name) > _LONGEST_TOPIC:
+                if len(resource.name) > LONGEST_NAME:
                     raise ApiException(ErrorCode.invalid_topic_exception, resource.name)
             case ResourceType.BROKER:
                 if resource.name and not resource.name.isdecimal():

@@ -14,9 +14,10 @@ from replica_manager.config import BrokerConfig
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.topic_admin import TopicAdmin
-from replica_manager.server.topic_creation import NewTopic, invalid_name_reason
+from replica_manager.server.topic_creation import NewTopic
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.topic_names import invalid_name_reason
 
 _log = logging.getLogger("kafka.server.DefaultAutoTopicCreationManager")
 

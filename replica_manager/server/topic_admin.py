@@ -29,6 +29,7 @@ from replica_manager.server.topic_waiters import TopicWaiters
 from zkcontroller.errors import ZooKeeperRefused
 from zkcontroller.model import Broker, ReplicaAssignment
 from zkcontroller.protocol.inter_broker_versions import is_topic_id_supported
+from zkcontroller.topic_names import has_collision_characters
 from zkcontroller.zookeeper.requests import (
     Create,
     ZkCode,
@@ -136,9 +137,7 @@ class TopicAdmin:
             name,
             is_marked_for_deletion=self._exists(DeleteTopicZnode.path(name)),
             exists=self._exists(TopicZnode.path(name)),
-            all_topics=(
-                self._all_topics() if topic_creation.has_collision_characters(name) else ()
-            ),
+            all_topics=(self._all_topics() if has_collision_characters(name) else ()),
         )
         topic_creation.check_assignment(assignment)
         broker_config = self._config()

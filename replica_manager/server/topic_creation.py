@@ -8,7 +8,6 @@ Source: Kafka ``ZkAdminManager.createTopics``, ``AdminZkClient.validateTopicCrea
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,11 +18,10 @@ from replica_manager.config_keys import ConfigValue
 from replica_manager.server.errors import RequestRefused
 from replica_manager.topic_keys import TopicConfigRefused, validate_topic_config
 from zkcontroller.model import INTERNAL_TOPICS
+from zkcontroller.topic_names import has_collision_characters, invalid_name_reason, unified
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 FROM_BROKER_DEFAULT: Final = -1
-_LONGEST_NAME: Final = 249
-_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +39,6 @@ class NewTopic:
 def is_internal(topic: str) -> bool:
     """Whether Kafka keeps its own state in that topic."""
     return topic in INTERNAL_TOPICS
-
-
-def invalid_name_reason(name: str) -> str | None:
-    """Why ``name`` cannot name a topic; None if it can."""
-    if not name:
-        return "Topic name is invalid: the empty string is not allowed"
-    if name in (".", ".."):
-        return f"Topic name is invalid: '{name}' is not allowed"
-    if len(name) > _LONGEST_NAME:
-        return (
-            f"Topic name is invalid: the length of '{name}' is longer than the max allowed "
-            f"length {_LONGEST_NAME}"
-        )
-    if not _LEGAL_NAME.fullmatch(name):
-        return (
-            f"Topic name is invalid: '{name}' contains one or more characters other than "
-            "ASCII alphanumerics, '.', '_' and '-'"
-        )
-    return None
 
 
 def check_request(topic: NewTopic, *, is_cached: bool) -> dict[str, str]:
@@ -112,14 +91,6 @@ def check_against_existing(
             ErrorCode.invalid_topic_exception,
             f"Topic '{name}' collides with existing topics: {', '.join(colliding)}",
         )
-
-
-def has_collision_characters(name: str) -> bool:
-    return "." in name or "_" in name
-
-
-def unified(name: str) -> str:
-    return name.replace(".", "_")
 
 
 def check_assignment(assignment: Mapping[int, tuple[int, ...]]) -> None:

@@ -37,9 +37,9 @@ from replica_manager.server.quota_entities import (
     entity_path,
 )
 from replica_manager.server.quota_filters import Described, QuotaFilter
-from replica_manager.server.topic_creation import invalid_name_reason
 from zkcontroller.errors import ZooKeeperRefused
 from zkcontroller.model import Broker, ReplicaAssignment, TopicPartition
+from zkcontroller.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.requests import Create, ReadZnodes, SetData, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (

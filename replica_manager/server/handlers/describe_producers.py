@@ -17,9 +17,9 @@ from replica_manager.server.authorization import is_allowed
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.controller_questions import LONGEST_MESSAGE
 from replica_manager.server.schema import ResponseSchema, response_schema
-from replica_manager.server.topic_creation import invalid_name_reason
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 API_KEY: Final = ApiKey.DESCRIBE_PRODUCERS

@@ -33,7 +33,7 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.schema import response_schema
-from replica_manager.server.topic_creation import invalid_name_reason, is_internal
+from replica_manager.server.topic_creation import is_internal
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.bulk_metadata import (
     TopicHead,
@@ -41,6 +41,7 @@ from zkcontroller.protocol.bulk_metadata import (
     metadata_partition_encoder,
     metadata_topic,
 )
+from zkcontroller.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 API_KEY: Final = ApiKey.METADATA

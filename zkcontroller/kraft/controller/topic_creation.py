@@ -27,7 +27,6 @@ from zkcontroller.kraft.controller.result import (
     ControllerResult,
     VersionedRecord,
 )
-from zkcontroller.kraft.controller.topic_names import invalid_name_reason
 from zkcontroller.kraft.controller.topic_requests import (
     DEFAULT,
     CreatableTopic,
@@ -38,6 +37,7 @@ from zkcontroller.kraft.controller.topic_requests import (
     PartitionChangeQuota,
 )
 from zkcontroller.kraft.metadata.records import RemoveTopicRecord, TopicRecord
+from zkcontroller.topic_names import invalid_name_reason
 
 MAX_PARTITIONS_PER_BATCH: Final = 10_000
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_LONGEST_NAME: Final = 249
+LONGEST_NAME: Final = 249
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]*")
 
 
@@ -18,10 +18,10 @@ def invalid_name_reason(name: str) -> str | None:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
         return f"Topic name is invalid: '{name}' is not allowed"
-    if len(name) > _LONGEST_NAME:
+    if len(name) > LONGEST_NAME:
         return (
             f"Topic name is invalid: the length of '{name}' is longer than the max allowed "
-            f"length {_LONGEST_NAME}"
+            f"length {LONGEST_NAME}"
         )
     if not _LEGAL_NAME.fullmatch(name):
         return (
