@@ -23,7 +23,6 @@ from replica_manager.raft.controller_config import ControllerConfig
 from replica_manager.raft.controller_configuration import BrokerConfigSchema, BrokerConfigValidator
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.kraft.controller.api_error import ApiException
-from zkcontroller.kraft.controller.bootstrap_metadata import BootstrapMetadata
 from zkcontroller.kraft.controller.cluster_requests import ControllerRegistrationRequest
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_requests import RegisterController
@@ -35,7 +34,11 @@ from zkcontroller.kraft.controller.quorum_controller_values import RaftAppender
 from zkcontroller.kraft.controller.quorum_features import QuorumFeatures, default_feature_map
 from zkcontroller.kraft.controller.replica_placer import StripedReplicaPlacer
 from zkcontroller.kraft.controller.replication_control import ReplicationConfig
-from zkcontroller.kraft.metadata.bootstrap import decode_bootstrap
+from zkcontroller.kraft.metadata.bootstrap import (
+    BOOTSTRAP_FILE,
+    BootstrapMetadata,
+    decode_bootstrap,
+)
 from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
 from zkcontroller.kraft.values import Endpoint
 from zkcontroller.protocol.api_versions import ApiKey
@@ -45,7 +48,6 @@ from zkcontroller.runtime.connection import Connection
 from zkcontroller.runtime.controller_loop import ControllerLoop
 from zkcontroller.runtime.raft_driver import RaftDriver
 
-BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 MAX_BOOTSTRAP_BYTES: Final = 64 * 1024 * 1024
 REGISTRATION_BACKOFF_MS: Final = 100
 REGISTRATION_BACKOFF_MAX_MS: Final = 120_000
@@ -60,15 +62,13 @@ def read_bootstrap(
 ) -> BootstrapMetadata:
     """What an empty log begins with: of the format's file, else of the configuration.
 
-    CorruptRecord or InvalidRecord for a file that cannot be read, IllegalState for one without a
-    metadata.version.
+    CorruptRecord or InvalidRecord for a file that cannot be read, or is without a metadata.version.
     """
     file = metadata_log_dir / BOOTSTRAP_FILE
     if not file.exists():
         return BootstrapMetadata.from_configuration(inter_broker_protocol_version)
     with file.open("rb") as content:
-        found = decode_bootstrap(content.read(MAX_BOOTSTRAP_BYTES))
-    return BootstrapMetadata.from_records(found.records, str(file))
+        return decode_bootstrap(content.read(MAX_BOOTSTRAP_BYTES))
 
 
 def controller_maker(

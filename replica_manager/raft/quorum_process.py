@@ -37,8 +37,8 @@ from replica_manager.raft.node_files import initialize_log_dirs, lock_metadata_l
 from replica_manager.raft.quorum_node import QuorumNode, QuorumNodeSettings
 from replica_manager.server.listener import ServerLimits
 from zkcontroller.errors import ConfigInvalid
-from zkcontroller.kraft.controller.bootstrap_metadata import BootstrapMetadata
 from zkcontroller.kraft.messages import Endpoints
+from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata
 from zkcontroller.kraft.values import Endpoint, ReplicaKey
 from zkcontroller.runtime.metrics import Metrics
 

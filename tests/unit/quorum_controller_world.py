@@ -15,7 +15,6 @@ from uuid import UUID
 from tests.unit.kraft_world import Keys
 from zkcontroller.errors import NotLeader
 from zkcontroller.kraft.controller.api_error import ApiException
-from zkcontroller.kraft.controller.bootstrap_metadata import BootstrapMetadata
 from zkcontroller.kraft.controller.cluster_requests import (
     BrokerRegistrationReply,
     BrokerRegistrationRequest,
@@ -52,6 +51,7 @@ from zkcontroller.kraft.controller.topic_requests import (
     CreateTopicsRequest,
     ReplicaAssignment,
 )
+from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata
 from zkcontroller.kraft.metadata.codec import decode_record, encode_record
 from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME, from_name
 from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature, MetadataRecord
@@ -152,7 +152,7 @@ class QuorumWorld:
         self._uuids = count(1000)
         self._delivered: dict[int, int] = {}
         self._max_records_per_batch = max_records_per_batch
-        self._bootstrap = bootstrap or BootstrapMetadata.from_version(from_name(version), "test")
+        self._bootstrap = bootstrap or BootstrapMetadata.from_versions(from_name(version))
         self._config = config or QuorumControllerConfig(0, CLUSTER_ID)
         self._features = default_feature_map(is_unstable_enabled=is_unstable_enabled)
         self._quorum = tuple(3000 + n for n in range(controllers))

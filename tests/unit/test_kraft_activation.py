@@ -12,10 +12,10 @@ import pytest
 
 from zkcontroller.errors import IllegalState, InvalidRecord
 from zkcontroller.kraft.controller.activation import LogState, generate
-from zkcontroller.kraft.controller.bootstrap_metadata import BootstrapMetadata
 from zkcontroller.kraft.controller.migration_state import ZkMigrationState
 from zkcontroller.kraft.controller.offsets import NONE
 from zkcontroller.kraft.controller.quorum_features import KRAFT_VERSION
+from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata
 from zkcontroller.kraft.metadata.metadata_version import (
     FEATURE_NAME,
     LATEST_PRODUCTION,
@@ -47,7 +47,7 @@ def written(
     log: LogState, version: str = "3.9", *, is_migrating: bool = False
 ) -> tuple[list[MetadataRecord], bool]:
     """The records, and whether they are one batch."""
-    bootstrap = BootstrapMetadata.from_version(from_name(version), "test")
+    bootstrap = BootstrapMetadata.from_versions(from_name(version))
     result = generate(log, bootstrap, is_zk_migration_enabled=is_migrating)
     return [record for record, _ in result.records], result.is_atomic
 
@@ -129,7 +129,7 @@ def test_before_and_after_a_migration_nothing_is_written(
 def test_levels_of_features_are_written_by_name_except_zero_and_kraft_version() -> None:
     levels = {"b.version": 2, "a.version": 1, "c.version": 0, KRAFT_VERSION: 1}
 
-    bootstrap = BootstrapMetadata.from_versions(from_name("3.9"), levels, "test")
+    bootstrap = BootstrapMetadata.from_versions(from_name("3.9"), levels)
 
     assert [record for record, _ in bootstrap.records] == [
         level("3.9"),
@@ -140,17 +140,15 @@ def test_levels_of_features_are_written_by_name_except_zero_and_kraft_version() 
 
 def test_a_bootstrap_file_must_have_a_version() -> None:
     with pytest.raises(InvalidRecord, match="No FeatureLevelRecord"):
-        BootstrapMetadata.from_records([Versioned(NoOpRecord(), 0)], "bootstrap.checkpoint")
+        BootstrapMetadata.from_records([Versioned(NoOpRecord(), 0)])
 
     records = (Versioned(NoOpRecord(), 0), Versioned(level("3.8"), 0))
-    assert BootstrapMetadata.from_records(records, "test") == BootstrapMetadata(
-        records, from_name("3.8"), "test"
-    )
+    assert BootstrapMetadata.from_records(records) == BootstrapMetadata(records, from_name("3.8"))
 
 
 def test_no_cluster_begins_below_3_3() -> None:
     with pytest.raises(InvalidRecord, match=r"before 3\.3-IV0"):
-        BootstrapMetadata.from_version(from_name("3.2"), "test")
+        BootstrapMetadata.from_versions(from_name("3.2"))
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from zkcontroller.errors import IllegalState
-from zkcontroller.kraft.controller.bootstrap_metadata import BootstrapMetadata
 from zkcontroller.kraft.controller.migration_state import ZkMigrationState
 from zkcontroller.kraft.controller.offsets import NONE
 from zkcontroller.kraft.controller.result import ControllerResult, VersionedRecord
+from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata
 from zkcontroller.kraft.metadata.metadata_version import MetadataVersion
 from zkcontroller.kraft.metadata.records import (
     AbortTransactionRecord,

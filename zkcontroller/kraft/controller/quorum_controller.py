@@ -30,7 +30,6 @@ from kio.schema.errors import ErrorCode
 from zkcontroller.errors import IllegalState, NotLeader
 from zkcontroller.kraft.controller import activation
 from zkcontroller.kraft.controller.api_error import ApiException
-from zkcontroller.kraft.controller.bootstrap_metadata import BootstrapMetadata
 from zkcontroller.kraft.controller.controller_event_queue import ControllerEventQueue, Outcome
 from zkcontroller.kraft.controller.deferred_events import DeferredEventQueue
 from zkcontroller.kraft.controller.offsets import BatchEnd
@@ -73,6 +72,7 @@ from zkcontroller.kraft.controller.quorum_controller_values import (
     SnapshotLoaded,
 )
 from zkcontroller.kraft.controller.result import MAX_RECORDS_PER_BATCH
+from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata
 
 MAX_UNANSWERED_REQUESTS: Final = 100_000
 """Requests that may wait here, for their turn or for a commit; more are refused."""

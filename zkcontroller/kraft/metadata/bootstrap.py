@@ -9,17 +9,20 @@ Source: Kafka 3.9 ``BootstrapMetadata``, ``BootstrapDirectory``, ``BatchFileWrit
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from zkcontroller.errors import InvalidRecord, UnsupportedVersion
+from zkcontroller.errors import ConfigInvalid, InvalidRecord, UnsupportedVersion
 from zkcontroller.kraft.metadata.metadata_batches import DataBatch, read_metadata_batch
 from zkcontroller.kraft.metadata.metadata_version import (
     FEATURE_NAME,
+    LATEST_PRODUCTION,
     MINIMUM_BOOTSTRAP_VERSION,
     MetadataVersion,
     from_level,
+    from_name,
 )
 from zkcontroller.kraft.metadata.records import (
     FeatureLevelRecord,
@@ -87,6 +90,17 @@ class BootstrapMetadata:
         records = [VersionedRecord(FeatureLevelRecord(name, level), 0) for name, level in levels]
         records += [VersionedRecord(credential, 0) for credential in scram_credentials]
         return BootstrapMetadata.from_records(records)
+
+    @staticmethod
+    def from_configuration(inter_broker_protocol_version: str | None) -> BootstrapMetadata:
+        """What is written without a ``bootstrap.checkpoint``; None if nothing is configured."""
+        if inter_broker_protocol_version is None:
+            return BootstrapMetadata.from_versions(LATEST_PRODUCTION)
+        version = MINIMUM_BOOTSTRAP_VERSION
+        # A name of before KRaft; whether the setting means anything was checked with the others.
+        with contextlib.suppress(ConfigInvalid):
+            version = max(version, from_name(inter_broker_protocol_version))
+        return BootstrapMetadata.from_versions(version)
 
 
 def encode_bootstrap(metadata: BootstrapMetadata, now_ms: int) -> bytes:
