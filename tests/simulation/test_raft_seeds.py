@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.simulation.hash_seeds import told_under_hash_seeds
 from tests.simulation.raft_chaos import stormy_quorum
 from tests.simulation.raft_log_model import Batch
 from tests.simulation.raft_stories import led_world
 from tests.simulation.raft_world import BrokenRaftError, RaftWorld
 
-ROOT: Final = Path(__file__).parents[2]
 WHAT_STORMS_BRING: Final = (
     "loads snapshot",
     "Fetch diverges",
@@ -63,17 +59,7 @@ def test_the_same_seed_tells_the_same_story_however_strings_are_hashed() -> None
         "from tests.simulation.test_raft_seeds import fingerprint, stormy_quorum;"
         "print(fingerprint(stormy_quorum(7, 3_000)), fingerprint(stormy_quorum(8, 3_000)))"
     )
-    stories = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        ).stdout
-        for hash_seed in ("1", "2")
-    }
+    stories = told_under_hash_seeds(program)
 
     (story,) = stories
     seven, eight = story.split()

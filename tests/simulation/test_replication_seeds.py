@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import pytest
 
+from tests.simulation.hash_seeds import told_under_hash_seeds
 from tests.simulation.replication_disk_log import DiskLog
 from tests.simulation.replication_world import (
     BrokenReplicationError,
@@ -20,8 +17,6 @@ from tests.simulation.replication_world import (
     replicated_world,
 )
 from zkcontroller.model import TopicPartition
-
-ROOT: Final = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -67,17 +62,7 @@ def test_the_same_seed_tells_the_same_story_however_strings_are_hashed() -> None
         "from tests.simulation.test_replication_seeds import fingerprint, replicated_world;"
         "print(fingerprint(replicated_world(7, 30)), fingerprint(replicated_world(8, 30)))"
     )
-    stories = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        ).stdout
-        for hash_seed in ("1", "2")
-    }
+    stories = told_under_hash_seeds(program)
 
     (story,) = stories
     seven, eight = story.split()

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Final
 
 from tests.simulation.chaos import Chaos
+from tests.simulation.hash_seeds import told_under_hash_seeds
 from tests.simulation.history import BrokenWorldError
 from tests.simulation.world import World
-
-ROOT: Final = Path(__file__).parents[2]
 
 
 def stormy_world(seed: int, deeds: int = 120) -> World:
@@ -75,17 +69,7 @@ def test_a_story_does_not_depend_on_how_strings_are_hashed() -> None:
         "from tests.simulation.test_seeds import fingerprint, stormy_world;"
         "print(fingerprint(stormy_world(7, 40)))"
     )
-    stories = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120,
-        ).stdout
-        for hash_seed in ("1", "2")
-    }
+    stories = told_under_hash_seeds(program)
 
     assert len(stories) == 1
 
