@@ -247,18 +247,26 @@ async def _elect_leaders(request: Any, version: int, controller: Controller) -> 
             schema.part(
                 "ReplicaElectionResult",
                 topic=topic.name,
-                partition_result=tuple(
-                    schema.part(
-                        "PartitionResult",
-                        partition_id=index,
-                        error_code=error.error,
-                        error_message=error.message,
-                    )
-                    for index, error in topic.partitions
-                ),
+                partition_result=_verdicts(schema, "PartitionResult", topic),
             )
             for topic in elected
         ),
+    )
+
+
+def _verdicts(
+    schema: ResponseSchema, class_name: str, topic: ElectedTopic | ReassignedTopic
+) -> tuple[Any, ...]:
+    """A row for each partition, which one message calls by its id and the other by its index."""
+    return tuple(
+        schema.part(
+            class_name,
+            partition_id=index,
+            partition_index=index,
+            error_code=error.error,
+            error_message=error.message,
+        )
+        for index, error in topic.partitions
     )
 
 
@@ -280,15 +288,7 @@ async def _alter_reassignments(
             schema.part(
                 "ReassignableTopicResponse",
                 name=topic.name,
-                partitions=tuple(
-                    schema.part(
-                        "ReassignablePartitionResponse",
-                        partition_index=index,
-                        error_code=error.error,
-                        error_message=error.message,
-                    )
-                    for index, error in topic.partitions
-                ),
+                partitions=_verdicts(schema, "ReassignablePartitionResponse", topic),
             )
             for topic in topics
         ),
