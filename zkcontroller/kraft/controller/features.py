@@ -71,10 +71,6 @@ class FinalizedFeatures(NamedTuple):
     levels: Mapping[str, int]
     epoch: int | None
 
-    def level_or_default(self, name: str, default: int) -> int:
-        """The level of one feature."""
-        return self.levels.get(name, default)
-
 
 class FeatureControlManager:
     """The finalized features, and how far a migration from ZooKeeper is."""

@@ -121,14 +121,6 @@ class BrokerRegistration:
         """Whether a replica in that directory can be reached."""
         return directory_ids.is_online(directory, self.directories)
 
-    def directory_intersection(self, others: Collection[UUID]) -> tuple[UUID, ...]:
-        """The broker's directories that are among the others."""
-        return tuple(directory for directory in self.directories if directory in others)
-
-    def directory_difference(self, others: Collection[UUID]) -> tuple[UUID, ...]:
-        """The broker's directories that are not among the others."""
-        return tuple(directory for directory in self.directories if directory not in others)
-
 
 @dataclass(frozen=True, slots=True)
 class ControllerRegistration:

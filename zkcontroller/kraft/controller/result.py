@@ -25,7 +25,6 @@ __all__ = (
 )
 
 T = TypeVar("T")
-S = TypeVar("S")
 
 MAX_RECORDS_PER_BATCH: Final = 10_000
 MAX_RECORDS_PER_USER_OP: Final = 10_000
@@ -51,10 +50,6 @@ class ControllerResult(Generic[T]):
     def atomic_of(cls, records: Iterable[VersionedRecord], response: T) -> ControllerResult[T]:
         """Records that are one batch."""
         return cls(tuple(records), response, is_atomic=True)
-
-    def with_response(self, response: S) -> ControllerResult[S]:
-        """The same records with another answer."""
-        return ControllerResult(self.records, response, self.is_atomic)
 
 
 class BoundedRecords:
