@@ -24,7 +24,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
-from replica_manager.broker import ZOOKEEPER_AUTH_VARIABLE, BrokerServer, stored_broker_id
+from replica_manager.broker import ZOOKEEPER_AUTH_VARIABLE, BrokerServer
+from replica_manager.broker_identity import stored_broker_id
 from replica_manager.config import BrokerConfig, load_config, parse_overrides
 from replica_manager.metrics_server import LOOPBACK, MetricsServer
 from zkcontroller.errors import ZkControllerError

@@ -1,0 +1,92 @@
+"""What the configuration of a broker means to the parts it is put together from.
+
+Pure: from the keys of ``server.properties`` to the settings that each part takes.
+"""
+
+from __future__ import annotations
+
+from replica_manager.config import BrokerConfig, parse_connection_overrides
+from replica_manager.dynamic_config import UNCLEAN_LEADER_ELECTION_ENABLE
+from replica_manager.security.acl_cache import AclCache
+from replica_manager.security.authorizer import Authorizer
+from replica_manager.security.principals import Principal
+from replica_manager.security.settings import authorizer_settings
+from replica_manager.server.listener import ServerLimits
+from zkcontroller.core.config import ControllerConfig
+from zkcontroller.runtime.broker_channel import ChannelSettings
+from zkcontroller.runtime.client_security import ClientSecurity
+from zkcontroller.zookeeper.session import ZooKeeperConfig
+
+
+def zookeeper_settings(config: BrokerConfig, auth: tuple[tuple[str, str], ...]) -> ZooKeeperConfig:
+    """How the broker's session with ZooKeeper is kept."""
+    return ZooKeeperConfig(
+        connect=config.zookeeper_connect,
+        session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
+        connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+        max_in_flight_requests=config.integer("zookeeper.max.in.flight.requests"),
+        set_acl=config.is_enabled("zookeeper.set.acl"),
+        auth=auth,
+    )
+
+
+def controller_settings(
+    config: BrokerConfig, broker_id: int, *, trace_state_changes: bool
+) -> ControllerConfig:
+    """How the controller candidate decides."""
+    return ControllerConfig(
+        broker_id,
+        config.inter_broker_version.name,
+        listener_name=config.listeners.controller_uses,
+        inter_broker_listener_name=config.listeners.inter_broker,
+        unclean_leader_election_enable=config.is_enabled(UNCLEAN_LEADER_ELECTION_ENABLE),
+        delete_topic_enable=config.is_enabled("delete.topic.enable"),
+        auto_leader_rebalance_enable=config.is_enabled("auto.leader.rebalance.enable"),
+        leader_imbalance_check_interval_seconds=config.integer(
+            "leader.imbalance.check.interval.seconds"
+        ),
+        leader_imbalance_per_broker_percentage=config.integer(
+            "leader.imbalance.per.broker.percentage"
+        ),
+        trace_state_changes=trace_state_changes,
+    )
+
+
+def channel_settings(
+    config: BrokerConfig, broker_id: int, security: ClientSecurity
+) -> ChannelSettings:
+    """How the controller candidate reaches brokers."""
+    return ChannelSettings(
+        broker_id,
+        config.listeners.controller_uses,
+        connect_timeout_ms=config.integer("controller.socket.timeout.ms"),
+        request_timeout_ms=config.integer("request.timeout.ms"),
+        security=security,
+    )
+
+
+def limits_of(config: BrokerConfig) -> ServerLimits:
+    """What the configuration allows clients."""
+    overrides = config.text("max.connections.per.ip.overrides") or ""
+    return ServerLimits(
+        max_request_bytes=config.integer("socket.request.max.bytes"),
+        max_idle_ms=config.integer("connections.max.idle.ms"),
+        max_connections=config.integer("max.connections"),
+        max_connections_per_ip=config.integer("max.connections.per.ip"),
+        max_connections_per_ip_overrides=parse_connection_overrides(overrides),
+        backlog=config.integer("socket.listen.backlog.size"),
+        send_buffer_bytes=config.integer("socket.send.buffer.bytes"),
+        receive_buffer_bytes=config.integer("socket.receive.buffer.bytes"),
+    )
+
+
+def authorizer_of(config: BrokerConfig) -> Authorizer | None:
+    """Who decides what clients may do, without any rules yet; None: everybody may do everything."""
+    settings = authorizer_settings(config)
+    if settings is None:
+        return None
+    return Authorizer(
+        AclCache({}),
+        super_users=frozenset(Principal(*user) for user in settings.super_users),
+        allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
+    )
