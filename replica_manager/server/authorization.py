@@ -7,22 +7,18 @@ Source: Kafka ``AuthHelper``, ``KafkaApis``.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.security.authorizer import CLUSTER_NAME, Requester, bits
+from replica_manager.security.authorizer import CLUSTER_NAME, Requester
+from replica_manager.security.permissions import Permissions
 from replica_manager.security.principals import host_name_of
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.errors import RequestRefused
 from zkcontroller.protocol.api_versions import APIS, ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import (
-    AclOperation,
-    ResourceType,
-    supported_operations,
-)
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 NOT_ASKED: Final = -(2**31)
 """The client did not ask for the field of authorized operations."""
@@ -58,6 +54,11 @@ def requester_of(context: RequestContext) -> Requester:
     return Requester(
         context.principal, host_name_of(context.client_address), APIS[context.api_key].name
     )
+
+
+def permissions_of(broker: BrokerContext, context: RequestContext) -> Permissions:
+    """What that client may do."""
+    return Permissions(broker.authorizer, requester_of(context))
 
 
 def check_cluster_gate(context: RequestContext, broker: BrokerContext) -> None:
@@ -125,22 +126,11 @@ def allowed_names(
     log_if_denied: bool = True,
 ) -> dict[str, None]:
     """Those of the names on which that is allowed, each once, in their order."""
-    authorizer = broker.authorizer
-    if authorizer is None:
+    if broker.authorizer is None:
         return dict.fromkeys(names)
-    requester = requester_of(context)
-    return {
-        name: None
-        for name, count in Counter(names).items()
-        if authorizer.authorize(
-            requester,
-            operation,
-            resource_type,
-            name,
-            log_if_denied=log_if_denied,
-            reference_count=count,
-        )
-    }
+    return permissions_of(broker, context).allowed_names(
+        operation, resource_type, names, log_if_denied=log_if_denied
+    )
 
 
 def is_allowed_on_any(
@@ -159,18 +149,7 @@ def authorized_operations(
     broker: BrokerContext, context: RequestContext, resource_type: ResourceType, name: str
 ) -> int:
     """What the client may do with that resource, as a bit field (KIP-430)."""
-    operations = supported_operations(resource_type)
-    authorizer = broker.authorizer
-    if authorizer is None:
-        return bits(operations)
-    requester = requester_of(context)
-    return bits(
-        operation
-        for operation in operations
-        if authorizer.authorize(
-            requester, operation, resource_type, name, log_if_allowed=False, log_if_denied=False
-        )
-    )
+    return permissions_of(broker, context).authorized_operations(resource_type, name)
 
 
 def cluster_operations(broker: BrokerContext, context: RequestContext, *, is_asked: bool) -> int:

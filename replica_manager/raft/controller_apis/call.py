@@ -1,22 +1,30 @@
 """What an API's function is given beside the request, and what all of them share.
 
-An API is one coroutine: ``answer(request, version, controller)``.  The controller's refusal of a
-whole request reaches it as :class:`~zkcontroller.kraft.controller.api_error.ApiException`; it says
-so in the terms of its message.
+An API is one coroutine: ``answer(request, call)``.  The controller's refusal of a whole request
+reaches it as :class:`~zkcontroller.kraft.controller.api_error.ApiException`; it says so in the
+terms of its message.  So does it for a client that may not ask: then its
+:class:`ControllerApi` row names an operation on the cluster, and the controller that it is given
+refuses everything.
 
-Source: Kafka ``ControllerApis``, ``ControllerRequestContext``.
+Source: Kafka ``ControllerApis``, ``ControllerRequestContext``, ``RequestContext``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.security.authorizer import Authorizer, Requester
+from replica_manager.security.permissions import Permissions
+from replica_manager.security.principals import ANONYMOUS, Principal
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
+from zkcontroller.protocol.api_versions import api
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
 ZERO_UUID: Final = UUID(int=0)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -32,7 +40,60 @@ class Controller(Protocol):
         """
 
 
-Answering: TypeAlias = Callable[[Any, int, Controller], Awaitable[ResponsePayload]]
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """Who asks for what, and by which way; of a forwarded request it is the client's own."""
+
+    api_key: int
+    api_version: int
+    client_id: str = ""
+    principal: Principal = ANONYMOUS
+    client_host: str = ""
+    """The client's IP address, as rules name it."""
+    listener_name: str = ""
+    """Where it came in; of a forwarded request the envelope."""
+    security_protocol: str = "PLAINTEXT"
+    """That listener's."""
+    is_forwarded: bool = False
+    """It came in a broker's Envelope."""
+    is_token_authenticated: bool = False
+    """The client logged in by a delegation token, as the broker that forwards it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerServices:
+    """What the APIs of one node have in common."""
+
+    controller: Controller
+    authorizer: Authorizer | None = None
+    """None: everybody may do everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request on its way to its answer."""
+
+    context: RequestContext
+    services: ControllerServices
+
+    @property
+    def version(self) -> int:
+        """The request's, and the answer's."""
+        return self.context.api_version
+
+    @property
+    def permissions(self) -> Permissions:
+        """What the client may do."""
+        context = self.context
+        requester = Requester(context.principal, context.client_host, api(context.api_key).name)
+        return Permissions(self.services.authorizer, requester)
+
+    async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
+        """As :meth:`Controller.ask`."""
+        return await self.services.controller.ask(request, timeout_ms)
+
+
+Answering: TypeAlias = Callable[[Any, Call], Awaitable[ResponsePayload]]
 
 
 class ControllerApi(NamedTuple):
@@ -41,6 +102,8 @@ class ControllerApi(NamedTuple):
     first_version: int
     last_version: int
     answer: Answering
+    cluster_operation: AclOperation | None = None
+    """What must be allowed on the cluster; None: the function itself asks for what it needs."""
 
 
 def uuid_or_zero(value: UUID | None) -> UUID:

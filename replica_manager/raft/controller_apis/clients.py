@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.raft.controller_apis.call import Controller, ControllerApi
+from replica_manager.raft.controller_apis.call import Call, ControllerApi
 from replica_manager.server.schema import response_schema
 from zkcontroller.kraft.controller.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
@@ -24,12 +24,11 @@ from zkcontroller.kraft.controller.scram_control import (
     ScramCredentialUpsertion,
 )
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
 
-async def _alter_client_quotas(
-    request: Any, version: int, controller: Controller
-) -> ResponsePayload:
-    schema = response_schema(ApiKey.ALTER_CLIENT_QUOTAS, version)
+async def _alter_client_quotas(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.ALTER_CLIENT_QUOTAS, call.version)
     alterations = tuple(
         ClientQuotaAlteration(
             tuple((part.entity_type, part.entity_name) for part in entry.entity),
@@ -38,7 +37,7 @@ async def _alter_client_quotas(
         for entry in request.entries
     )
     try:
-        verdicts = await controller.ask(AlterClientQuotas(alterations, request.validate_only))
+        verdicts = await call.ask(AlterClientQuotas(alterations, request.validate_only))
     except ApiException as error:
         verdicts = {alteration.entity: error.to_error() for alteration in alterations}
     return schema.response(
@@ -57,10 +56,8 @@ async def _alter_client_quotas(
     )
 
 
-async def _alter_scram_credentials(
-    request: Any, version: int, controller: Controller
-) -> ResponsePayload:
-    schema = response_schema(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, version)
+async def _alter_scram_credentials(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, call.version)
     wanted = AlterUserScramCredentials(
         tuple(ScramCredentialDeletion(gone.name, gone.mechanism) for gone in request.deletions),
         tuple(
@@ -72,7 +69,7 @@ async def _alter_scram_credentials(
     )
     verdicts: Mapping[str, ApiError]
     try:
-        verdicts = await controller.ask(wanted)
+        verdicts = await call.ask(wanted)
     except ApiException as error:
         users = [gone.name for gone in wanted.deletions]
         users += [new.name for new in wanted.upsertions]
@@ -91,6 +88,10 @@ async def _alter_scram_credentials(
 
 
 CLIENT_APIS: Final[Mapping[int, ControllerApi]] = {
-    ApiKey.ALTER_CLIENT_QUOTAS: ControllerApi(0, 1, _alter_client_quotas),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ControllerApi(0, 0, _alter_scram_credentials),
+    ApiKey.ALTER_CLIENT_QUOTAS: ControllerApi(
+        0, 1, _alter_client_quotas, AclOperation.ALTER_CONFIGS
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ControllerApi(
+        0, 0, _alter_scram_credentials, AclOperation.ALTER
+    ),
 }

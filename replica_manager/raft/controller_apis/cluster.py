@@ -12,7 +12,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.raft.controller_apis.call import Controller, ControllerApi, uuid_or_zero
+from replica_manager.raft.controller_apis.call import Call, ControllerApi, uuid_or_zero
 from replica_manager.server.schema import response_schema
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_requests import (
@@ -29,6 +29,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
 )
 from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
 HEARTBEAT_TIMEOUT_MS: Final = 1_000
 """Half of ``broker.heartbeat.interval.ms``: an older heartbeat is overtaken by the next one."""
@@ -36,8 +37,8 @@ _NO_EPOCH: Final = -1
 _NO_PRODUCER_ID: Final = -1
 
 
-async def _register_broker(request: Any, version: int, controller: Controller) -> ResponsePayload:
-    schema = response_schema(ApiKey.BROKER_REGISTRATION, version)
+async def _register_broker(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.BROKER_REGISTRATION, call.version)
     wanted = BrokerRegistrationRequest(
         broker_id=request.broker_id,
         cluster_id=request.cluster_id,
@@ -49,14 +50,14 @@ async def _register_broker(request: Any, version: int, controller: Controller) -
         log_dirs=tuple(map(uuid_or_zero, getattr(request, "log_dirs", ()))),
     )
     try:
-        reply = await controller.ask(RegisterBroker(wanted))
+        reply = await call.ask(RegisterBroker(wanted))
     except ApiException as refused:
         return schema.response(error_code=refused.error, broker_epoch=_NO_EPOCH)
     return schema.response(error_code=ErrorCode.none, broker_epoch=reply.epoch)
 
 
-async def _heartbeat(request: Any, version: int, controller: Controller) -> ResponsePayload:
-    schema = response_schema(ApiKey.BROKER_HEARTBEAT, version)
+async def _heartbeat(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.BROKER_HEARTBEAT, call.version)
     heartbeat = BrokerHeartbeat(
         broker_id=request.broker_id,
         broker_epoch=request.broker_epoch,
@@ -66,7 +67,7 @@ async def _heartbeat(request: Any, version: int, controller: Controller) -> Resp
         offline_log_dirs=tuple(map(uuid_or_zero, getattr(request, "offline_log_dirs", ()))),
     )
     try:
-        reply = await controller.ask(ProcessBrokerHeartbeat(heartbeat), HEARTBEAT_TIMEOUT_MS)
+        reply = await call.ask(ProcessBrokerHeartbeat(heartbeat), HEARTBEAT_TIMEOUT_MS)
     except ApiException as refused:
         return schema.response(
             error_code=refused.error, is_caught_up=False, is_fenced=True, should_shut_down=False
@@ -79,19 +80,17 @@ async def _heartbeat(request: Any, version: int, controller: Controller) -> Resp
     )
 
 
-async def _unregister_broker(request: Any, version: int, controller: Controller) -> ResponsePayload:
-    schema = response_schema(ApiKey.UNREGISTER_BROKER, version)
+async def _unregister_broker(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.UNREGISTER_BROKER, call.version)
     try:
-        await controller.ask(UnregisterBroker(request.broker_id))
+        await call.ask(UnregisterBroker(request.broker_id))
     except ApiException as refused:
         return schema.response(error_code=refused.error, error_message=refused.message)
     return schema.response(error_code=ErrorCode.none, error_message=None)
 
 
-async def _register_controller(
-    request: Any, version: int, controller: Controller
-) -> ResponsePayload:
-    schema = response_schema(ApiKey.CONTROLLER_REGISTRATION, version)
+async def _register_controller(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.CONTROLLER_REGISTRATION, call.version)
     wanted = ControllerRegistrationRequest(
         controller_id=request.controller_id,
         incarnation_id=uuid_or_zero(request.incarnation_id),
@@ -100,18 +99,16 @@ async def _register_controller(
         features=_features(request.features),
     )
     try:
-        await controller.ask(RegisterController(wanted))
+        await call.ask(RegisterController(wanted))
     except ApiException as refused:
         return schema.response(error_code=refused.error, error_message=refused.message)
     return schema.response(error_code=ErrorCode.none, error_message=None)
 
 
-async def _allocate_producer_ids(
-    request: Any, version: int, controller: Controller
-) -> ResponsePayload:
-    schema = response_schema(ApiKey.ALLOCATE_PRODUCER_IDS, version)
+async def _allocate_producer_ids(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.ALLOCATE_PRODUCER_IDS, call.version)
     try:
-        block = await controller.ask(AllocateProducerIds(request.broker_id, request.broker_epoch))
+        block = await call.ask(AllocateProducerIds(request.broker_id, request.broker_epoch))
     except ApiException as refused:
         return schema.response(
             error_code=refused.error, producer_id_start=_NO_PRODUCER_ID, producer_id_len=0
@@ -147,9 +144,13 @@ def _features(features: Iterable[Any]) -> tuple[BrokerFeature, ...]:
 
 
 CLUSTER_APIS: Final[Mapping[int, ControllerApi]] = {
-    ApiKey.BROKER_REGISTRATION: ControllerApi(0, 4, _register_broker),
-    ApiKey.BROKER_HEARTBEAT: ControllerApi(0, 1, _heartbeat),
-    ApiKey.UNREGISTER_BROKER: ControllerApi(0, 0, _unregister_broker),
-    ApiKey.CONTROLLER_REGISTRATION: ControllerApi(0, 0, _register_controller),
-    ApiKey.ALLOCATE_PRODUCER_IDS: ControllerApi(0, 0, _allocate_producer_ids),
+    ApiKey.BROKER_REGISTRATION: ControllerApi(0, 4, _register_broker, AclOperation.CLUSTER_ACTION),
+    ApiKey.BROKER_HEARTBEAT: ControllerApi(0, 1, _heartbeat, AclOperation.CLUSTER_ACTION),
+    ApiKey.UNREGISTER_BROKER: ControllerApi(0, 0, _unregister_broker, AclOperation.ALTER),
+    ApiKey.CONTROLLER_REGISTRATION: ControllerApi(
+        0, 0, _register_controller, AclOperation.CLUSTER_ACTION
+    ),
+    ApiKey.ALLOCATE_PRODUCER_IDS: ControllerApi(
+        0, 0, _allocate_producer_ids, AclOperation.CLUSTER_ACTION
+    ),
 }

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.raft.controller_apis.call import Controller, ControllerApi, milliseconds
+from replica_manager.raft.controller_apis.call import Call, ControllerApi, milliseconds
 from replica_manager.server.schema import ResponseSchema, response_schema
 from zkcontroller.kraft.controller.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.config_schema import ConfigResource
@@ -25,6 +25,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     UpdateFeatures,
 )
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
 _DUPLICATE_RESOURCE: Final = ApiError(
     ErrorCode.invalid_request, "Each resource must appear at most once."
@@ -33,8 +34,8 @@ _DUPLICATE_KEY: Final = ApiError(ErrorCode.invalid_request, "Error due to duplic
 _ALLOWS_DOWNGRADE: Final = "allow_downgrade"
 
 
-async def _incremental_alter(request: Any, version: int, controller: Controller) -> ResponsePayload:
-    schema = response_schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, version)
+async def _incremental_alter(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, call.version)
     refused = _refused(request.resources)
     wanted: dict[ConfigResource, dict[str, ConfigOperation]] = {}
     for resource in request.resources:
@@ -51,12 +52,12 @@ async def _incremental_alter(request: Any, version: int, controller: Controller)
             for config in resource.configs
         }
     asked = IncrementalAlterConfigs(wanted, request.validate_only)
-    results = refused | await _altered(controller, asked, wanted)
+    results = refused | await _altered(call, asked, wanted)
     return _response(schema, results)
 
 
-async def _legacy_alter(request: Any, version: int, controller: Controller) -> ResponsePayload:
-    schema = response_schema(ApiKey.ALTER_CONFIGS, version)
+async def _legacy_alter(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.ALTER_CONFIGS, call.version)
     refused = _refused(request.resources)
     wanted: dict[ConfigResource, dict[str, str | None]] = {
         _key(resource): {config.name: config.value for config in resource.configs}
@@ -64,7 +65,7 @@ async def _legacy_alter(request: Any, version: int, controller: Controller) -> R
         if _key(resource) not in refused
     }
     asked = LegacyAlterConfigs(wanted, request.validate_only)
-    results = refused | await _altered(controller, asked, wanted)
+    results = refused | await _altered(call, asked, wanted)
     return _response(schema, results)
 
 
@@ -85,12 +86,12 @@ def _refused(resources: Iterable[Any]) -> dict[ConfigResource, ApiError]:
 
 
 async def _altered(
-    controller: Controller,
+    call: Call,
     request: IncrementalAlterConfigs | LegacyAlterConfigs,
     wanted: Mapping[ConfigResource, object],
 ) -> dict[ConfigResource, ApiError]:
     try:
-        altered: dict[ConfigResource, ApiError] = await controller.ask(request)
+        altered: dict[ConfigResource, ApiError] = await call.ask(request)
     except ApiException as error:
         return dict.fromkeys(wanted, error.to_error())
     return altered
@@ -113,8 +114,8 @@ def _response(
     )
 
 
-async def _update_features(request: Any, version: int, controller: Controller) -> ResponsePayload:
-    schema = response_schema(ApiKey.UPDATE_FEATURES, version)
+async def _update_features(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.UPDATE_FEATURES, call.version)
     updates = {
         update.feature: FeatureUpdate(update.max_version_level, _upgrade_type(update))
         for update in request.feature_updates
@@ -123,7 +124,7 @@ async def _update_features(request: Any, version: int, controller: Controller) -
     failure = ApiError()
     results: Mapping[str, ApiError] = {}
     try:
-        results = await controller.ask(wanted, milliseconds(request.timeout))
+        results = await call.ask(wanted, milliseconds(request.timeout))
     except ApiException as error:
         failure = error.to_error()
     return schema.response(
@@ -150,5 +151,5 @@ def _upgrade_type(update: Any) -> UpgradeType:
 CONFIG_APIS: Final[Mapping[int, ControllerApi]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ControllerApi(0, 1, _incremental_alter),
     ApiKey.ALTER_CONFIGS: ControllerApi(0, 2, _legacy_alter),
-    ApiKey.UPDATE_FEATURES: ControllerApi(0, 1, _update_features),
+    ApiKey.UPDATE_FEATURES: ControllerApi(0, 1, _update_features, AclOperation.ALTER),
 }

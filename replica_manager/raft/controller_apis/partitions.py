@@ -12,7 +12,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.raft.controller_apis.call import Controller, ControllerApi, uuid_or_zero
+from replica_manager.raft.controller_apis.call import Call, ControllerApi, uuid_or_zero
 from replica_manager.server.schema import response_schema
 from zkcontroller.kraft.controller.alter_partition import (
     AlterPartitionRequest,
@@ -28,10 +28,11 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
 )
 from zkcontroller.model import RECOVERED
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
 
-async def _alter_partition(request: Any, version: int, controller: Controller) -> ResponsePayload:
-    schema = response_schema(ApiKey.ALTER_PARTITION, version)
+async def _alter_partition(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.ALTER_PARTITION, call.version)
     proposals = AlterPartitionRequest(
         request.broker_id,
         request.broker_epoch,
@@ -45,7 +46,7 @@ async def _alter_partition(request: Any, version: int, controller: Controller) -
         ),
     )
     try:
-        topics = await controller.ask(AlterPartitions(proposals, version))
+        topics = await call.ask(AlterPartitions(proposals, call.version))
     except ApiException as refused:
         return schema.response(error_code=refused.error, topics=())
     return schema.response(
@@ -91,10 +92,8 @@ def _proposed(partition: Any) -> ProposedPartition:
     )
 
 
-async def _assign_replicas_to_dirs(
-    request: Any, version: int, controller: Controller
-) -> ResponsePayload:
-    schema = response_schema(ApiKey.ASSIGN_REPLICAS_TO_DIRS, version)
+async def _assign_replicas_to_dirs(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.ASSIGN_REPLICAS_TO_DIRS, call.version)
     wanted = AssignReplicasToDirs(
         request.broker_id,
         request.broker_epoch,
@@ -113,7 +112,7 @@ async def _assign_replicas_to_dirs(
         ),
     )
     try:
-        directories = await controller.ask(wanted)
+        directories = await call.ask(wanted)
     except ApiException as refused:
         return schema.response(error_code=refused.error, directories=())
     return schema.response(
@@ -140,6 +139,8 @@ async def _assign_replicas_to_dirs(
 
 
 PARTITION_APIS: Final[Mapping[int, ControllerApi]] = {
-    ApiKey.ALTER_PARTITION: ControllerApi(0, 3, _alter_partition),
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS: ControllerApi(0, 0, _assign_replicas_to_dirs),
+    ApiKey.ALTER_PARTITION: ControllerApi(0, 3, _alter_partition, AclOperation.CLUSTER_ACTION),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: ControllerApi(
+        0, 0, _assign_replicas_to_dirs, AclOperation.CLUSTER_ACTION
+    ),
 }

@@ -16,7 +16,7 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.raft.controller_apis.call import (
     ZERO_UUID,
-    Controller,
+    Call,
     ControllerApi,
     milliseconds,
     uuid_or_zero,
@@ -49,14 +49,15 @@ from zkcontroller.kraft.controller.topic_requests import (
 )
 from zkcontroller.kraft.values import METADATA_TOPIC
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
 _TOPICS_BY_ID_SINCE: Final = 6
 _DUPLICATE_NAME: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
 _DUPLICATE_ID: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic id.")
 
 
-async def _create_topics(request: Any, version: int, controller: Controller) -> ResponsePayload:
-    schema = response_schema(ApiKey.CREATE_TOPICS, version)
+async def _create_topics(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.CREATE_TOPICS, call.version)
     refused = _not_creatable([topic.name for topic in request.topics])
     wanted = CreateTopicsRequest(
         topics=tuple(_creatable(topic) for topic in request.topics if topic.name not in refused),
@@ -65,7 +66,7 @@ async def _create_topics(request: Any, version: int, controller: Controller) -> 
     )
     found = [CreatableTopicResult(name, error) for name, error in refused.items()]
     try:
-        found += await controller.ask(CreateTopics(wanted), milliseconds(request.timeout))
+        found += await call.ask(CreateTopics(wanted), milliseconds(request.timeout))
     except ApiException as error:
         found += [CreatableTopicResult(topic.name, error.to_error()) for topic in wanted.topics]
     return schema.response(topics=tuple(_created(schema, result) for result in found))
@@ -122,11 +123,11 @@ def _created(schema: ResponseSchema, result: CreatableTopicResult) -> Any:
 class _Deletion:
     """The topics of one DeleteTopics request, and what becomes of each."""
 
-    def __init__(self, request: Any, version: int, controller: Controller) -> None:
-        self._controller = controller
+    def __init__(self, request: Any, call: Call) -> None:
+        self._call = call
         self._timeout_ms = milliseconds(request.timeout)
         self.results: list[tuple[str | None, UUID, ApiError]] = []
-        if version >= _TOPICS_BY_ID_SINCE:
+        if call.version >= _TOPICS_BY_ID_SINCE:
             self.names = [topic.name for topic in request.topics if topic.name is not None]
             self.ids = [uuid_or_zero(t.topic_id) for t in request.topics if t.name is None]
         else:
@@ -136,7 +137,7 @@ class _Deletion:
         to_delete = await self._find()
         if not to_delete:
             return
-        verdicts = await self._controller.ask(DeleteTopics(tuple(to_delete)), self._timeout_ms)
+        verdicts = await self._call.ask(DeleteTopics(tuple(to_delete)), self._timeout_ms)
         for topic_id, error in verdicts.items():
             self.results.append((to_delete[topic_id], topic_id, error))
 
@@ -152,13 +153,13 @@ class _Deletion:
         once = tuple(name for name, count in names.items() if count == 1)
         once_ids = tuple(topic_id for topic_id, count in ids.items() if count == 1)
         found: dict[UUID, str] = {}
-        by_name: Mapping[str, UUID | ApiError] = await self._controller.ask(FindTopicIds(once))
+        by_name: Mapping[str, UUID | ApiError] = await self._call.ask(FindTopicIds(once))
         for name, topic in by_name.items():
             if isinstance(topic, ApiError):
                 self.results.append((name, ZERO_UUID, topic))
             else:
                 found[topic] = name
-        by_id: Mapping[UUID, str | ApiError] = await self._controller.ask(FindTopicNames(once_ids))
+        by_id: Mapping[UUID, str | ApiError] = await self._call.ask(FindTopicNames(once_ids))
         for topic_id, named in by_id.items():
             if isinstance(named, ApiError):
                 self.results.append((None, topic_id, named))
@@ -171,9 +172,9 @@ class _Deletion:
         return found
 
 
-async def _delete_topics(request: Any, version: int, controller: Controller) -> ResponsePayload:
-    schema = response_schema(ApiKey.DELETE_TOPICS, version)
-    deletion = _Deletion(request, version, controller)
+async def _delete_topics(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.DELETE_TOPICS, call.version)
+    deletion = _Deletion(request, call)
     try:
         await deletion.run()
         results = deletion.results
@@ -194,8 +195,8 @@ async def _delete_topics(request: Any, version: int, controller: Controller) -> 
     )
 
 
-async def _create_partitions(request: Any, version: int, controller: Controller) -> ResponsePayload:
-    schema = response_schema(ApiKey.CREATE_PARTITIONS, version)
+async def _create_partitions(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.CREATE_PARTITIONS, call.version)
     counts = Counter(topic.name for topic in request.topics)
     results = [(name, _DUPLICATE_NAME) for name, count in counts.items() if count > 1]
     wanted = tuple(
@@ -210,7 +211,7 @@ async def _create_partitions(request: Any, version: int, controller: Controller)
         if counts[topic.name] == 1
     )
     try:
-        results += await controller.ask(
+        results += await call.ask(
             CreatePartitions(wanted, request.validate_only), milliseconds(request.timeout)
         )
     except ApiException as error:
@@ -228,8 +229,8 @@ async def _create_partitions(request: Any, version: int, controller: Controller)
     )
 
 
-async def _elect_leaders(request: Any, version: int, controller: Controller) -> ResponsePayload:
-    schema = response_schema(ApiKey.ELECT_LEADERS, version)
+async def _elect_leaders(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.ELECT_LEADERS, call.version)
     asked = request.topic_partitions
     wanted = ElectLeaders(
         ElectionType(getattr(request, "election_type", ElectionType.PREFERRED)),
@@ -238,7 +239,7 @@ async def _elect_leaders(request: Any, version: int, controller: Controller) -> 
     top_level = ErrorCode.none
     elected: tuple[ElectedTopic, ...] = ()
     try:
-        elected = await controller.ask(wanted, milliseconds(request.timeout))
+        elected = await call.ask(wanted, milliseconds(request.timeout))
     except ApiException as error:
         top_level = error.error
     return schema.response(
@@ -270,15 +271,13 @@ def _verdicts(
     )
 
 
-async def _alter_reassignments(
-    request: Any, version: int, controller: Controller
-) -> ResponsePayload:
-    schema = response_schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, version)
+async def _alter_reassignments(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, call.version)
     wanted = AlterPartitionReassignments(tuple(map(_reassignable, request.topics)))
     failure = ApiError()
     topics: tuple[ReassignedTopic, ...] = ()
     try:
-        topics = await controller.ask(wanted, milliseconds(request.timeout))
+        topics = await call.ask(wanted, milliseconds(request.timeout))
     except ApiException as error:
         failure = error.to_error()
     return schema.response(
@@ -308,15 +307,13 @@ def _reassignable(topic: Any) -> ReassignableTopic:
     )
 
 
-async def _list_reassignments(
-    request: Any, version: int, controller: Controller
-) -> ResponsePayload:
-    schema = response_schema(ApiKey.LIST_PARTITION_REASSIGNMENTS, version)
+async def _list_reassignments(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.LIST_PARTITION_REASSIGNMENTS, call.version)
     wanted = ListPartitionReassignments(_listed(request.topics))
     failure = ApiError()
     topics: tuple[OngoingTopicReassignment, ...] = ()
     try:
-        topics = await controller.ask(wanted, milliseconds(request.timeout))
+        topics = await call.ask(wanted, milliseconds(request.timeout))
     except ApiException as error:
         failure = error.to_error()
     return schema.response(
@@ -352,7 +349,11 @@ TOPIC_APIS: Final[Mapping[int, ControllerApi]] = {
     ApiKey.CREATE_TOPICS: ControllerApi(2, 7, _create_topics),
     ApiKey.DELETE_TOPICS: ControllerApi(1, 6, _delete_topics),
     ApiKey.CREATE_PARTITIONS: ControllerApi(0, 3, _create_partitions),
-    ApiKey.ELECT_LEADERS: ControllerApi(0, 2, _elect_leaders),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ControllerApi(0, 0, _alter_reassignments),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: ControllerApi(0, 0, _list_reassignments),
+    ApiKey.ELECT_LEADERS: ControllerApi(0, 2, _elect_leaders, AclOperation.ALTER),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ControllerApi(
+        0, 0, _alter_reassignments, AclOperation.ALTER
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ControllerApi(
+        0, 0, _list_reassignments, AclOperation.DESCRIBE
+    ),
 }

@@ -1,0 +1,90 @@
+"""What one client may do, as handlers ask it: one operation, many names, everything at once.
+
+Whoever has no authorizer allows everything.
+
+Source: Kafka ``AuthHelper``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer, Requester, bits
+from zkcontroller.zookeeper.kafka_acl_znodes import (
+    AclOperation,
+    ResourceType,
+    supported_operations,
+)
+
+
+class Permissions(NamedTuple):
+    """Those of one requester, where that authorizer decides."""
+
+    authorizer: Authorizer | None
+    """None: everybody may do everything."""
+    requester: Requester
+
+    def allow(
+        self,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        log_if_denied: bool = True,
+    ) -> bool:
+        """Whether that is allowed on that resource."""
+        return self.authorizer is None or self.authorizer.authorize(
+            self.requester, operation, resource_type, name, log_if_denied=log_if_denied
+        )
+
+    def allow_on_cluster(self, operation: AclOperation, *, log_if_denied: bool = True) -> bool:
+        """Whether that is allowed on the cluster."""
+        return self.allow(
+            operation, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=log_if_denied
+        )
+
+    def allowed_names(
+        self,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        names: Iterable[str],
+        *,
+        log_if_denied: bool = True,
+    ) -> dict[str, None]:
+        """Those of the names on which that is allowed, each once, in their order."""
+        authorizer = self.authorizer
+        if authorizer is None:
+            return dict.fromkeys(names)
+        return {
+            name: None
+            for name, count in Counter(names).items()
+            if authorizer.authorize(
+                self.requester,
+                operation,
+                resource_type,
+                name,
+                log_if_denied=log_if_denied,
+                reference_count=count,
+            )
+        }
+
+    def authorized_operations(self, resource_type: ResourceType, name: str) -> int:
+        """What may be done with that resource, as a bit field (KIP-430)."""
+        operations = supported_operations(resource_type)
+        authorizer = self.authorizer
+        if authorizer is None:
+            return bits(operations)
+        return bits(
+            operation
+            for operation in operations
+            if authorizer.authorize(
+                self.requester,
+                operation,
+                resource_type,
+                name,
+                log_if_allowed=False,
+                log_if_denied=False,
+            )
+        )

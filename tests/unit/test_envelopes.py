@@ -1,0 +1,102 @@
+"""What is in an Envelope: whose request, from where, and what is refused."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from replica_manager.raft.controller_apis.call import RequestContext
+from replica_manager.raft.controller_apis.envelope import (
+    EnvelopeRefused,
+    open_envelope,
+    principal_bytes,
+)
+from replica_manager.security.principals import Principal
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.framing import request_header
+
+BROKER = RequestContext(
+    int(ApiKey.ENVELOPE), 0, "broker", Principal("User", "broker"), "10.0.0.9", "CONTROLLER", "SSL"
+)
+ALICE = principal_bytes(Principal("User", "alice"))
+LOCALHOST = b"\x7f\0\0\1"
+
+
+def envelope(
+    principal: bytes | None = ALICE,
+    address: bytes = LOCALHOST,
+    data: bytes = request_header(int(ApiKey.CREATE_TOPICS), 7, 42, "admin") + b"body",
+) -> SimpleNamespace:
+    return SimpleNamespace(
+        request_principal=principal, client_host_address=address, request_data=data
+    )
+
+
+def test_a_forwarded_request_is_the_clients_own() -> None:
+    header, data, start, context = open_envelope(envelope(), BROKER)
+
+    assert data[start:] == b"body"
+    assert header.correlation_id == 42
+    assert context == RequestContext(
+        int(ApiKey.CREATE_TOPICS),
+        7,
+        "admin",
+        Principal("User", "alice"),
+        "127.0.0.1",
+        "CONTROLLER",
+        "SSL",
+        is_forwarded=True,
+    )
+
+
+def test_the_principal_is_written_as_kafka_writes_it() -> None:
+    # PrincipalData version 0, as DefaultKafkaPrincipalBuilder.serialize has it.
+    assert ALICE == b"\0\0" + b"\x05User" + b"\x06alice" + b"\0" + b"\0"
+
+
+def test_who_logged_in_by_a_token_is_known_as_such() -> None:
+    principal = principal_bytes(Principal("User", "alice"), is_token_authenticated=True)
+
+    context = open_envelope(envelope(principal), BROKER).context
+
+    assert context.is_token_authenticated
+    assert context.principal == Principal("User", "alice")
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        (bytes.fromhex("20010db8000000000000000000000001"), "2001:db8:0:0:0:0:0:1"),
+        (bytes(10) + b"\xff\xff\x0a\0\0\x07", "10.0.0.7"),
+    ],
+)
+def test_addresses_are_named_as_in_rules(address: bytes, host: str) -> None:
+    assert open_envelope(envelope(address=address), BROKER).context.client_host == host
+
+
+@pytest.mark.parametrize(
+    ("refused", "error"),
+    [
+        (envelope(principal=None), ErrorCode.principal_deserialization_failure),
+        (envelope(principal=b""), ErrorCode.principal_deserialization_failure),
+        (envelope(principal=b"\0\1" + ALICE[2:]), ErrorCode.principal_deserialization_failure),
+        (envelope(principal=ALICE[:-3]), ErrorCode.principal_deserialization_failure),
+        # What is wrong first is told, in Kafka's order.
+        (envelope(principal=b"", address=b""), ErrorCode.principal_deserialization_failure),
+        (envelope(address=b"\x7f\0\0"), ErrorCode.invalid_request),
+        (envelope(data=b"\0"), ErrorCode.unsupported_version),
+        (
+            envelope(data=request_header(int(ApiKey.DESCRIBE_ACLS), 3, 1, "admin")),
+            ErrorCode.invalid_request,
+        ),
+    ],
+)
+def test_what_cannot_be_taken_out_has_the_envelopes_error(
+    refused: SimpleNamespace, error: ErrorCode
+) -> None:
+    with pytest.raises(EnvelopeRefused) as raised:
+        open_envelope(refused, BROKER)
+
+    assert raised.value.error is error
