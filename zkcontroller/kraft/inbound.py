@@ -200,17 +200,15 @@ class InboundRequests:
     def _successor_backoff_ms(self, candidates: tuple[ReplicaKey, ...]) -> int:
         """The later in the list, the longer; Kafka ``strictExponentialElectionBackoffMs``."""
         longest = self._node.config.election_backoff_max_ms
-        ids = [candidate.id for candidate in candidates]
-        local = self._node.local
-        if not ids:
+        if not candidates:
             # A leader that was restarted knows nobody's progress: whoever hears of it may stand.
             return 0
-        if local is None or local.id not in ids:
+        position = next((at for at, key in enumerate(candidates) if self._is_this_node(key)), None)
+        if position is None:
             return longest
-        position = ids.index(local.id)
         if position == 0:
             return 0
-        return min(longest, (longest >> (len(ids) - 1)) << (position - 1))
+        return min(longest, (longest >> (len(candidates) - 1)) << (position - 1))
 
     # Records.
 
