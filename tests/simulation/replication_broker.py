@@ -13,6 +13,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.replication.control_requests import LeaderAndIsrRequest
 from replica_manager.replication.delayed_produce import DelayedProduce
 from replica_manager.replication.fetch_requests import (
     LATEST_TIMESTAMP,
@@ -45,7 +46,7 @@ from replica_manager.replication.partition_reads import (
 from replica_manager.replication.partition_replicas import ALL_IN_SYNC, ProposalOutcome
 from replica_manager.replication.purgatory import Purgatory
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
-from replica_manager.replication.replica_manager import LeaderAndIsrRequest, ReplicaManager
+from replica_manager.replication.replica_manager import ReplicaManager
 from tests.simulation.replication_controller import CONTROLLER_EPOCH, ControlMessage
 from tests.simulation.replication_log import SimulatedLog
 from zkcontroller.model import Broker, TopicPartition

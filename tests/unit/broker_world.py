@@ -22,6 +22,7 @@ from replica_manager.config import BrokerConfig
 from replica_manager.feature_epoch import FeatureEpoch
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.partition_log import PartitionLog
+from replica_manager.replication.control_requests import LeaderAndIsrRequest
 from replica_manager.replication.disk_logs import DiskLogs
 from replica_manager.replication.fetch_sessions import MAX_SESSION_ID, FetchSessionCache
 from replica_manager.replication.isr import PendingIsr
@@ -35,7 +36,7 @@ from replica_manager.replication.metadata_cache import (
 from replica_manager.replication.partition import PartitionState
 from replica_manager.replication.record_appends import RecordAppends
 from replica_manager.replication.record_reads import RecordReads
-from replica_manager.replication.replica_manager import LeaderAndIsrRequest, ReplicaManager
+from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.topic_stats import BrokerTopicStats
 from replica_manager.security.principals import ANONYMOUS
 from replica_manager.server.auto_creation import AutoTopicCreation

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.replication.control_requests import LeaderAndIsrRequest
 from replica_manager.replication.partition import Partition, PartitionState
-from replica_manager.replication.replica_manager import LeaderAndIsrRequest
 from tests.unit.broker_world import BROKER_EPOCH, CORRELATION_ID, BrokerWorld
 from zkcontroller.model import RECOVERED, TopicPartition
 

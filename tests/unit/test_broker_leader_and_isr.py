@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from replica_manager.replication.control_requests import LeaderAndIsrRequest, PartitionErrors
 from replica_manager.replication.partition import PartitionState, Role
-from replica_manager.replication.replica_manager import LeaderAndIsrRequest, PartitionErrors
 from tests.unit.broker_world import ORDERS_ID, BrokerWorld, broker
 from zkcontroller.model import TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason

@@ -19,12 +19,12 @@ from replica_manager.broker_gauges import register_replica_gauges
 from replica_manager.log.checkpoints import write_offsets
 from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.partition_metadata import FILE_NAME, read_topic_id
-from replica_manager.replication.partition import PartitionState
-from replica_manager.replication.replica_manager import (
+from replica_manager.replication.control_requests import (
     LeaderAndIsrRequest,
     StopReplicaPartition,
     StopReplicaRequest,
 )
+from replica_manager.replication.partition import PartitionState
 from tests.unit.broker_world import CORRELATION_ID, ORDERS_ID, BrokerWorld, broker
 from tests.unit.log_world import batch
 from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition

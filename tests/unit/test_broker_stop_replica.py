@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.replication.partition import PartitionState, Role
-from replica_manager.replication.replica_manager import (
+from replica_manager.replication.control_requests import (
     LeaderAndIsrRequest,
     PartitionErrors,
     StopReplicaPartition,
     StopReplicaRequest,
 )
+from replica_manager.replication.partition import PartitionState, Role
 from tests.unit.broker_world import BrokerWorld
 from zkcontroller.model import TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason

@@ -15,7 +15,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.config import RACK_AWARE_SELECTOR
-from replica_manager.replication.replica_manager import StopReplicaPartition, StopReplicaRequest
+from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
 from tests.unit.broker_world import CORRELATION_ID, BrokerWorld, broker
 from tests.unit.fetch_world import (
     NEWEST,

@@ -16,11 +16,11 @@ from kio.schema.errors import ErrorCode
 from prometheus_client.parser import text_string_to_metric_families
 
 from replica_manager.broker_gauges import PartitionGauges
+from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
 from replica_manager.replication.fetch_requests import AskRecords, FetchAnswers, FetcherSettings
 from replica_manager.replication.fetch_state import InitialFetchState
 from replica_manager.replication.fetch_values import FetchedPartition
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
-from replica_manager.replication.replica_manager import StopReplicaPartition, StopReplicaRequest
 from tests.unit.broker_world import CORRELATION_ID, BrokerWorld
 from tests.unit.fetch_world import ORDERS, ORDERS_ID, fill, log_of, made
 from tests.unit.log_world import batch

@@ -18,8 +18,8 @@ from kio.static.primitive import i32Timedelta
 
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.partition_log import PartitionLog
+from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
 from replica_manager.replication.record_appends import AppendedPartition
-from replica_manager.replication.replica_manager import StopReplicaPartition, StopReplicaRequest
 from replica_manager.security.acl_cache import AclCache
 from replica_manager.security.authorizer import Authorizer
 from tests.unit.broker_world import BrokerWorld

@@ -11,18 +11,18 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.replication.control_requests import (
+    LeaderAndIsrRequest,
+    StopReplicaPartition,
+    StopReplicaRequest,
+)
 from replica_manager.replication.fetch_requests import AskEpochEnds, EpochQuestion, FetcherSettings
 from replica_manager.replication.fetch_state import FetchStage
 from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
 from replica_manager.replication.partition import PartitionState
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
-from replica_manager.replication.replica_manager import (
-    LeaderAndIsrRequest,
-    ReplicaManager,
-    StopReplicaPartition,
-    StopReplicaRequest,
-)
+from replica_manager.replication.replica_manager import ReplicaManager
 from tests.simulation.replication_log import InMemoryLog
 from zkcontroller.errors import InconsistentTopicId, KafkaStorage
 from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, Broker, TopicPartition

@@ -13,8 +13,8 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.replication.control_requests import LeaderAndIsrRequest
 from replica_manager.replication.partition import PartitionState
-from replica_manager.replication.replica_manager import LeaderAndIsrRequest
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.handlers.control_requests import (
     broker_epoch_of,

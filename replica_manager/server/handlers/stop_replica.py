@@ -11,7 +11,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.replication.replica_manager import StopReplicaPartition, StopReplicaRequest
+from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.handlers.control_requests import broker_epoch_of, is_stale
 from replica_manager.server.schema import response_schema

@@ -1,0 +1,55 @@
+"""LeaderAndIsr and StopReplica, by which a controller rules the replicas of a broker, as values.
+
+Source: Kafka ``LeaderAndIsrRequest``, ``StopReplicaRequest``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.partition import PartitionState
+from zkcontroller.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrRequest:
+    """A LeaderAndIsr request, whatever its version was."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    partitions: Mapping[TopicPartition, PartitionState]
+    topic_ids: Mapping[str, UUID]
+    """Ids of the topics that have one; a version without ids has none."""
+    is_kraft_controller: bool = False
+
+
+class StopReplicaPartition(NamedTuple):
+    """One partition of a StopReplica request."""
+
+    leader_epoch: int
+    """-2: the topic is being deleted; -1: a version without epochs."""
+    delete_partition: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplicaRequest:
+    """A StopReplica request, whatever its version was."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    partitions: Mapping[TopicPartition, StopReplicaPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionErrors:
+    """An answer: the code of the whole request, and one per partition that was looked at."""
+
+    error: ErrorCode
+    partitions: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)

@@ -1,0 +1,219 @@
+"""The replicas of one broker: where they are found, where they fetch, what becomes of them.
+
+Source: Kafka ``ReplicaManager`` (``getPartitionOrError``, ``handleLogDirFailure``, the gauges).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.fetch_state import InitialFetchState, initial_offset
+from replica_manager.replication.metadata_cache import MetadataCache
+from replica_manager.replication.partition import Partition, Role
+from replica_manager.replication.partition_replicas import DEFAULT_REPLICA_LAG_TIME_MAX_MS
+from replica_manager.replication.replica_fetchers import ReplicaFetchers
+from replica_manager.replication.replica_log import ABSENT_LOG, ReplicaLog
+from zkcontroller.model import TopicPartition
+from zkcontroller.state_changes.record import Kind, StateChange
+
+
+class ReplicaLogs(Protocol):
+    """The logs of a broker, as far as the controller's requests make and delete them."""
+
+    def open(
+        self, partition: TopicPartition, topic_id: UUID | None, /, *, is_new: bool
+    ) -> ReplicaLog:
+        """The partition's log, made if there is none.
+
+        KafkaStorage if its directory is offline, InconsistentTopicId if it is another topic's.
+        """
+
+    def delete(self, partition: TopicPartition, /) -> None:
+        """Deletes the partition's log, if there is one; KafkaStorage if that fails."""
+
+
+class NoLogs:
+    """Where no log is kept: every replica is empty."""
+
+    def open(self, _: TopicPartition, __: UUID | None, *, is_new: bool) -> ReplicaLog:  # noqa: ARG002
+        """A log that is absent."""
+        return ABSENT_LOG
+
+    def delete(self, _: TopicPartition) -> None:
+        """Nothing to delete."""
+
+
+def _nobody_waits(_: TopicPartition) -> None:
+    pass
+
+
+def _nobody_leads(_: TopicPartition, __: int | None) -> None:
+    pass
+
+
+def _one_replica(_: str) -> int:
+    return 1
+
+
+class HostedReplicas:
+    """The partitions of one broker.  Lives on the event loop; no method waits."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        metadata_cache: MetadataCache,
+        *,
+        write_state_changes: Callable[[Sequence[StateChange]], None],
+        now_ms: Callable[[], int],
+        is_tracing: Callable[[], bool] = lambda: False,
+        logs: ReplicaLogs | None = None,
+        fetchers: ReplicaFetchers | None = None,
+        on_changed: Callable[[TopicPartition], None] = _nobody_waits,
+        on_led: Callable[[TopicPartition, int], None] = _nobody_leads,
+        on_resigned: Callable[[TopicPartition, int | None], None] = _nobody_leads,
+        min_in_sync_replicas: Callable[[str], int] = _one_replica,
+        replica_lag_time_max_ms: int = DEFAULT_REPLICA_LAG_TIME_MAX_MS,
+    ) -> None:
+        """``on_changed`` looks again at requests that wait for a partition.
+
+        ``on_led`` hears that this broker begins to lead a partition, and in which leader epoch;
+        ``on_resigned`` that it follows from now on, or that its replica was deleted or went
+        offline (the epoch is None where it is not known).  ``min_in_sync_replicas`` tells a topic's
+        ``min.insync.replicas``.  Without ``fetchers`` followers fetch from nobody.
+        """
+        self.broker_id = broker_id
+        self.metadata_cache = metadata_cache
+        self.write_state_changes = write_state_changes
+        self.now_ms = now_ms
+        self.is_tracing = is_tracing
+        self.logs = NoLogs() if logs is None else logs
+        self.fetchers = fetchers
+        self.on_led = on_led
+        self.on_resigned = on_resigned
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.offline: set[TopicPartition] = set()
+        """Partitions whose log directory failed; until the next start they are refused."""
+        self._watchers = [on_changed]
+        self._min_in_sync_replicas = min_in_sync_replicas
+        self._replica_lag_time_max_ms = replica_lag_time_max_ms
+        self.controller_epoch = 0
+        """The largest controller epoch seen; requests below it are refused."""
+
+    def hosted(self, partition: TopicPartition) -> Partition | ErrorCode:
+        """The partition, or what to answer to who asks this broker for it.
+
+        Source: Kafka ``ReplicaManager.getPartitionOrError``.
+        """
+        if partition in self.offline:
+            return ErrorCode.kafka_storage_error
+        found = self.partitions.get(partition)
+        if found is not None:
+            return found
+        if self.metadata_cache.snapshot.partition(*partition) is not None:
+            # It has moved away: the client is to look where.
+            return ErrorCode.not_leader_or_follower
+        return ErrorCode.unknown_topic_or_partition
+
+    def host(self, partition: TopicPartition) -> Partition:
+        """The partition, made if it is not here."""
+        found = self.partitions.get(partition)
+        if found is None:
+            found = self.partitions[partition] = Partition(
+                partition,
+                self.broker_id,
+                replica_lag_time_max_ms=self._replica_lag_time_max_ms,
+                is_alive=self._is_alive,
+            )
+            found.min_in_sync_replicas = self._min_in_sync_replicas(partition.topic)
+        return found
+
+    def remove_idle_fetchers(self) -> None:
+        """Takes away the fetchers that have nothing left to fetch."""
+        if self.fetchers is not None:
+            self.fetchers.remove_idle()
+
+    def stop_fetching(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions are followers no more."""
+        if self.fetchers is not None:
+            self.fetchers.remove(partitions)
+
+    def start_fetching(self, partitions: Iterable[Partition]) -> None:
+        """Partitions follow their leaders, as far as these are known."""
+        if self.fetchers is None:
+            return
+        truncates = self.fetchers.settings.truncates_on_fetch
+        self.fetchers.add(
+            {
+                partition.topic_partition: (
+                    partition.leader,
+                    InitialFetchState(
+                        partition.topic_id,
+                        partition.leader_epoch,
+                        initial_offset(partition.log, truncates_on_fetch=truncates),
+                    ),
+                )
+                for partition in partitions
+                if partition.leader is not None
+            }
+        )
+
+    def mark_offline(self, partitions: Iterable[TopicPartition]) -> None:
+        """Gives up partitions whose log directory failed."""
+        gone = list(partitions)
+        self.stop_fetching(gone)
+        for tp in gone:
+            self.offline.add(tp)
+            self.partitions.pop(tp, None)
+            self.partition_changed(tp)
+            self.on_resigned(tp, None)
+
+    def watch(self, watcher: Callable[[TopicPartition], None]) -> None:
+        """``watcher`` hears of every change that a request may wait for, as ``on_changed`` does."""
+        self._watchers.append(watcher)
+
+    def partition_changed(self, partition: TopicPartition) -> None:
+        """Records were appended, a watermark moved, a role changed: looks at who waits for that."""
+        for watcher in self._watchers:
+            watcher(partition)
+
+    def topics_changed(self, topics: Iterable[str]) -> None:
+        """The configuration of topics has changed: takes over their ``min.insync.replicas``."""
+        changed = frozenset(topics)
+        for tp, partition in self.partitions.items():
+            if tp.topic in changed:
+                partition.min_in_sync_replicas = self._min_in_sync_replicas(tp.topic)
+
+    def gauges(self) -> dict[str, int]:
+        """Values of Kafka's gauges ``kafka.server:type=ReplicaManager``, by name."""
+        # From any thread: the list is a copy.
+        led = [p for p in list(self.partitions.values()) if p.role is Role.LEADER]
+        return {
+            "LeaderCount": len(led),
+            "PartitionCount": len(self.partitions),
+            "OfflineReplicaCount": len(self.offline),
+            "UnderReplicatedPartitions": sum(p.is_under_replicated for p in led),
+            "UnderMinIsrPartitionCount": sum(p.is_under_min_isr for p in led),
+            "AtMinIsrPartitionCount": sum(p.is_at_min_isr for p in led),
+            "ReassigningPartitions": sum(p.is_reassigning for p in led),
+            "PartitionsWithLateTransactionsCount": 0,  # there are no transactions
+        }
+
+    def base_record(
+        self, kind: Kind, controller_id: int, controller_epoch: int, correlation_id: int
+    ) -> StateChange:
+        """What every state change says that comes of one request of a controller."""
+        return StateChange(
+            kind,
+            "broker",
+            self.broker_id,
+            controller_epoch,
+            controller_id,
+            correlation_id=correlation_id,
+        )
+
+    def _is_alive(self, broker_id: int) -> bool:
+        return broker_id in self.metadata_cache.snapshot.live_brokers

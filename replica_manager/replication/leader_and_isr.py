@@ -1,0 +1,323 @@
+"""How replicas become leaders and followers: one LeaderAndIsr request from its start to its end.
+
+Source: Kafka ``ReplicaManager`` (``becomeLeaderOrFollower``, ``makeLeaders``, ``makeFollowers``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.control_requests import LeaderAndIsrRequest, PartitionErrors
+from replica_manager.replication.hosted_replicas import HostedReplicas
+from replica_manager.replication.partition import Partition, PartitionState
+from replica_manager.replication.replica_log import ABSENT_LOG
+from zkcontroller.errors import InconsistentTopicId, KafkaStorage
+from zkcontroller.model import RECOVERING, TopicPartition
+from zkcontroller.state_changes.record import Kind, Reason, StateChange
+
+_state_change_log = logging.getLogger("state.change.logger")
+
+
+class LeaderAndIsrHandling:
+    """One LeaderAndIsr request on its way: its answer so far and its records so far."""
+
+    def __init__(
+        self,
+        replicas: HostedReplicas,
+        request: LeaderAndIsrRequest,
+        correlation_id: int,
+        now_ms: int,
+    ) -> None:
+        self._replicas = replicas
+        self._request = request
+        self._now_ms = now_ms
+        self._errors: dict[TopicPartition, ErrorCode] = {}
+        self._base = replicas.base_record(
+            Kind.LEADER_AND_ISR_HANDLING,
+            request.controller_id,
+            request.controller_epoch,
+            correlation_id,
+        )
+        self.records: list[StateChange] = []
+
+    def log(self, kind: Kind, *, elapsed_ms: int | None = None) -> None:
+        """Adds a record about the request as a whole."""
+        self.records.append(
+            self._base._replace(
+                kind=kind, count=len(self._request.partitions), elapsed_ms=elapsed_ms
+            )
+        )
+
+    def run(self) -> PartitionErrors:
+        request, replicas = self._request, self._replicas
+        self.log(Kind.LEADER_AND_ISR_HANDLING)
+        if replicas.is_tracing():
+            self._trace_received()
+        if request.controller_epoch < replicas.controller_epoch:
+            self.records.append(
+                self._base._replace(
+                    kind=Kind.LEADER_AND_ISR_IGNORED,
+                    reason=Reason.STALE_CONTROLLER_EPOCH,
+                    latest_controller_epoch=replicas.controller_epoch,
+                )
+            )
+            stale = ErrorCode.stale_controller_epoch
+            return PartitionErrors(stale, dict.fromkeys(request.partitions, stale))
+        replicas.controller_epoch = request.controller_epoch
+        leaders: dict[Partition, PartitionState] = {}
+        followers: dict[Partition, PartitionState] = {}
+        for tp, state in request.partitions.items():
+            if tp in replicas.offline:
+                self._errors[tp] = ErrorCode.kafka_storage_error
+                self._ignore(tp, state, Reason.OFFLINE_LOG_DIRECTORY)
+                continue
+            # Kept even if the request turns out to be refused below, as Kafka keeps it.
+            partition = replicas.host(tp)
+            refusal = self._check(partition, state)
+            if refusal is not None:
+                self._errors[tp] = refusal
+            elif state.leader == replicas.broker_id:
+                leaders[partition] = state
+            else:
+                followers[partition] = state
+        if leaders:
+            self._make_leaders(leaders)
+        if followers:
+            self._make_followers(followers)
+        return PartitionErrors(ErrorCode.none, self._errors)
+
+    def _check(self, partition: Partition, state: PartitionState) -> ErrorCode | None:
+        """None if the state is to be taken over; else the answer for this partition."""
+        topic_id = self._request.topic_ids.get(partition.topic_partition.topic)
+        known_id = partition.topic_id
+        if topic_id is not None and known_id is not None and topic_id != known_id:
+            self._log_partition(
+                partition,
+                Kind.TOPIC_ID_INCONSISTENT,
+                topic_id=known_id,
+                requested_topic_id=topic_id,
+            )
+            return ErrorCode.inconsistent_topic_id
+        is_same_epoch = state.leader_epoch == partition.leader_epoch
+        if state.leader_epoch > partition.leader_epoch or (
+            is_same_epoch and self._request.is_kraft_controller
+        ):
+            if self._replicas.broker_id in state.replicas:
+                return None
+            self._ignore(
+                partition.topic_partition, state, Reason.NOT_ASSIGNED, replicas=state.replicas
+            )
+            return ErrorCode.unknown_topic_or_partition
+        if not is_same_epoch:
+            self._ignore(
+                partition.topic_partition,
+                state,
+                Reason.STALE_LEADER_EPOCH,
+                current_leader_epoch=partition.leader_epoch,
+            )
+            return ErrorCode.stale_controller_epoch
+        return self._same_epoch(partition, state, topic_id)
+
+    def _same_epoch(
+        self, partition: Partition, state: PartitionState, topic_id: UUID | None
+    ) -> ErrorCode:
+        """The controller repeats what is known: only the topic id may be news."""
+        if topic_id is not None and partition.topic_id is None:
+            partition.create_replica(topic_id)
+            if partition.log is not ABSENT_LOG:
+                self._replicas.logs.open(partition.topic_partition, topic_id, is_new=False)
+            self._log_partition(partition, Kind.TOPIC_ID_ASSIGNED, topic_id=topic_id)
+            self._update_fetched_id(partition, topic_id)
+            return ErrorCode.none
+        is_led_elsewhere = state.leader != self._replicas.broker_id
+        if topic_id is None and partition.topic_id is not None and is_led_elsewhere:
+            # The id leaves the fetch state alone; the replica keeps it.
+            _state_change_log.info(
+                "[Broker id=%d] Updating PartitionFetchState for %s to remove log topic ID %s "
+                "since LeaderAndIsr request from controller %d with correlation id %d epoch %d "
+                "did not "
+                "contain a topic ID",
+                self._replicas.broker_id,
+                partition.topic_partition,
+                partition.topic_id,
+                self._request.controller_id,
+                self._base.correlation_id,
+                self._request.controller_epoch,
+            )
+            self._update_fetched_id(partition, None)
+            return ErrorCode.none
+        self._ignore(partition.topic_partition, state, Reason.SAME_LEADER_EPOCH)
+        return ErrorCode.stale_controller_epoch
+
+    def _update_fetched_id(self, partition: Partition, topic_id: UUID | None) -> None:
+        if self._replicas.fetchers is not None:
+            self._replicas.fetchers.update_topic_id(partition.topic_partition, topic_id)
+
+    def _opens_log(self, partition: Partition, state: PartitionState, role: str) -> bool:
+        """Gives the partition its log; False if that is offline, and the partition now as well."""
+        tp = partition.topic_partition
+        topic_id = self._request.topic_ids.get(tp.topic)
+        if partition.log is not ABSENT_LOG:
+            return True
+        try:
+            partition.log = self._replicas.logs.open(tp, topic_id, is_new=state.is_new)
+        except KafkaStorage as error:
+            self._errors[tp] = ErrorCode.kafka_storage_error
+            self.records.append(
+                self._base._replace(
+                    kind=Kind.TRANSITION_SKIPPED,
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    reason=Reason.STORAGE_ERROR,
+                    role=role,
+                    leader=state.leader,
+                    state_controller_epoch=state.controller_epoch,
+                    cause=f"org.apache.kafka.common.errors.KafkaStorageException: {error}",
+                )
+            )
+            self._replicas.mark_offline([tp])
+            return False
+        except InconsistentTopicId as error:
+            # The log was there before the partition: it is of a topic of that name that is gone.
+            _state_change_log.error("[Broker id=%d] %s", self._replicas.broker_id, error)
+            self._errors[tp] = ErrorCode.inconsistent_topic_id
+            return False
+        return True
+
+    def _make_leaders(self, leaders: Mapping[Partition, PartitionState]) -> None:
+        self._trace_transition(leaders, Kind.TRANSITION_STARTED, "leader")
+        self.records.append(
+            self._base._replace(kind=Kind.FETCHERS_STOPPED, role="leader", count=len(leaders))
+        )
+        self._replicas.stop_fetching(partition.topic_partition for partition in leaders)
+        for partition, state in leaders.items():
+            if not self._opens_log(partition, state, "leader"):
+                continue
+            if state.leader_recovery_state == RECOVERING:
+                self._log_partition(partition, Kind.LEADER_RECOVERED)
+            topic_id = self._request.topic_ids.get(partition.topic_partition.topic)
+            transition = partition.make_leader(state, topic_id, self._base, self._now_ms)
+            self.records.append(transition.record)
+            self._errors[partition.topic_partition] = ErrorCode.none
+            self._replicas.partition_changed(partition.topic_partition)
+            if transition.has_changed:
+                self._replicas.on_led(partition.topic_partition, partition.leader_epoch)
+        self._trace_transition(leaders, Kind.TRANSITION_COMPLETED, "leader")
+
+    def _make_followers(self, followers: Mapping[Partition, PartitionState]) -> None:
+        self._trace_transition(followers, Kind.TRANSITION_STARTED, "follower")
+        live = self._replicas.metadata_cache.snapshot.live_brokers
+        changed: list[Partition] = []
+        for partition, state in followers.items():
+            if not self._opens_log(partition, state, "follower"):
+                continue
+            topic_id = self._request.topic_ids.get(partition.topic_partition.topic)
+            if state.leader in live:
+                transition = partition.make_follower(state, topic_id, self._base)
+                if transition.has_changed:
+                    changed.append(partition)
+                self.records.append(transition.record)
+            else:
+                # The epoch stays: when the leader lives, the same request must count as news.
+                partition.create_replica(topic_id)
+                self._log_partition(
+                    partition,
+                    Kind.LEADER_UNAVAILABLE,
+                    leader=state.leader,
+                    state_controller_epoch=state.controller_epoch,
+                )
+            self._errors[partition.topic_partition] = ErrorCode.none
+        self._replicas.stop_fetching(partition.topic_partition for partition in changed)
+        self.records.append(
+            self._base._replace(kind=Kind.FETCHERS_STOPPED, role="follower", count=len(changed))
+        )
+        for partition in changed:
+            self._replicas.partition_changed(partition.topic_partition)
+            self._replicas.on_resigned(partition.topic_partition, partition.leader_epoch)
+        self._replicas.start_fetching(changed)
+        self._trace_transition(followers, Kind.TRANSITION_COMPLETED, "follower")
+
+    def _ignore(
+        self,
+        tp: TopicPartition,
+        state: PartitionState,
+        reason: Reason,
+        *,
+        replicas: tuple[int, ...] | None = None,
+        current_leader_epoch: int | None = None,
+    ) -> None:
+        self.records.append(
+            self._base._replace(
+                kind=Kind.LEADER_AND_ISR_IGNORED,
+                topic=tp.topic,
+                partition=tp.partition,
+                reason=reason,
+                leader_epoch=state.leader_epoch,
+                replicas=replicas,
+                current_leader_epoch=current_leader_epoch,
+            )
+        )
+
+    def _log_partition(
+        self,
+        partition: Partition,
+        kind: Kind,
+        *,
+        topic_id: UUID | None = None,
+        requested_topic_id: UUID | None = None,
+        leader: int | None = None,
+        state_controller_epoch: int | None = None,
+    ) -> None:
+        tp = partition.topic_partition
+        self.records.append(
+            self._base._replace(
+                kind=kind,
+                topic=tp.topic,
+                partition=tp.partition,
+                topic_id=topic_id,
+                requested_topic_id=requested_topic_id,
+                leader=leader,
+                state_controller_epoch=state_controller_epoch,
+            )
+        )
+
+    def _trace_received(self) -> None:
+        for tp, state in self._request.partitions.items():
+            self.records.append(
+                self._base._replace(
+                    kind=Kind.LEADER_AND_ISR_RECEIVED_PARTITION,
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    leader=state.leader,
+                    leader_epoch=state.leader_epoch,
+                    isr=state.in_sync_replicas,
+                    zk_version=state.partition_epoch,
+                    state_controller_epoch=state.controller_epoch,
+                    replicas=state.replicas,
+                    adding_replicas=state.adding_replicas,
+                    removing_replicas=state.removing_replicas,
+                    is_new=state.is_new,
+                    leader_recovery_state=state.leader_recovery_state,
+                )
+            )
+
+    def _trace_transition(
+        self, partitions: Mapping[Partition, PartitionState], kind: Kind, role: str
+    ) -> None:
+        if not self._replicas.is_tracing():
+            return
+        for partition, state in partitions.items():
+            tp = partition.topic_partition
+            self.records.append(
+                self._base._replace(
+                    kind=kind,
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    role=role,
+                    leader=state.leader,
+                )
+            )
