@@ -19,13 +19,6 @@ from replica_manager.broker_keys import BROKER_KEYS
 from replica_manager.config import BrokerConfig
 from replica_manager.config_keys import ConfigValue, text_of
 from replica_manager.security.jaas import JaasEntry, parse_jaas
-from replica_manager.security.key_material import (
-    KeyStoreSettings,
-    TrustStoreSettings,
-    load_key_store,
-    load_trust_store,
-    use_key,
-)
 from replica_manager.security.principals import (
     MAPPING_RULES_KEY,
     SslPrincipalMapper,
@@ -220,6 +213,15 @@ class _Listener:
 
     def _prepare(self, context: ssl.SSLContext) -> bool:
         """Versions, trust and key; whether there is a key."""
+        # It loads ten megabytes of cryptography, which a listener without TLS has no use for.
+        from replica_manager.security.key_material import (
+            KeyStoreSettings,
+            TrustStoreSettings,
+            load_key_store,
+            load_trust_store,
+            use_key,
+        )
+
         self._limit_versions(context)
         # Whatever stands in a trust store is trusted, as in Java, be it an authority or not.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

@@ -9,6 +9,7 @@ import pytest
 from cryptography.x509.oid import NameOID
 
 from replica_manager.config import BrokerConfig
+from replica_manager.security.certificate_names import distinguished_name
 from replica_manager.security.jaas import parse_jaas
 from replica_manager.security.key_material import (
     KeyStoreSettings,
@@ -16,7 +17,7 @@ from replica_manager.security.key_material import (
     load_key_store,
     load_trust_store,
 )
-from replica_manager.security.principals import SslPrincipalMapper, distinguished_name
+from replica_manager.security.principals import SslPrincipalMapper
 from replica_manager.security.settings import (
     authorizer_settings,
     client_security,
