@@ -23,13 +23,10 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from kio.static.primitive import i8
-
+from benchmarks.quorum_changes import change
 from tests.peers.quorum_cluster import MixedQuorum, OurVoter, RealVoter
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
 from zkcontroller.runtime.connection import Connection
 
 CONNECTIONS: Final = 16
@@ -40,9 +37,6 @@ KAFKAS_OWN_OPTIONS: Final = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
 )  # fmt: skip
-_BROKER: Final = 4
-_SET: Final = 0
-_KEY: Final = "log.cleaner.threads"
 
 
 class Side:
@@ -119,25 +113,12 @@ async def _changes(port: int, seconds: float) -> float:
 
 
 async def _change_until(port: int, deadline_s: float, number: int) -> int:
-    schema = request_schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
     connection = await Connection.open("127.0.0.1", port, client_id=f"load-{number}")
     done = 0
     try:
         while time.monotonic() < deadline_s:
-            change = schema.part(
-                "AlterableConfig", name=_KEY, config_operation=i8(_SET), value=str(1 + done % 9)
-            )
-            resource = schema.part(
-                "AlterConfigsResource",
-                resource_type=i8(_BROKER),
-                resource_name="",
-                configs=(change,),
-            )
-            response: Any = await connection.request(
-                schema.request(resources=(resource,), validate_only=False)
-            )
-            [verdict] = response.responses
-            assert int(verdict.error_code) == 0, verdict
+            code = await change(connection, 1 + done % 9)
+            assert code == 0, f"a change was refused with error code {code}"
             done += 1
     finally:
         await connection.close()

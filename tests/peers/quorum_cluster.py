@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -37,6 +39,8 @@ PATIENCE_S: Final = 60.0
 PARKED_MS: Final = MAX_FETCH_WAIT_MS + 100
 """So long after its death a node's last Fetch may be answered, and counts as one of that time."""
 
+_LISTENING_PORTS: Final = (12_000, 32_000)
+
 _LOG4J: Final = """log4j.rootLogger=INFO, file
 log4j.appender.file=org.apache.log4j.FileAppender
 log4j.appender.file.File={file}
@@ -57,7 +61,10 @@ class Voter(ABC):
         self.properties = properties | {"log.dirs": str(self.data)}
         self.process: subprocess.Popen[bytes] | None = None
         self.expected_to_run = False
+        self.is_frozen = False
         self.started_ms = 0
+        self.fate = "was never started"
+        """What was last done to it, for whoever finds it gone."""
         directory.mkdir(parents=True, exist_ok=True)
 
     @abstractmethod
@@ -76,6 +83,7 @@ class Voter(ABC):
             self.process = subprocess.Popen(self.command(), stdout=console, stderr=console)
         self.expected_to_run = True
         self.started_ms = time.time_ns() // 1_000_000
+        self._note(f"was started as process {self.process.pid}")
 
     @property
     def has_died(self) -> bool:
@@ -90,11 +98,31 @@ class Voter(ABC):
         """SIGTERM; the exit code."""
         return self._end(signal.SIGTERM)
 
+    def freeze(self) -> None:
+        """SIGSTOP: it is there and does nothing, until :meth:`thaw`."""
+        assert self.process is not None
+        assert not self.has_died, self.obituary()
+        self.is_frozen = True
+        self.process.send_signal(signal.SIGSTOP)
+        self._note("was frozen")
+
+    def thaw(self) -> None:
+        """SIGCONT: it goes on as if no time had passed."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+        self.is_frozen = False
+        self._note("was thawed")
+
     def _end(self, number: signal.Signals) -> int:
         assert self.process is not None
-        self.expected_to_run = False
+        assert not self.has_died, self.obituary()
+        self.expected_to_run = self.is_frozen = False
         self.process.send_signal(number)
+        self._note(f"was sent {number.name}")
         return self.process.wait(timeout=30)
+
+    def _note(self, done: str) -> None:
+        self.fate = f"{done} at {time.strftime('%H:%M:%S', time.gmtime())} UTC"
 
     def log_bytes(self) -> bytes:
         """The segments of the log, one behind the other; of a running node, up to some batch."""
@@ -130,9 +158,16 @@ class Voter(ABC):
         return {path.name: path.read_bytes() for path in found}
 
     def obituary(self) -> str:
-        """How it ended, and its last words."""
+        """How it ended, what was last done to it, and its last words."""
         code = None if self.process is None else self.process.poll()
-        return f"node {self.node_id} ended with {code}: {self.said()[-3000:]}"
+        if code is None:
+            ending = "runs"
+        elif code < 0:
+            ending = f"was ended by {signal.Signals(-code).name}"
+        else:
+            ending = f"ended with exit code {code}"
+        whose = type(self).__name__
+        return f"node {self.node_id} ({whose}) {ending}; it {self.fate}: {self.said()[-3000:]}"
 
     def said(self) -> str:
         """Its log."""
@@ -163,7 +198,9 @@ class OurVoter(Voter):
 
     @override
     def command(self) -> Sequence[str]:
-        return [sys.executable, "-m", "zkcontroller_cli", "quorum", "start", str(self.file)]
+        # Should the interpreter itself crash, its threads' stacks are in the console's file.
+        python = [sys.executable, "-X", "faulthandler"]
+        return [*python, "-m", "zkcontroller_cli", "quorum", "start", str(self.file)]
 
 
 class MixedQuorum:
@@ -173,7 +210,7 @@ class MixedQuorum:
         self, directory: Path, ours: Sequence[int], properties: dict[str, str] | None = None
     ) -> None:
         self.directory = directory
-        self.ports = dict(zip((1, 2, 3), free_ports(3), strict=True))
+        self.ports = dict(zip((1, 2, 3), _lasting_ports(3), strict=True))
         self.voters: dict[int, Voter] = {}
         for node_id in self.ports:
             kind = OurVoter if node_id in ours else RealVoter
@@ -210,11 +247,15 @@ class MixedQuorum:
         """Ends every process the hard way."""
         for voter in self.voters.values():
             if voter.process is not None and voter.process.poll() is None:
-                voter.kill()
+                voter.process.kill()
+                voter.process.wait()
 
     @property
     def running(self) -> list[Voter]:
-        return [voter for voter in self.voters.values() if voter.expected_to_run]
+        """Those from which an answer may be expected."""
+        return [
+            each for each in self.voters.values() if each.expected_to_run and not each.is_frozen
+        ]
 
     # What they say.
 
@@ -344,6 +385,20 @@ class RealBroker:
         assert self.process is not None
         self.process.send_signal(number)
         return self.process.wait(timeout=60)
+
+
+def _lasting_ports(count: int) -> list[int]:
+    """Ports that a node finds free again after its death.
+
+    Below those from which the kernel takes the near ends of connections: one of these, and be it
+    an attempt to reach the dead node, would keep the node from listening again.
+    """
+    found: set[int] = set()
+    while len(found) < count:
+        port = random.randrange(*_LISTENING_PORTS)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.add(port)
+    return sorted(found)
 
 
 async def _describe(port: int) -> DescribeQuorumResponse:
