@@ -11,9 +11,9 @@ Source: Kafka ``ChannelBuilders``, ``DefaultSslEngineFactory``, ``JaasContext``,
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from replica_manager.broker_keys import BROKER_KEYS
 from replica_manager.config import BrokerConfig
@@ -37,6 +37,9 @@ from zkcontroller.runtime.client_security import (
 from zkcontroller.zookeeper.scala_order import java_hash_map_order
 
 ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_INTER_BROKER_MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
+_CONTROLLER_MECHANISM: Final = "sasl.mechanism.controller.protocol"
 _ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 _OWN_ZOOKEEPER: Final = "authorizer.zookeeper."
 _UNSUPPORTED: Final[Mapping[str, str]] = {
@@ -92,15 +95,32 @@ class ListenerSecurity:
     failed_authentication_delay_s: float = 0.0
 
 
-def authorizer_settings(config: BrokerConfig) -> AuthorizerSettings | None:
-    """None if nobody is asked; ConfigInvalid for another authorizer than Kafka's for ZooKeeper."""
-    class_name = config.text("authorizer.class.name")
+class SecurityConfig(Protocol):
+    """The configuration of a broker, or of a node of the quorum."""
+
+    @property
+    def originals(self) -> Mapping[str, str]:
+        """What the file says, as text."""
+
+    @property
+    def values(self) -> Mapping[str, ConfigValue]:
+        """Every known key, typed, defaults filled in."""
+
+    def integer(self, key: str) -> int:
+        """The value of a key that always has an integer."""
+
+
+def authorizer_settings(
+    config: SecurityConfig, authorizer_class: str = ACL_AUTHORIZER
+) -> AuthorizerSettings | None:
+    """None if nobody is asked; ConfigInvalid for another authorizer than that of Kafka's."""
+    class_name = text_of(config.values["authorizer.class.name"])
     if not class_name:
         return None
-    if class_name != ACL_AUTHORIZER:
-        raise ConfigInvalid("authorizer.class.name", class_name, f"no value, or {ACL_AUTHORIZER}")
+    if class_name != authorizer_class:
+        raise ConfigInvalid("authorizer.class.name", class_name, f"no value, or {authorizer_class}")
     own = next((key for key in config.originals if key.startswith(_OWN_ZOOKEEPER)), None)
-    if own is not None:
+    if own is not None and authorizer_class == ACL_AUTHORIZER:
         raise ConfigInvalid(
             own, config.originals[own], "no value: the rules stand in the broker's ZooKeeper"
         )
@@ -112,22 +132,31 @@ def authorizer_settings(config: BrokerConfig) -> AuthorizerSettings | None:
 
 def listener_security(config: BrokerConfig) -> dict[str, ListenerSecurity]:
     """By listener name, for every listener that is bound.  Reads key stores."""
-    return {
-        endpoint.listener_name: _Listener(config, endpoint).server()
-        for endpoint in config.listeners.bound
-    }
+    return security_of(config, config.listeners.bound)
+
+
+def security_of(
+    config: SecurityConfig, endpoints: Iterable[Endpoint]
+) -> dict[str, ListenerSecurity]:
+    """By listener name, for those listeners.  Reads key stores."""
+    return {endpoint.listener_name: _Listener(config, endpoint).server() for endpoint in endpoints}
 
 
 def client_security(config: BrokerConfig, listener_name: str) -> ClientSecurity:
     """How this broker connects to others on that listener of theirs.  Reads key stores."""
     endpoint = next(each for each in config.listeners.bound if each.listener_name == listener_name)
-    return _Listener(config, endpoint).client()
+    return _Listener(config, endpoint).client(_INTER_BROKER_MECHANISM, must_be_enabled=True)
+
+
+def controller_client_security(config: SecurityConfig, endpoint: Endpoint) -> ClientSecurity:
+    """How a node of the quorum connects to that listener of the others.  Reads key stores."""
+    return _Listener(config, endpoint).client(_CONTROLLER_MECHANISM, must_be_enabled=False)
 
 
 class _Listener:
     """The configuration as one listener sees it."""
 
-    def __init__(self, config: BrokerConfig, endpoint: Endpoint) -> None:
+    def __init__(self, config: SecurityConfig, endpoint: Endpoint) -> None:
         self._config = config
         self._protocol = endpoint.security_protocol
         self._prefix = f"listener.name.{endpoint.listener_name.lower()}."
@@ -147,12 +176,14 @@ class _Listener:
             delay_ms / 1000,
         )
 
-    def client(self) -> ClientSecurity:
+    def client(self, mechanism_key: str, *, must_be_enabled: bool) -> ClientSecurity:
         if not self._has_tls and not self._has_sasl:
             return PLAINTEXT
         return ClientSecurity(
             self._client_tls() if self._has_tls else None,
-            self._credentials() if self._has_sasl else None,
+            self._credentials(mechanism_key, must_be_enabled=must_be_enabled)
+            if self._has_sasl
+            else None,
         )
 
     # Values
@@ -308,18 +339,17 @@ class _Listener:
             raise ConfigInvalid(key, entry.module, f"org.apache.kafka.common.security.{module}")
         return entry
 
-    def _credentials(self) -> Credentials:
-        mechanism = self._text("sasl.mechanism.inter.broker.protocol") or ""
-        key = "sasl.mechanism.inter.broker.protocol"
+    def _credentials(self, key: str, *, must_be_enabled: bool) -> Credentials:
+        mechanism = self._text(key) or ""
         if mechanism not in (PLAIN, *SCRAM_MECHANISMS):
             raise ConfigInvalid(key, mechanism, "out of " + ", ".join(SUPPORTED_MECHANISMS))
-        if mechanism not in self._list("sasl.enabled.mechanisms"):
+        if must_be_enabled and mechanism not in self._list("sasl.enabled.mechanisms"):
             raise ConfigInvalid(key, mechanism, "a mechanism out of sasl.enabled.mechanisms")
         options = self._jaas(mechanism).options
         if not options.get("username") or "password" not in options:
             raise ConfigInvalid(
                 f"{self._prefix}{mechanism.lower()}.sasl.jaas.config",
                 "[hidden]",
-                "username and password: this broker logs in at the others by them",
+                "username and password: one logs in at the others by them",
             )
         return Credentials(mechanism, options["username"], options["password"])
