@@ -378,11 +378,11 @@ def test_brokers_of_zookeeper_register_only_in_a_migration() -> None:
 
 def test_brokers_of_kraft_wait_until_the_migration_is_done() -> None:
     world = World(is_migration_enabled=True)
-    world.features.replay(ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION))
+    world.features.replay(ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION), 0)
 
     assert world.refusal(request())[0] is ErrorCode.broker_id_not_registered
 
-    world.features.replay(ZkMigrationStateRecord(ZkMigrationState.MIGRATION))
+    world.features.replay(ZkMigrationStateRecord(ZkMigrationState.MIGRATION), 0)
     assert world.register(request()).broker_id == 1
 
 

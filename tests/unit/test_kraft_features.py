@@ -133,7 +133,7 @@ def test_a_controller_that_has_not_registered_blocks_from_3_7_on(
 
 def test_the_direction_must_be_named(registry: SnapshotRegistry) -> None:
     features = features_at(registry, "3.9")
-    features.replay(FeatureLevelRecord(FOO, 2))
+    features.replay(FeatureLevelRecord(FOO, 2), 0)
 
     assert "needs the upgrade type" in str(refusal(features, FOO, 1))
     assert refusal(features, FOO, 1, SAFE) is None
@@ -196,12 +196,12 @@ def test_metadata_version_does_not_change_in_a_migration(
     registry: SnapshotRegistry, state: ZkMigrationState
 ) -> None:
     features = features_at(registry, "3.8")
-    features.replay(ZkMigrationStateRecord(state))
+    features.replay(ZkMigrationStateRecord(state), 0)
 
     reason = refusal(features, FEATURE_NAME, from_name("3.9").level)
     assert "migration from ZooKeeper is in progress" in str(reason)
 
-    features.replay(ZkMigrationStateRecord(ZkMigrationState.POST_MIGRATION))
+    features.replay(ZkMigrationStateRecord(ZkMigrationState.POST_MIGRATION), 0)
     assert refusal(features, FEATURE_NAME, from_name("3.9").level) is None
 
 
@@ -210,10 +210,10 @@ def test_metadata_version_does_not_change_in_a_migration(
 
 def test_level_zero_removes_a_feature(registry: SnapshotRegistry) -> None:
     features = features_at(registry, "3.9")
-    features.replay(FeatureLevelRecord(FOO, 2))
+    features.replay(FeatureLevelRecord(FOO, 2), 0)
     registry.get_or_create_snapshot(5)
 
-    features.replay(FeatureLevelRecord(FOO, 0))
+    features.replay(FeatureLevelRecord(FOO, 0), 0)
 
     assert features.finalized_features().levels == {FEATURE_NAME: 21}
     assert features.finalized_features(5) == ({FEATURE_NAME: 21, FOO: 2}, 5)
@@ -223,18 +223,18 @@ def test_an_unsupported_level_in_the_log_is_fatal(registry: SnapshotRegistry) ->
     features = features_at(registry, "3.9")
 
     with pytest.raises(IllegalState, match="supports versions 0-3"):
-        features.replay(FeatureLevelRecord(FOO, 4))
+        features.replay(FeatureLevelRecord(FOO, 4), 0)
     with pytest.raises(IllegalState, match="supports versions 1-21"):
-        features.replay(FeatureLevelRecord(FEATURE_NAME, 22))
+        features.replay(FeatureLevelRecord(FEATURE_NAME, 22), 0)
     with pytest.raises(IllegalState, match="no such state"):
-        features.replay(ZkMigrationStateRecord(9))
+        features.replay(ZkMigrationStateRecord(9), 0)
 
 
 def test_a_log_without_version_is_of_the_first_one(registry: SnapshotRegistry) -> None:
     features = FeatureControlManager(registry, QuorumFeatures(0, default_feature_map(), (0,)))
 
     assert features.metadata_version == from_name("3.0-IV1")
-    features.replay(FeatureLevelRecord(FEATURE_NAME, from_name("3.5").level))
+    features.replay(FeatureLevelRecord(FEATURE_NAME, from_name("3.5").level), 0)
     assert features.metadata_version == from_name("3.5")
 
 
@@ -242,7 +242,7 @@ def test_pre_migration_mode_is_in_the_log(registry: SnapshotRegistry) -> None:
     features = features_at(registry, "3.9")
     assert not features.is_in_pre_migration_mode
 
-    features.replay(ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION))
+    features.replay(ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION), 0)
 
     assert features.is_in_pre_migration_mode
     assert ZkMigrationState.PRE_MIGRATION.to_record() == (ZkMigrationStateRecord(2), 0)

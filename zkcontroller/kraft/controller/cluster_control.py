@@ -114,9 +114,9 @@ class ClusterControlManager:
         """Every registered broker, in ascending order of ids."""
         return sorted(self._brokers.values(), key=_broker_id)
 
-    def controllers(self) -> dict[int, ControllerRegistration]:
-        """Every registered controller by id."""
-        return dict(self._controllers.items())
+    def controllers(self, epoch: int | None = None) -> dict[int, ControllerRegistration]:
+        """Every registered controller by id, now or at an epoch."""
+        return dict(self._controllers.items(epoch=epoch))
 
     def register_broker_record_offset(self, broker_id: int) -> int | None:
         """Where in the log the broker's registration is; it must get there to be unfenced."""

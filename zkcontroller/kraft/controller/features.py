@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
-from typing import NamedTuple, Protocol, assert_never
+from typing import Final, NamedTuple, Protocol, assert_never
 
 from kio.schema.errors import ErrorCode
 
@@ -65,6 +65,9 @@ class ClusterFeatureSupport(Protocol):
         """The ranges of every registered controller; only from 3.7-IV0 on."""
 
 
+NEVER_CHANGED: Final = -1
+
+
 class FinalizedFeatures(NamedTuple):
     """The levels as they were at an epoch; None is now, uncommitted records included."""
 
@@ -88,6 +91,7 @@ class FeatureControlManager:
         self._finalized: TimelineDict[str, int] = TimelineDict(registry)
         # A log of before 3.3 does not say its version.
         self._version: TimelineValue[MetadataVersion] = TimelineValue(registry, version)
+        self._changed_at = TimelineValue(registry, NEVER_CHANGED)
         self._migration_state: TimelineValue[ZkMigrationState] = TimelineValue(
             registry, ZkMigrationState.NONE
         )
@@ -116,6 +120,15 @@ class FeatureControlManager:
         levels = {FEATURE_NAME: self._version.get(epoch=epoch).level}
         levels.update(self._finalized.items(epoch=epoch))
         return FinalizedFeatures(levels, epoch)
+
+    def changed_at(self, epoch: int) -> int:
+        """Where the log, up to an epoch, changed a level last; ``NEVER_CHANGED`` if nowhere.
+
+        That is the offset of the record, or of the end of its transaction or snapshot.  Kafka says
+        where it stood when it published the change, which is later after a restart
+        (``FeaturesPublisher``).
+        """
+        return self._changed_at.get(epoch=epoch)
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
         """What is held at an epoch: metadata.version first, by which the rest is read."""
@@ -221,15 +234,21 @@ class FeatureControlManager:
 
     # ------------------------------------------------------------------ replay
 
-    def replay(self, record: FeatureLevelRecord | ZkMigrationStateRecord) -> None:
+    def replay(self, record: FeatureLevelRecord | ZkMigrationStateRecord, offset: int) -> None:
         """:class:`IllegalState` for a level or a state that this controller cannot run at."""
         match record:
             case FeatureLevelRecord():
                 self._replay_feature_level(record)
+                self._changed_at.set(offset)
             case ZkMigrationStateRecord():
                 self._replay_zk_migration_state(record)
             case _:
                 assert_never(record)
+
+    def transaction_ended(self, begun_at: int, offset: int) -> None:
+        """What a transaction has changed counts from its end on."""
+        if self._changed_at.get() >= begun_at:
+            self._changed_at.set(offset)
 
     def _replay_feature_level(self, record: FeatureLevelRecord) -> None:
         supported = self.quorum_features.local_supported_feature(record.name)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, assert_never
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.kraft.controller.features import FinalizedFeatures
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     AllocateProducerIds,
     AlterClientQuotas,
@@ -29,6 +30,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     DeleteAcls,
     DeleteTopics,
     DescribeConfigs,
+    DescribeControllers,
     ElectLeaders,
     ExpireDelegationToken,
     FindAllTopicIds,
@@ -53,6 +55,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
 )
 from zkcontroller.kraft.controller.quorum_controller_state import ControllerState
 from zkcontroller.kraft.controller.quorum_features import KRAFT_VERSION
+from zkcontroller.kraft.controller.registrations import ControllerRegistration
 from zkcontroller.kraft.controller.result import ControllerResult
 from zkcontroller.kraft.controller.topic_requests import PartitionChangeQuota
 
@@ -128,12 +131,24 @@ def read(state: ControllerState, request: ReadRequest) -> object:
         case DescribeConfigs():
             return state.configs.describe_configs(epoch, request.resources)
         case GetFinalizedFeatures():
-            return state.features.finalized_features(epoch)
+            levels = state.features.finalized_features(epoch).levels
+            return FinalizedFeatures(levels, state.features.changed_at(epoch))
+        case DescribeControllers():
+            return _controllers(state, epoch)
         case ListPartitionReassignments():
             reassignments = state.replication.reassignments
             return reassignments.list_partition_reassignments(request.topics, epoch)
         case _:
             assert_never(request)
+
+
+def _controllers(state: ControllerState, epoch: int) -> Mapping[int, ControllerRegistration]:
+    if not state.features.metadata_version_at(epoch).is_controller_registration_supported:
+        raise ApiException(
+            ErrorCode.unsupported_version,
+            "Direct-to-controller communication is not supported with the current MetadataVersion.",
+        )
+    return state.cluster.controllers(epoch)
 
 
 class WriteOperations:

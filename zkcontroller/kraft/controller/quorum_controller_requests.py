@@ -287,7 +287,12 @@ class DescribeConfigs:
 
 @dataclass(frozen=True, slots=True)
 class GetFinalizedFeatures:
-    """The finalized feature levels."""
+    """The finalized feature levels, and where the log changed them last."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeControllers:
+    """The controllers that have registered; UNSUPPORTED_VERSION before 3.7-IV0 (KIP-919)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +308,7 @@ ReadRequest: TypeAlias = (
     | FindTopicNames
     | DescribeConfigs
     | GetFinalizedFeatures
+    | DescribeControllers
     | ListPartitionReassignments
 )
 

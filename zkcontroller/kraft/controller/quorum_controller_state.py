@@ -183,8 +183,11 @@ class ControllerState:
             case ConfigRecord():
                 self.configs.replay(record)
             case FeatureLevelRecord() | ZkMigrationStateRecord():
-                self.features.replay(record)
-            case BeginTransactionRecord() | EndTransactionRecord() | AbortTransactionRecord():
+                self.features.replay(record, offset)
+            case EndTransactionRecord():
+                self.features.transaction_ended(self.offsets.transaction_start_offset, offset)
+                self.offsets.replay(record, offset)
+            case BeginTransactionRecord() | AbortTransactionRecord():
                 self.offsets.replay(record, offset)
             case NoOpRecord():
                 pass
