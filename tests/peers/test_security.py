@@ -24,7 +24,7 @@ from tests.integration.secured_cluster import (
     write_users,
 )
 from tests.peers.cluster import TOPIC_COMMAND, Cluster
-from tests.unit.test_security_handlers import cluster_requests, creation
+from tests.unit.guarded_world import cluster_requests, creation
 from zkcontroller.runtime.client_security import ClientSecurity, Credentials
 from zkcontroller.runtime.connection import Connection
 from zkcontroller.zookeeper.requests import ZkCode

@@ -1,0 +1,229 @@
+"""Replicas that move while brokers, topics and controllers come to grief."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.scenarios.reassignments import (
+    CONTROLLER,
+    ORDERS_0,
+    ORDERS_1,
+    Admin,
+    assignment,
+    catch_up,
+    is_asked,
+    leadership,
+    with_topic,
+)
+from tests.simulation.process import ProcessState
+from tests.simulation.registration import Step
+from tests.simulation.world import World
+from zkcontroller.core.events import ApiPartitionReassignment
+from zkcontroller.core.partition_table import ReplicaState
+from zkcontroller.errors import ControllerMoved
+from zkcontroller.model import NO_LEADER, ReplicaAssignment
+from zkcontroller.zookeeper.requests import FencedBatch, SetData
+from zkcontroller.zookeeper.znodes import (
+    ControllerEpochZnode,
+    TopicZnode,
+)
+
+
+@pytest.fixture
+def admin(world: World) -> Admin:
+    return Admin(world)
+
+
+# ---------------------------------------------------------------------- misfortune
+
+
+def test_a_leader_that_dies_during_the_move_is_followed_and_the_move_ends(
+    world: World, admin: Admin
+) -> None:
+    with_topic(world, [2, 3])
+    admin.alter({ORDERS_0: [3, 4]})
+
+    world.stop(2)
+    world.settle()
+    catch_up(world)
+
+    assert assignment(world) == ReplicaAssignment((3, 4))
+    assert leadership(world)[0] == 3
+    assert set(leadership(world)[2]) == {3, 4}
+
+
+def test_a_target_that_dies_and_returns_during_the_move_is_waited_for(
+    world: World, admin: Admin
+) -> None:
+    with_topic(world, [2, 3])
+    admin.alter({ORDERS_0: [3, 4]})
+    world.stop(4)
+    world.settle()
+    catch_up(world)
+    assert assignment(world).is_being_reassigned
+
+    world.start_brokers(4)
+    catch_up(world)
+
+    assert assignment(world) == ReplicaAssignment((3, 4))
+    world.settle()
+
+
+def test_a_leader_in_the_target_that_is_dead_when_the_move_ends_is_replaced(
+    world: World, admin: Admin
+) -> None:
+    """The last member of the ISR keeps its place there, but it does not lead."""
+    with_topic(world, [2])
+    world.stop(2)
+    world.settle()
+    assert leadership(world) == (NO_LEADER, 1, (2,))
+
+    admin.alter({ORDERS_0: [2, 3]})
+    world.start_brokers(2)
+    catch_up(world)
+
+    assert assignment(world) == ReplicaAssignment((2, 3))
+    assert leadership(world)[0] == 2
+    world.settle()
+
+
+def test_a_partition_without_a_state_znode_is_no_end_of_the_failover(world: World) -> None:
+    world.start_brokers(1)
+    world.create_topic("orders", replicas=[[9]])
+    world.run_until_quiet()
+
+    world.ask_for_reassignment({ORDERS_0: [1]})
+    world.run_until_quiet()
+    world.delete_controller_znode()
+    world.run_until_quiet()
+
+    assert world.active_controller == 1
+    assert world.failures == []
+
+
+def test_partitions_added_while_the_order_was_on_its_way_are_not_lost(
+    world: World, admin: Admin
+) -> None:
+    with_topic(world, [1])
+    controller = world.living[CONTROLLER]
+    controller.breakpoint = lambda question: isinstance(question, FencedBatch)
+    world.put(CONTROLLER, ApiPartitionReassignment(((ORDERS_0, (2,)),), 1))
+    world.run_until(lambda: controller.state is ProcessState.PAUSED)
+
+    world.add_partitions("orders", [[3]])
+    controller.resume()
+    world.run_until_quiet()
+    catch_up(world)
+
+    assert assignment(world) == ReplicaAssignment((2,))
+    assert assignment(world, ORDERS_1) == ReplicaAssignment((3,))
+    assert leadership(world, ORDERS_1) == (3, 0, (3,))
+    assert admin.ongoing() == {}
+
+
+def test_a_move_and_a_deletion_end_with_the_topic_gone(world: World, admin: Admin) -> None:
+    with_topic(world, [1, 2])
+    admin.alter({ORDERS_0: [3, 4]})
+
+    world.delete_topic("orders")
+    world.run_until_quiet()
+    catch_up(world)
+
+    assert world.zookeeper.peek(TopicZnode.path("orders")) is None
+    assert admin.ongoing() == {}
+    assert all(not p.broker.hosted for p in world.living.values())
+    world.settle()
+
+
+def test_a_deletion_does_not_wait_for_a_move_that_can_never_end(world: World, admin: Admin) -> None:
+    """A topic that is queued gets no leader, so nobody would let the target into the ISR."""
+    with_topic(world, [2])
+    admin.alter({ORDERS_0: [3]})
+    world.stop(2)
+    world.run_until_quiet()
+    assert leadership(world)[0] == NO_LEADER
+    world.delete_topic("orders")
+    world.run_until_quiet()
+
+    world.kill(CONTROLLER)
+    world.start(2)
+    world.run_until_quiet()
+
+    assert world.zookeeper.peek(TopicZnode.path("orders")) is None
+
+
+def test_a_controller_that_moved_does_not_process_a_queued_order(world: World) -> None:
+    with_topic(world, [1])
+    controller = world.living[CONTROLLER]
+    world.pause(CONTROLLER)
+    world.ask_for_reassignment({ORDERS_0: [2]})
+    epoch = world.controller_epoch
+    world.write(SetData(ControllerEpochZnode.PATH, ControllerEpochZnode.encode(epoch)))
+    world.resume(CONTROLLER)
+    world.run_until(lambda: controller.ended_with is ControllerMoved)
+
+    assert any(
+        "Controller moved to another broker when processing ZkPartitionReassignment" in line
+        for line in world.log(CONTROLLER, "INFO")
+    )
+    assert assignment(world) == ReplicaAssignment((1,))
+
+
+QUESTIONS = 60
+"""More than a move from [2,3] to [4,3] asks from the order to its end; counted below."""
+
+
+def nth_question(number: int) -> Callable[[Step], bool]:
+    """True at the ``number``-th question from now on."""
+    asked = 0
+
+    def is_it(_: Step) -> bool:
+        nonlocal asked
+        asked += 1
+        return asked == number
+
+    return is_it
+
+
+def move_and_kill_at(world: World, number: int) -> bool:
+    """The whole move, with the controller killed before it asks that question; if it gets there."""
+    with_topic(world, [2, 3], brokers=(1, 2, 3, 4, 5))
+    controller = world.living[CONTROLLER]
+    controller.breakpoint = nth_question(number)
+    world.ask_for_reassignment({ORDERS_0: [4, 3]})
+    for _ in range(3):
+        world.run_until(lambda: controller.state is ProcessState.PAUSED or world.is_quiet())
+        if controller.state is ProcessState.PAUSED:
+            world.kill(CONTROLLER)
+            world.settle()
+            return True
+        world.catch_up(ORDERS_0)
+    return False
+
+
+@pytest.mark.parametrize("number", range(1, QUESTIONS))
+def test_the_next_controller_ends_what_one_that_died_in_the_middle_began(
+    world: World, number: int
+) -> None:
+    if not move_and_kill_at(world, number):
+        assert number > 20, "a move asks for more than this"
+
+    for _ in range(2):
+        catch_up(world)
+
+    assert assignment(world) == ReplicaAssignment((4, 3))
+    leader, _, isr = leadership(world)
+    assert leader in (3, 4)
+    assert set(isr) == {3, 4}
+    assert not is_asked(world)
+    hosts = {b for b in world.living if ORDERS_0 in world.living[b].broker.hosted}
+    assert hosts == {3, 4}
+    controller = world.controller
+    assert controller is not None
+    context = controller.controller.context
+    assert context.table.reassigning == {}
+    row = context.table.row(*ORDERS_0)
+    assert context.table.replica_state(row, 2) is ReplicaState.NON_EXISTENT
+    world.settle()
