@@ -149,10 +149,14 @@ class ControllerRegistrations:
         )
 
     async def run(self) -> None:
-        """Registers, and again whenever the log forgets it; never returns."""
+        """Registers, and again whenever the log forgets it; returns when the controller ends."""
+        with contextlib.suppress(ConnectionAbortedError):
+            await self._keep_registered()
+
+    async def _keep_registered(self) -> None:
         backoff_ms = REGISTRATION_BACKOFF_MS
         while True:
-            if not self._is_due():
+            if not await self._loop.look(self._is_due):
                 await asyncio.sleep(_LOOK_AGAIN_S)
                 continue
             error = await self._register()
@@ -164,8 +168,8 @@ class ControllerRegistrations:
             await asyncio.sleep(backoff_ms / 1000)
             backoff_ms = min(2 * backoff_ms, REGISTRATION_BACKOFF_MAX_MS)
 
-    def _is_due(self) -> bool:
-        state = self._loop.controller.state
+    def _is_due(self, controller: QuorumController) -> bool:
+        state = controller.state
         if not state.features.metadata_version.is_controller_registration_supported:
             return False
         known = state.cluster.controllers().get(self._node_id)

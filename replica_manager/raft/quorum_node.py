@@ -167,10 +167,10 @@ class QuorumNode:
                 return await self._serve(driver, channels)
             finally:
                 upkeep.cancel()
-                if self._controller is not None:
-                    self._controller.close()
                 if self._snapshots is not None:
                     await self._snapshots.close()
+                if self._controller is not None:
+                    await self._controller.close()
                 await channels.close()
                 await asyncio.wait((upkeep,))
 
@@ -237,9 +237,11 @@ class QuorumNode:
     def _make_generator(
         self, controller: ControllerLoop, log: MetadataLog
     ) -> SnapshotGenerator[SnapshotWriter]:
-        state = controller.controller.state
-        made = SnapshotGenerator(state, log, self._settings.snapshots, self._now_ms)
-        controller.observe(made)
+        made = controller.observe(
+            lambda made_for: SnapshotGenerator(
+                made_for.state, controller, log, self._settings.snapshots, self._now_ms
+            )
+        )
         if self._metrics is not None:
             gauges: dict[str, Callable[[], int]] = {
                 "LatestSnapshotGeneratedBytes": lambda: made.latest_bytes,

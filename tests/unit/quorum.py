@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -38,9 +38,18 @@ def free_ports(count: int) -> list[int]:
 
 async def eventually(is_so: Callable[[], bool], what: str) -> None:
     """Waits until it is so."""
+
+    async def ask() -> bool:
+        return is_so()
+
+    await in_the_end(ask, what)
+
+
+async def in_the_end(is_so: Callable[[], Awaitable[object]], what: str) -> None:
+    """The same for what must be waited for to know whether it is so."""
     try:
         async with asyncio.timeout(PATIENCE_S):
-            while not is_so():
+            while not await is_so():
                 await asyncio.sleep(0.01)
     except TimeoutError:
         raise AssertionError(f"{what}: not within {PATIENCE_S:g} s") from None
@@ -91,7 +100,7 @@ class Quorum:
         self.nodes: dict[int, QuorumNode] = {}
         self.metrics: dict[int, Metrics] = {}
         self.listeners: dict[int, RecordingListener] = {}
-        self._tasks: dict[int, asyncio.Task[bool]] = {}
+        self.tasks: dict[int, asyncio.Task[bool]] = {}
 
     def settings(self, node_id: int) -> QuorumNodeSettings:
         """Those of a voter, or of an observer if it is none."""
@@ -114,7 +123,7 @@ class Quorum:
             node = self.nodes[node_id] = QuorumNode(settings, self.metrics[node_id])
             self.equip(node, settings)
             self.listeners[node_id] = RecordingListener(node)
-            self._tasks[node_id] = asyncio.create_task(node.run())
+            self.tasks[node_id] = asyncio.create_task(node.run())
             await node.started()
 
     def equip(self, node: QuorumNode, settings: QuorumNodeSettings) -> None:
@@ -123,12 +132,12 @@ class Quorum:
     async def stop(self, node_id: int) -> bool:
         """Has a node leave; says whether it left gracefully."""
         self.nodes.pop(node_id).stop()
-        return await self._tasks.pop(node_id)
+        return await self.tasks.pop(node_id)
 
     async def kill(self, node_id: int) -> None:
         """Ends a node without a word to the others."""
         del self.nodes[node_id]
-        task = self._tasks.pop(node_id)
+        task = self.tasks.pop(node_id)
         task.cancel()
         await asyncio.wait((task,))
 

@@ -6,30 +6,21 @@ Source of the behaviours: Kafka ``SnapshotGeneratorTest``, ``SnapshotEmitterTest
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 import pytest
-from typing_extensions import override
 
-from replica_manager.raft.controller_config import ControllerConfig
-from replica_manager.raft.controller_service import controller_maker, read_bootstrap
-from replica_manager.raft.metadata_log import FOLDER
-from replica_manager.raft.metadata_log_config import MetadataLogConfig
-from replica_manager.raft.quorum_node import QuorumNode, QuorumNodeSettings
-from tests.unit.quorum import CLUSTER_ID, Quorum, eventually
+from tests.unit.quorum import eventually, in_the_end
 from tests.unit.quorum_controller_world import QuorumWorld
-from tests.unit.test_kraft_state_records import everything, stable_records
+from tests.unit.quorum_controllers import Controllers, stable_offset, told
+from tests.unit.test_kraft_state_records import stable_records
 from zkcontroller.kraft.control_records import SnapshotFooter, SnapshotHeader
-from zkcontroller.kraft.controller.config_schema import ConfigResource, ResourceType
-from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
-from zkcontroller.kraft.controller.quorum_controller_requests import IncrementalAlterConfigs
 from zkcontroller.kraft.controller.quorum_controller_values import (
     CommitHandled,
     CommittedBatch,
@@ -50,86 +41,11 @@ from zkcontroller.kraft.metadata.records import (
 from zkcontroller.kraft.values import OffsetAndEpoch
 from zkcontroller.runtime.snapshot_generator import CommittedProgress, SnapshotGenerator
 
-SMALL: Final = SnapshotConfig(max_record_bytes_between_snapshots=1_000)
-TIGHT: Final = MetadataLogConfig(retention_max_bytes=1, file_delete_delay_ms=0)
 HALF_ID: Final = UUID(int=7)
+T = TypeVar("T")
 LOGGER: Final = "org.apache.kafka.image.publisher.SnapshotGenerator"
 
 # ---------------------------------------------------------------------- in a node
-
-
-class Controllers(Quorum):
-    """Nodes with controllers, which make snapshots often and keep nothing that is old."""
-
-    @override
-    def settings(self, node_id: int) -> QuorumNodeSettings:
-        settings = super().settings(node_id)
-        return dataclasses.replace(settings, snapshots=SMALL, log=TIGHT)
-
-    @override
-    def equip(self, node: QuorumNode, settings: QuorumNodeSettings) -> None:
-        listener, voters = settings.listeners[0], self.voters.endpoints.items()
-        config = ControllerConfig.parse(
-            {
-                "process.roles": "controller",
-                "node.id": str(settings.local.id),
-                "controller.quorum.voters": ",".join(
-                    f"{each}@{endpoint.host}:{endpoint.port}" for each, endpoint in voters
-                ),
-                "controller.listener.names": "CONTROLLER",
-                "listeners": f"CONTROLLER://{listener.host}:{listener.port}",
-                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
-                "log.dirs": str(settings.metadata_log_dir),
-                "metadata.max.idle.interval.ms": "0",
-            }
-        )
-        bootstrap = read_bootstrap(settings.metadata_log_dir, None)
-        node.set_controller(controller_maker(config, CLUSTER_ID, bootstrap))
-
-    def controller(self, node_id: int) -> QuorumController:
-        return self.nodes[node_id].controller.controller
-
-    async def active(self) -> int:
-        """The node whose controller is at work."""
-
-        def at_work() -> list[int]:
-            return [each for each in self.nodes if is_at_work(self.controller(each))]
-
-        await eventually(lambda: bool(at_work()), "a controller is at work")
-        [node_id] = at_work()
-        return node_id
-
-    async def configure(self, node_id: int, value: str) -> None:
-        """Writes some hundred bytes, and waits until they are committed."""
-        resource = ConfigResource(ResourceType.BROKER, "")
-        change = {"ssl.truststore.location": ConfigOperation(OpType.SET, value * 100)}
-        asked = IncrementalAlterConfigs({resource: change})
-        await self.nodes[node_id].controller.ask(asked, 10_000)
-
-    def snapshots(self, node_id: int) -> dict[str, bytes]:
-        folder = self.directory / f"node-{node_id}" / FOLDER
-        return {path.name: path.read_bytes() for path in sorted(folder.glob("*.checkpoint"))}
-
-    def is_cut(self, node_id: int) -> bool:
-        return self.nodes[node_id].driver.node.log.start_offset > 0
-
-
-def is_at_work(controller: QuorumController) -> bool:
-    version = controller.state.features.finalized_features(
-        controller.state.offsets.last_stable_offset
-    )
-    return controller.is_active and version.levels["metadata.version"] == 21
-
-
-def told(directory: Path, story: Callable[[Controllers], Awaitable[None]]) -> None:
-    async def run() -> None:
-        quorum = Controllers(directory)
-        try:
-            await story(quorum)
-        finally:
-            await quorum.close()
-
-    asyncio.run(run())
 
 
 def records_of(snapshot: bytes) -> list[VersionedRecord]:
@@ -166,11 +82,13 @@ def test_every_node_makes_snapshots_the_log_begins_later_and_a_wiped_node_catche
         )
 
         assert quorum.listeners[wiped].snapshots
-        offsets = [quorum.controller(each).state.offsets for each in quorum.nodes]
-        await eventually(
-            lambda: len({each.last_stable_offset for each in offsets}) == 1, "all are there"
-        )
-        held = [everything(quorum.controller(each)) for each in quorum.nodes]
+
+        async def all_are_there() -> bool:
+            ends = [await quorum.look(each, stable_offset) for each in quorum.nodes]
+            return len(set(ends)) == 1
+
+        await in_the_end(all_are_there, "all are there")
+        held = await quorum.everything()
         assert held[0] == held[1] == held[2]
         made_where = [quorum.snapshots(each).keys() for each in quorum.nodes]
         assert all(made_where)
@@ -179,10 +97,11 @@ def test_every_node_makes_snapshots_the_log_begins_later_and_a_wiped_node_catche
             await quorum.kill(node_id)
         await quorum.start(1, 2, 3)
         assert await quorum.active() in (1, 2, 3)
-        await eventually(
-            lambda: [everything(quorum.controller(each)) for each in quorum.nodes] == held,
-            "each holds what it held",
-        )
+
+        async def is_held_again() -> bool:
+            return await quorum.everything() == held
+
+        await in_the_end(is_held_again, "each holds what it held")
 
     told(tmp_path, story)
 
@@ -200,7 +119,7 @@ def test_the_snapshot_tells_what_is_committed_and_its_metrics_tell_of_it(tmp_pat
 
         [*_, (name, content)] = quorum.snapshots(active).items()
         found = [record for record, _ in records_of(content)]
-        expected = [record for record, _ in stable_records(quorum.controller(active))]
+        expected = [record for record, _ in await quorum.look(active, stable_records)]
         assert [type(record) for record in found] == [type(record) for record in expected]
         assert int(name[:20]) <= quorum.nodes[active].driver.node.log.high_watermark
         await eventually(
@@ -253,6 +172,17 @@ class MemoryStore:
         self.added.append(written)
 
 
+class NoThread:
+    """A controller that is looked into at once."""
+
+    def __init__(self, controller: QuorumController) -> None:
+        self._controller = controller
+
+    async def look(self, read: Callable[[QuorumController], T]) -> T:
+        await asyncio.sleep(0)
+        return read(self._controller)
+
+
 class Generating:
     """A controller in a world, and a generator that watches it from behind its start."""
 
@@ -268,10 +198,12 @@ class Generating:
         self.store = MemoryStore()
         config = SnapshotConfig(1_000, 60_000)
         self.now_ms = 0
-        self.generator = SnapshotGenerator(
-            self.standby.state, self.store, config, lambda: self.now_ms
-        )
+        self.generator = self.another(config)
         self.committed(0)
+
+    def another(self, config: SnapshotConfig) -> SnapshotGenerator[MemorySnapshot]:
+        looks = NoThread(self.standby)
+        return SnapshotGenerator(self.standby.state, looks, self.store, config, lambda: self.now_ms)
 
     def committed(self, size_in_bytes: int, *, is_latest: bool = True) -> None:
         end = self.standby.state.offsets.last_committed_record_offset + 1
@@ -319,9 +251,7 @@ def test_a_snapshot_is_made_after_enough_bytes_and_the_count_begins_anew() -> No
 
 def test_what_is_read_again_after_a_start_is_no_reason_for_a_snapshot() -> None:
     async def story(told: Generating) -> None:
-        told.generator = SnapshotGenerator(
-            told.standby.state, told.store, SnapshotConfig(1_000, 60_000), lambda: told.now_ms
-        )
+        told.generator = told.another(SnapshotConfig(1_000, 60_000))
         told.committed(10**9, is_latest=False)
         told.committed(10**9)
         assert not told.generator.is_busy

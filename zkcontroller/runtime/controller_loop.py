@@ -1,8 +1,14 @@
-"""Runs the quorum controller on the node's event loop: requests, commits, timers.
+"""Runs the quorum controller in a thread of its own: requests, commits, timers.
 
 What is committed comes from the raft driver as bytes and goes into the controller as records; what
 the controller writes goes the other way.  Each step is done at once, so nothing comes in between:
 a write is generated, appended and replayed before anything else is looked at.
+
+A step may take seconds, when a broker dies that led tens of thousands of partitions.  Elections
+and heartbeats of the quorum are answered meanwhile, for they are the event loop's.  Between the two
+goes nothing but values: inputs by a queue, outputs by ``loop.call_soon_threadsafe``.  Nobody but
+that thread looks at the controller's state; who wants to know something of it gives
+:meth:`ControllerLoop.look` a function.
 
 Source: Kafka ``QuorumController`` (its event queue's thread, ``QuorumMetaLogListener``).
 """
@@ -11,12 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, assert_never
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import ZkControllerError
 from zkcontroller.kraft.control_records import SnapshotHeader
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
@@ -25,6 +33,7 @@ from zkcontroller.kraft.controller.quorum_controller_values import (
     CommitHandled,
     CommittedBatch,
     ControllerInput,
+    ControllerOutput,
     FatalFault,
     LeaderChanged,
     NonFatalFault,
@@ -52,10 +61,11 @@ MAX_SNAPSHOT_BYTES: Final = 1024 * 1024 * 1024
 _READ_BYTES: Final = 8 * 1024 * 1024
 
 _log: Final = logging.getLogger("org.apache.kafka.controller.QuorumController")
+T = TypeVar("T")
 
 
 class DriverAppender:
-    """The quorum as the controller writes to it."""
+    """The quorum as the controller writes to it, from the controller's thread."""
 
     def __init__(self, driver: RaftDriver) -> None:
         self._driver = driver
@@ -63,12 +73,12 @@ class DriverAppender:
     @property
     def leader_id(self) -> int | None:
         """Who leads, as far as this node knows."""
-        return self._driver.node.leader_and_epoch.leader_id
+        return self._driver.leader_and_epoch.leader_id
 
     @property
     def log_end_offset(self) -> int:
         """Where the next record goes."""
-        return self._driver.node.next_append_offset
+        return self._driver.next_append_offset
 
     @property
     def kraft_version(self) -> int:
@@ -90,7 +100,7 @@ class DriverAppender:
 
 
 class CommitObserver(Protocol):
-    """Hears how far the controller has come; must not take long."""
+    """Hears, in the controller's thread, how far it has come; must not take long."""
 
     def committed(self, progress: CommittedProgress) -> None:
         """It has read on."""
@@ -99,8 +109,42 @@ class CommitObserver(Protocol):
         """It has begun anew with a snapshot."""
 
 
+AnyObserver = TypeVar("AnyObserver", bound=CommitObserver)
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """Batches as they stand in the log, to be decoded."""
+
+    batches: CommittedBatches
+    is_latest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """A whole snapshot, to be decoded."""
+
+    snapshot_id: OffsetAndEpoch
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Somebody wants to know something of the controller."""
+
+    read: Callable[[QuorumController], Any]
+    result: asyncio.Future[Any]
+
+
+class _Stop:
+    """Nothing comes after it."""
+
+
+_Happened: TypeAlias = RequestReceived | LeaderChanged | _Commit | _Snapshot | _Look
+
+
 class ControllerLoop:
-    """One controller at work.  For the event loop."""
+    """One controller at work.  Its methods are for the event loop."""
 
     def __init__(
         self,
@@ -108,29 +152,39 @@ class ControllerLoop:
         make: Callable[[RaftAppender], QuorumController],
         now_ms: Callable[[], int],
     ) -> None:
-        self.controller = make(DriverAppender(driver))
-        """To look at; only the loop has it step."""
-        self.failure: asyncio.Future[ZkControllerError] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.failure: asyncio.Future[Exception] = self._loop.create_future()
         """Done, with the reason, when the process must end."""
         self._driver = driver
         self._now_ms = now_ms
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._last_request_id = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        # No longer than there are connections, each of which waits for its answer, and listeners,
+        # each of which gets a commit when it has taken in the last one.
+        self._waiting: queue.SimpleQueue[_Happened | _Stop] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="quorum-controller", daemon=True)
+        # What follows is the thread's.
+        self._controller = make(DriverAppender(driver))
         self._observer: CommitObserver | None = None
+        self._failed: Exception | None = None
 
-    def observe(self, observer: CommitObserver) -> None:
-        """Before :meth:`start`: it hears of everything that the controller has read."""
-        self._observer = observer
+    def observe(self, make: Callable[[QuorumController], AnyObserver]) -> AnyObserver:
+        """Before :meth:`start`: what is made hears of everything that the controller has read."""
+        made = make(self._controller)
+        self._observer = made
+        return made
 
     def start(self) -> None:
         """Begins to read the log."""
+        self._thread.start()
         self._driver.register(LISTENER_NAME, self)
 
-    def close(self) -> None:
-        """Ends it: who waits for an answer gets none."""
-        if self._timer is not None:
-            self._timer.cancel()
+    async def close(self) -> None:
+        """Ends it, once it has done what it is doing: who waits for an answer gets none."""
+        self._is_closed = True
+        self._waiting.put(_Stop())
+        await asyncio.to_thread(self._thread.join)
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(ConnectionAbortedError("the controller stops"))
@@ -144,10 +198,28 @@ class ControllerLoop:
             raise ApiException(ErrorCode.not_controller, "this controller has failed")
         self._last_request_id += 1
         request_id = self._last_request_id
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._answers[request_id] = answer
         deadline_ms = None if timeout_ms is None else self._now_ms() + timeout_ms
-        self._step(RequestReceived(request_id, request, deadline_ms))
+        happened = RequestReceived(request_id, request, deadline_ms)
+        return await self._answer_to(request_id, happened, self._loop.create_future())
+
+    async def look(self, read: Callable[[QuorumController], T]) -> T:
+        """What ``read`` finds in the controller as it is between two steps.
+
+        It is called in the controller's thread, which does nothing else meanwhile: it must neither
+        change anything nor give away what changes later.  ConnectionAbortedError if the controller
+        has ended.
+        """
+        self._last_request_id += 1
+        result: asyncio.Future[T] = self._loop.create_future()
+        return await self._answer_to(self._last_request_id, _Look(read, result), result)
+
+    async def _answer_to(
+        self, request_id: int, asked: RequestReceived | _Look, answer: asyncio.Future[T]
+    ) -> T:
+        if self._is_closed:
+            raise ConnectionAbortedError("the controller stops")
+        self._answers[request_id] = answer
+        self._waiting.put(asked)
         try:
             return await answer
         finally:
@@ -157,80 +229,27 @@ class ControllerLoop:
 
     def handle_commit(self, batches: CommittedBatches) -> None:
         """Takes in what is committed."""
-        try:
-            found = tuple(
-                _committed(batch)
-                for batch in iterate_metadata_batches(batches.data)
-                if batch.last_offset >= batches.first_offset
-            )
-        except ZkControllerError as error:
-            self._fail(error)
-            return
-        self._step(CommitHandled(found))
-        self._tell_observer(batches, found)
-        self._driver.advanced(LISTENER_NAME, batches.next_offset)
-
-    def _tell_observer(self, batches: CommittedBatches, found: Sequence[CommittedBatch]) -> None:
-        if self._observer is None or not found or self.failure.done():
-            return
-        progress = CommittedProgress(
-            next_offset=batches.next_offset,
-            epoch=found[-1].epoch,
-            append_timestamp_ms=found[-1].append_timestamp_ms,
-            size_in_bytes=len(batches.data),
-            is_latest=batches.next_offset >= self._driver.node.log.high_watermark,
-        )
-        self._observer.committed(progress)
+        is_latest = batches.next_offset >= self._driver.node.log.high_watermark
+        self._waiting.put(_Commit(batches, is_latest))
 
     def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         """Begins anew with a snapshot."""
-        try:
-            loaded = self._load(snapshot_id)
-        except ZkControllerError as error:
-            self._fail(error)
+        log = self._driver.node.log
+        size = log.snapshot_bytes(snapshot_id)
+        if size is None or size > MAX_SNAPSHOT_BYTES:
+            self._fail(FatalFault(f"snapshot {snapshot_id} of {size} bytes cannot be loaded"))
             return
-        self._step(loaded)
-        if self._observer is not None and not self.failure.done():
-            self._observer.loaded()
-        self._driver.advanced(LISTENER_NAME, snapshot_id.offset)
+        # Read here, where nobody can take it away: some 0.3 ms for each MB.
+        parts = range(0, size, _READ_BYTES)
+        data = b"".join(log.read_snapshot(snapshot_id, at, _READ_BYTES) for at in parts)
+        self._waiting.put(_Snapshot(snapshot_id, data))
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Another leader, or another epoch."""
         _log.info("The leader of epoch %d is %s", leader.epoch, leader.leader_id)
-        self._step(LeaderChanged(leader))
+        self._waiting.put(LeaderChanged(leader))
 
-    def _load(self, snapshot_id: OffsetAndEpoch) -> SnapshotLoaded:
-        records: list[VersionedRecord] = []
-        timestamp_ms = 0
-        for batch in iterate_metadata_batches(b"".join(self._snapshot(snapshot_id))):
-            match batch:
-                case DataBatch():
-                    records += batch.records
-                case ControlBatch():
-                    for record in batch.records:
-                        if isinstance(record, SnapshotHeader):
-                            timestamp_ms = record.last_contained_log_timestamp
-        return SnapshotLoaded(snapshot_id, tuple(records), timestamp_ms)
-
-    def _snapshot(self, snapshot_id: OffsetAndEpoch) -> Iterator[bytes]:
-        log = self._driver.node.log
-        size = log.snapshot_bytes(snapshot_id)
-        if size is None or size > MAX_SNAPSHOT_BYTES:
-            raise FatalFault(f"snapshot {snapshot_id} of {size} bytes cannot be loaded")
-        for position in range(0, size, _READ_BYTES):
-            yield log.read_snapshot(snapshot_id, position, _READ_BYTES)
-
-    # The controller's turn.
-
-    def _step(self, happened: ControllerInput | None) -> None:
-        if self.failure.done():
-            return
-        now_ms = self._now_ms()
-        try:
-            outputs = self.controller.step(happened, now_ms)
-        except FatalFault as fatal:
-            self._fail(fatal)
-            return
+    def _deliver(self, outputs: Sequence[ControllerOutput]) -> None:
         for output in outputs:
             match output:
                 case RequestCompleted(request_id, response):
@@ -239,7 +258,6 @@ class ControllerLoop:
                     self._answer(request_id, None, refusal)
                 case NonFatalFault(event, fault):
                     _log.error("Encountered a fault in %s", event, exc_info=fault)
-        self._set_timer(now_ms)
 
     def _answer(self, request_id: int, response: object, error: ApiException | None) -> None:
         answer = self._answers.get(request_id)
@@ -250,19 +268,112 @@ class ControllerLoop:
         else:
             answer.set_exception(error)
 
-    def _set_timer(self, now_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        next_ms = self.controller.next_time_ms(now_ms)
-        if next_ms is not None:
-            wait_s = max(0, next_ms - now_ms) / 1000
-            self._timer = asyncio.get_running_loop().call_later(wait_s, self._step, None)
-
-    def _fail(self, error: ZkControllerError) -> None:
-        _log.error("The controller cannot go on", exc_info=error)
+    def _fail(self, error: Exception) -> None:
         if not self.failure.done():
             self.failure.set_result(error)
+
+    # The controller's thread.
+
+    def _run(self) -> None:
+        while True:
+            happened = self._next()
+            if isinstance(happened, _Stop):
+                return
+            if self._failed is not None:
+                if isinstance(happened, _Look):
+                    aborted = ConnectionAbortedError("the controller has failed")
+                    self._tell(_finish, happened.result, None, aborted)
+                continue
+            try:
+                self._take(happened)
+            except Exception as error:  # noqa: BLE001 - nobody knows what the state is now
+                _log.error("The controller cannot go on", exc_info=error)
+                self._failed = error
+                self._tell(self._fail, error)
+
+    def _next(self) -> _Happened | _Stop | None:
+        """What comes next; None if it is time that has come."""
+        next_ms = None
+        if self._failed is None:
+            next_ms = self._controller.next_time_ms(self._now_ms())
+        wait_s = None if next_ms is None else max(0, next_ms - self._now_ms()) / 1000
+        try:
+            return self._waiting.get(timeout=wait_s)
+        except queue.Empty:
+            return None
+
+    def _take(self, happened: _Happened | None) -> None:
+        match happened:
+            case RequestReceived() | LeaderChanged() | None:
+                self._step(happened)
+            case _Look(read, result):
+                self._show(read, result)
+            case _Commit(batches, is_latest):
+                self._take_commit(batches, is_latest=is_latest)
+            case _Snapshot(snapshot_id, data):
+                self._step(_loaded(snapshot_id, data))
+                if self._observer is not None:
+                    self._observer.loaded()
+                self._tell(self._driver.advanced, LISTENER_NAME, snapshot_id.offset)
+            case _:
+                assert_never(happened)
+
+    def _take_commit(self, batches: CommittedBatches, *, is_latest: bool) -> None:
+        found = tuple(
+            _committed(batch)
+            for batch in iterate_metadata_batches(batches.data)
+            if batch.last_offset >= batches.first_offset
+        )
+        self._step(CommitHandled(found))
+        if self._observer is not None and found:
+            progress = CommittedProgress(
+                next_offset=batches.next_offset,
+                epoch=found[-1].epoch,
+                append_timestamp_ms=found[-1].append_timestamp_ms,
+                size_in_bytes=len(batches.data),
+                is_latest=is_latest,
+            )
+            self._observer.committed(progress)
+        self._tell(self._driver.advanced, LISTENER_NAME, batches.next_offset)
+
+    def _show(self, read: Callable[[QuorumController], Any], result: asyncio.Future[Any]) -> None:
+        try:
+            found = read(self._controller)
+        except Exception as error:  # noqa: BLE001 - it is whoever asked who wants to know
+            self._tell(_finish, result, None, error)
+        else:
+            self._tell(_finish, result, found, None)
+
+    def _step(self, happened: ControllerInput | None) -> None:
+        outputs = self._controller.step(happened, self._now_ms())
+        if outputs:
+            self._tell(self._deliver, outputs)
+
+    def _tell(self, what: Callable[..., None], *arguments: object) -> None:
+        self._loop.call_soon_threadsafe(what, *arguments)
+
+
+def _finish(result: asyncio.Future[Any], found: object, error: Exception | None) -> None:
+    if result.done():
+        return  # whoever asked has gone
+    if error is None:
+        result.set_result(found)
+    else:
+        result.set_exception(error)
+
+
+def _loaded(snapshot_id: OffsetAndEpoch, data: bytes) -> SnapshotLoaded:
+    records: list[VersionedRecord] = []
+    timestamp_ms = 0
+    for batch in iterate_metadata_batches(data):
+        match batch:
+            case DataBatch():
+                records += batch.records
+            case ControlBatch():
+                for record in batch.records:
+                    if isinstance(record, SnapshotHeader):
+                        timestamp_ms = record.last_contained_log_timestamp
+    return SnapshotLoaded(snapshot_id, tuple(records), timestamp_ms)
 
 
 def _committed(batch: MetadataBatch) -> CommittedBatch:

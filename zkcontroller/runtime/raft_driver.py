@@ -5,7 +5,8 @@ performs what comes out, strictly in order.  While it waits for a disk (one thre
 what happens meanwhile queues up, and everything else on the event loop goes on.  Nothing here may
 take long: a leader that is late by two seconds is deposed.
 
-Everything is for the event loop; another thread comes in by ``loop.call_soon_threadsafe``.
+Everything is for the event loop, but for what a writer of records calls from a thread of its own:
+:meth:`RaftDriver.prepare_append` and its neighbours.  A lock keeps those and the step apart.
 
 Source: Kafka ``KafkaRaftClientDriver``, ``KafkaRaftClient``, ``BlockingMessageQueue``.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -145,7 +147,9 @@ class RaftDriver:
     ) -> None:
         """``plan_flush``: how everything that is in the node's log now gets to disk, if it must."""
         self.node = node
-        """To look at; only the driver has it step."""
+        """To look at, on the event loop; only the driver has it step."""
+        self._stepping = threading.Lock()
+        self._loop = asyncio.get_running_loop()
         self._plan_flush = plan_flush
         self._elections = elections
         self._metrics = metrics
@@ -198,26 +202,42 @@ class RaftDriver:
         """That listener has taken in everything below ``next_offset``."""
         self._put(ListenerAdvanced(name, next_offset))
 
+    def shut_down(self, timeout_ms: int) -> None:
+        """Leaves the quorum; :meth:`run` returns when that is done."""
+        self._put(Shutdown(timeout_ms))
+
+    # What may be called from any one thread: the writer's.
+
+    @property
+    def leader_and_epoch(self) -> LeaderAndEpoch:
+        """Whom the node knows as the leader."""
+        with self._stepping:
+            return self.node.leader_and_epoch
+
+    @property
+    def next_append_offset(self) -> int:
+        """Where the next record goes, behind those that wait to be written."""
+        with self._stepping:
+            return self.node.next_append_offset
+
     def prepare_append(self, epoch: int, values: Sequence[bytes]) -> int:
         """Takes records to be written as one batch; gives the offset of the last one.
 
         As :meth:`~zkcontroller.kraft.raft.RaftNode.prepare_append`.
         """
-        return self.node.prepare_append(epoch, values, self._now_ms())
+        with self._stepping:
+            return self.node.prepare_append(epoch, values, self._now_ms())
 
     def schedule_prepared_append(self) -> None:
         """Has written, soon, what was prepared."""
-        self.node.schedule_prepared_append()
+        with self._stepping:
+            self.node.schedule_prepared_append()
         # There is a new time to wait for.
-        self._has_input.set()
+        self._loop.call_soon_threadsafe(self._has_input.set)
 
     def resign(self, epoch: int) -> None:
         """Gives up the leadership of that epoch, if it still lasts."""
-        self._put(Resign(epoch))
-
-    def shut_down(self, timeout_ms: int) -> None:
-        """Leaves the quorum; :meth:`run` returns when that is done."""
-        self._put(Shutdown(timeout_ms))
+        self._loop.call_soon_threadsafe(self._put, Resign(epoch))
 
     def _put(self, happened: _Input) -> None:
         self._inputs.append(happened)
@@ -235,7 +255,9 @@ class RaftDriver:
         try:
             stored = await self._on_disk(self._elections.read)
             now_ms = self._now_ms()
-            await self._stepped(self.node.start(stored, now_ms), now_ms)
+            with self._stepping:
+                outputs = self.node.start(stored, now_ms)
+            await self._stepped(outputs, now_ms)
             steps = 0
             while self._left is None:
                 await self._step(await self._next_input())
@@ -256,10 +278,11 @@ class RaftDriver:
 
     async def _step(self, happened: _Input) -> None:
         now_ms = self._now_ms()
-        if isinstance(happened, _Registration):
-            outputs = self.node.register(happened.listener_name, now_ms)
-        else:
-            outputs = self.node.step(happened, now_ms)
+        with self._stepping:
+            if isinstance(happened, _Registration):
+                outputs = self.node.register(happened.listener_name, now_ms)
+            else:
+                outputs = self.node.step(happened, now_ms)
         await self._stepped(outputs, now_ms)
 
     async def _stepped(self, outputs: Sequence[RaftOutput], now_ms: int) -> None:

@@ -1,8 +1,8 @@
 """Makes snapshots of what the controller of this node holds, so that the log before may go.
 
 Every node makes its own.  The controller goes on meanwhile: its state is read as it was at one
-offset, some milliseconds at a time on the event loop, and each batch is encoded and written in
-a thread.
+offset, some milliseconds at a time in the controller's thread, and each batch is encoded and
+written in another one.
 
 Source: Kafka ``SnapshotGenerator``, ``SnapshotEmitter``, ``RaftSnapshotWriter`` (KIP-630).
 """
@@ -13,12 +13,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar
 
 from zkcontroller.errors import IllegalState
 from zkcontroller.kraft.controller.offsets import NONE
+from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_state import ControllerState
 from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig, SnapshotTrigger
 from zkcontroller.kraft.controller.state_records import state_records
@@ -28,7 +30,7 @@ from zkcontroller.kraft.values import OffsetAndEpoch
 
 RECORDS_PER_BATCH: Final = 1024
 SLICE_S: Final = 0.005
-"""So long the state is read before the rest of the event loop has its turn."""
+"""So long the state is read before the controller goes on with its work."""
 _RECORDS_AT_ONCE: Final = 32
 
 _log: Final = logging.getLogger("org.apache.kafka.image.publisher.SnapshotGenerator")
@@ -48,10 +50,11 @@ class RawSnapshotWriter(Protocol):
 
 
 W = TypeVar("W", bound=RawSnapshotWriter)
+T = TypeVar("T")
 
 
 class SnapshotStore(Protocol[W]):
-    """The log whose snapshots these are."""
+    """The log whose snapshots these are.  For the event loop."""
 
     def create_snapshot(self, snapshot_id: OffsetAndEpoch) -> W | None:
         """A writer for the state before that offset; None if no such snapshot is needed."""
@@ -75,12 +78,27 @@ class CommittedProgress:
     """Whether nothing more is known to be committed."""
 
 
+class LooksIntoController(Protocol):
+    """The controller in its thread.  For the event loop."""
+
+    async def look(self, read: Callable[[QuorumController], T]) -> T:
+        """What ``read`` gives, called there between two steps.
+
+        ConnectionAbortedError if the controller has ended.
+        """
+
+
 class SnapshotGenerator(Generic[W]):
-    """Watches one controller.  For the event loop."""
+    """Watches one controller.
+
+    What it hears and what it reads of the state is for the controller's thread, and so is whether
+    a snapshot is under way; everything else for the event loop, where a snapshot is a task.
+    """
 
     def __init__(
         self,
         state: ControllerState,
+        controller: LooksIntoController,
         store: SnapshotStore[W],
         config: SnapshotConfig,
         now_ms: Callable[[], int],
@@ -91,11 +109,15 @@ class SnapshotGenerator(Generic[W]):
         """Size of the last one that was made here."""
         self.latest_ms = now_ms()
         """When that was; before the first one, when this began."""
+        self.is_busy = False
+        """Whether one is under way."""
         self._state = state
+        self._controller = controller
         self._store = store
         self._now_ms = now_ms
         self._trigger = SnapshotTrigger(config, now_ms())
         self._has_caught_up = False
+        self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -103,12 +125,7 @@ class SnapshotGenerator(Generic[W]):
         """How old the last one is."""
         return self._now_ms() - self.latest_ms
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether one is under way."""
-        return self._task is not None and not self._task.done()
-
-    # What happens.
+    # What happens, in the controller's thread.
 
     def loaded(self) -> None:
         """The controller has begun anew with a snapshot."""
@@ -131,14 +148,6 @@ class SnapshotGenerator(Generic[W]):
         self._trigger.reset(now_ms)
         self._begin(OffsetAndEpoch(progress.next_offset, progress.epoch), progress, reason)
 
-    async def close(self) -> None:
-        """Begins no more; returns when the one that is under way is done, or has been dropped."""
-        self.disabled_reason = self.disabled_reason or "we are shutting down"
-        if self._task is not None:
-            await asyncio.wait((self._task,))
-
-    # A snapshot.
-
     def _begin(self, snapshot_id: OffsetAndEpoch, progress: CommittedProgress, reason: str) -> None:
         name = f"snapshot {snapshot_id.offset:020d}-{snapshot_id.epoch:010d}"
         if self.disabled_reason is not None:
@@ -157,8 +166,33 @@ class SnapshotGenerator(Generic[W]):
         except IllegalState as fault:
             self._disable(name, fault)
             return
-        task = self._generate(name, snapshot_id, stable, progress.append_timestamp_ms)
-        self._task = asyncio.get_running_loop().create_task(task)
+        self.is_busy = True
+        timestamp_ms = progress.append_timestamp_ms
+        self._loop.call_soon_threadsafe(self._start, name, snapshot_id, stable, timestamp_ms)
+
+    def _read(
+        self, records: Iterator[VersionedRecord], into: list[VersionedRecord], stable: int
+    ) -> bool | None:
+        """Fills up a batch; whether that was the last record, None if it must be given up."""
+        # The registry forgets what is held when a snapshot of the leader takes the state's place.
+        if self.disabled_reason is not None or not self._state.registry.is_held(stable):
+            return None
+        return _take(records, into)
+
+    def _end(self, stable: int) -> None:
+        self._state.registry.release(stable)
+        self.is_busy = False
+
+    # A snapshot, on the event loop.
+
+    async def close(self) -> None:
+        """Begins no more; returns when the one that is under way is done, or has been dropped."""
+        self.disabled_reason = self.disabled_reason or "we are shutting down"
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+
+    def _start(self, name: str, snapshot_id: OffsetAndEpoch, stable: int, time_ms: int) -> None:
+        self._task = self._loop.create_task(self._generate(name, snapshot_id, stable, time_ms))
 
     async def _generate(
         self, name: str, snapshot_id: OffsetAndEpoch, stable: int, timestamp_ms: int
@@ -178,22 +212,26 @@ class SnapshotGenerator(Generic[W]):
                 writer.close()
             self.latest_bytes, self.latest_ms = size, self._now_ms()
             _log.info("Successfully wrote %s", name)
+        except ConnectionAbortedError:
+            _log.info("%s is not needed any more: the controller has ended", name)
         except OSError:
             # The disk may recover until the next one is due.
             _log.exception("Encountered error while writing %s", name)
         except Exception as fault:  # noqa: BLE001 - the node can do without snapshots
             self._disable(name, fault)
         finally:
-            self._state.registry.release(stable)
+            with suppress(ConnectionAbortedError):  # then nothing is held any more
+                await self._controller.look(lambda _: self._end(stable))
 
     async def _write(self, writer: W, epoch: int, stable: int, timestamp_ms: int) -> int | None:
         """Writes everything; the size, or None if it was given up."""
         batches = SnapshotBatches(epoch)
-        records = state_records(self._state, stable)
         now_ms = self._now_ms()
         writer.append(batches.header(timestamp_ms, now_ms))
 
-        def write(some: list[VersionedRecord]) -> None:
+        some: list[VersionedRecord] = []
+
+        def write() -> None:
             writer.append(batches.data(some, now_ms))
 
         def finish() -> int:
@@ -201,25 +239,20 @@ class SnapshotGenerator(Generic[W]):
             writer.freeze()
             return size
 
-        some: list[VersionedRecord] = []
-        while self._may_go_on(stable):
-            is_all = _take(records, some)
-            if len(some) < RECORDS_PER_BATCH and not is_all:
-                await asyncio.sleep(0)
-            elif some:
-                await asyncio.to_thread(write, some)
-                some = []
-            else:
+        records = state_records(self._state, stable)
+        while True:
+            is_all = await self._controller.look(lambda _: self._read(records, some, stable))
+            if is_all is None:
+                return None
+            if some and (is_all or len(some) >= RECORDS_PER_BATCH):
+                await asyncio.to_thread(write)
+                some.clear()
+            if is_all:
                 return await asyncio.to_thread(finish)
-        return None
 
     def _disable(self, name: str, fault: Exception) -> None:
         self.disabled_reason = f"{name} could not be written: {fault}"
         _log.error("KRaft snapshot file generation error", exc_info=fault)
-
-    def _may_go_on(self, stable: int) -> bool:
-        # The registry forgets what is held when a snapshot of the leader takes the state's place.
-        return self.disabled_reason is None and self._state.registry.is_held(stable)
 
 
 def _take(records: Iterator[VersionedRecord], into: list[VersionedRecord]) -> bool:
