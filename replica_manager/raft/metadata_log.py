@@ -10,7 +10,8 @@ What its owner must do:
 2. call it from one thread, in which it waits for nothing but the page cache; the one exception is
    :meth:`MetadataLog.finish_download`: a snapshot must be on disk before the log behind it goes;
 3. to flush, take :meth:`MetadataLog.plan_flush`, run the plan in any thread, and hand it to
-   :meth:`MetadataLog.finish_flush`;
+   :meth:`MetadataLog.finish_flush`; during a download it does so before each part, so that the last
+   one alone is left to be waited for;
 4. now and then take what is due of :attr:`MetadataLog.duties` and perform it in any thread;
 5. write snapshots (:meth:`MetadataLog.create_snapshot`) in any thread, and tell the log when one is
    frozen.
@@ -25,7 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from replica_manager.log.environment import Duties, LogEnvironment
 from replica_manager.log.local_log import FlushPlan
@@ -45,6 +46,23 @@ _log = logging.getLogger("kafka.raft.KafkaMetadataLog")
 FOLDER: Final = f"{METADATA_TOPIC}-{METADATA_PARTITION}"
 """Of the log, within ``metadata.log.dir``."""
 _NEVER_MS: Final = 2**31 - 1
+
+
+class MetadataFlushPlan(NamedTuple):
+    """What must reach the disk: records, and a snapshot as far as it has come from the leader."""
+
+    log: FlushPlan | None
+    download: SnapshotWriter | None
+
+    def run(self) -> None:
+        """Waits for the disk.  Blocks; for an executor.  OSError if the disk fails.
+
+        The download must neither be finished nor dropped meanwhile.
+        """
+        if self.log is not None:
+            self.log.run()
+        if self.download is not None:
+            self.download.sync()
 
 
 class MetadataLog:
@@ -207,13 +225,19 @@ class MetadataLog:
 
     # To disk.
 
-    def plan_flush(self) -> FlushPlan | None:
+    def plan_flush(self) -> MetadataFlushPlan | None:
         """What to run, in any thread, so that all there is now is safe; None if it is."""
-        return self._log.plan_flush()
+        log, download = self._log.plan_flush(), self._download
+        if download is not None and download.synced_size == download.size:
+            download = None
+        if log is None and download is None:
+            return None
+        return MetadataFlushPlan(log, download)
 
-    def finish_flush(self, plan: FlushPlan) -> None:
+    def finish_flush(self, plan: MetadataFlushPlan) -> None:
         """The plan has run."""
-        self._log.finish_flush(plan)
+        if plan.log is not None:
+            self._log.finish_flush(plan.log)
 
     def flush(self) -> None:
         """Plan, run and finish in one.  Blocks."""
@@ -284,7 +308,7 @@ class MetadataLog:
         return self._download.append(data)
 
     def finish_download(self) -> None:
-        """As the Protocol says.  Blocks until the snapshot is on disk.
+        """As the Protocol says.  Blocks until what is not yet flushed of it is on disk.
 
         RaftFatal if the log holds all of the snapshot already.
         """

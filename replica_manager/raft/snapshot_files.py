@@ -79,6 +79,8 @@ class SnapshotWriter:
         self.snapshot_id = snapshot_id
         self.size = 0
         """Bytes written so far."""
+        self.synced_size = 0
+        """So many of them are on disk."""
         self.is_frozen = False
         descriptor, path = tempfile.mkstemp(PARTIAL_SUFFIX, f"{_stem(snapshot_id)}-", directory)
         self._file = os.fdopen(descriptor, "wb", buffering=0)
@@ -93,6 +95,12 @@ class SnapshotWriter:
             view = view[written:]
             self.size += written
         return self.size
+
+    def sync(self) -> None:
+        """Blocks until what was appended is on disk; OSError if that fails."""
+        size = self.size
+        os.fsync(self._file.fileno())
+        self.synced_size = size
 
     def freeze(self) -> None:
         """Makes it a snapshot for good.  Blocks until it is on disk; OSError if that fails."""

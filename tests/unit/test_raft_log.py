@@ -222,7 +222,8 @@ def test_truncation_drops_epochs_and_moves_the_flushed_mark_back(tmp_path: Path)
 
     plan = log.plan_flush()
     assert plan is not None
-    assert plan.offset == 2
+    assert plan.log is not None
+    assert plan.log.offset == 2
     plan.run()
     log.finish_flush(plan)
     assert log.plan_flush() is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -174,6 +175,38 @@ def test_a_download_of_what_the_log_has_already_is_a_contradiction(tmp_path: Pat
 
     with pytest.raises(RaftFatal, match="Full log truncation expected"):
         download(log, 1, 1)
+
+
+def test_what_has_come_of_a_download_is_flushed_with_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = committed(tmp_path, 1)
+    log.flush()
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def counting(descriptor: int) -> None:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            synced.append(os.fstat(descriptor).st_size)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", counting)
+    log.begin_download(OffsetAndEpoch(50, 3))
+    assert log.plan_flush() is None
+
+    first_part, last_part = snapshot_of()[:40], snapshot_of()[40:]
+    log.append_download(first_part)
+    plan = log.plan_flush()
+    assert plan is not None
+    plan.run()
+    log.finish_flush(plan)
+
+    assert synced == [len(first_part)]
+    assert log.plan_flush() is None
+    log.append_download(last_part)
+    log.finish_download()
+    assert log.latest_snapshot_id == OffsetAndEpoch(50, 3)
+    assert log.end_offset == 50
 
 
 def test_a_download_that_is_dropped_or_begun_again_leaves_nothing(tmp_path: Path) -> None:
