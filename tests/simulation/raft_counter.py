@@ -9,11 +9,12 @@ Source: Kafka ``ReplicatedCounter``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
-from tests.simulation.raft_log_model import Batch, InMemoryRaftLog
+from tests.simulation.raft_log_model import READ_BATCHES, Batch, InMemoryRaftLog
 from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
-from zkcontroller.protocol.record_batch import iterate_batch
+from zkcontroller.protocol.record_batch import iterate_batch, iterate_batches
 
 LISTENER: Final = "counter"
 SNAPSHOT_PADDING: Final = 60
@@ -23,6 +24,17 @@ SNAPSHOT_PADDING: Final = 60
 def encoded_number(number: int) -> bytes:
     """A record's value."""
     return b"%d" % number
+
+
+@lru_cache(READ_BATCHES)
+def numbers_of(batch: bytes) -> tuple[tuple[int, int], ...]:
+    """The numbers in a batch with their offsets; none in one of control records."""
+    numbers = []
+    for position, header in iterate_batches(batch):
+        if not header.is_control:
+            records = iterate_batch(batch, position, header)
+            numbers += [(record.offset, int(record.value or b"")) for record in records]
+    return tuple(numbers)
 
 
 class Counter:
@@ -50,11 +62,11 @@ class Counter:
         assert first_offset == self.next_offset, f"{first_offset} after {self.next_offset}"
         taken = 0
         for batch in self._log.batches_from(first_offset, most_batches):
-            if batch.header.next_offset > high_watermark:
+            if batch.next_offset > high_watermark:
                 break
             taken += 1
             self._take_in(batch)
-            self.next_offset = batch.header.next_offset
+            self.next_offset = batch.next_offset
             self._snapshot(OffsetAndEpoch(self.next_offset, batch.epoch))
         assert taken, f"nothing to take in between {first_offset} and {high_watermark}"
         return self.next_offset
@@ -87,17 +99,11 @@ class Counter:
         return [encoded_number(number) for number in range(first, first + count)]
 
     def _take_in(self, batch: Batch) -> None:
-        if batch.header.is_control:
-            return
-        for record in iterate_batch(batch.data, 0, batch.header):
-            assert record.value is not None
-            number = int(record.value)
-            assert number == self.number + 1, (
-                f"S9: {number} at {record.offset} comes after {self.number}"
-            )
+        for offset, number in numbers_of(batch.data):
+            assert number == self.number + 1, f"S9: {number} at {offset} comes after {self.number}"
             self.number = number
             if self.on_number is not None:
-                self.on_number(record.offset, number)
+                self.on_number(offset, number)
 
     def _snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         if self.number - self._snapshot_number >= self._snapshot_every:

@@ -19,9 +19,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from tests.simulation.raft_log_model import Batch
+from tests.simulation.raft_log_model import Batch, InMemoryRaftLog
 from zkcontroller.kraft.messages import (
     AnyRaftResponse,
     FetchRequest,
@@ -69,6 +70,8 @@ class RaftInvariants:
         self._epoch_starts: dict[int, int] = {}
         self._high_watermarks: dict[int, int] = {}
         self._elected: dict[int, int] = {}
+        self._starts_checked: dict[int, tuple[InMemoryRaftLog, int]] = {}
+        """By node, its log and how often that had changed when its start was looked at."""
         self._disks_lost: dict[int, int] = {}
         """By node, the highest epoch anywhere when its disk was lost."""
 
@@ -156,8 +159,10 @@ class RaftInvariants:
 
         What a leader wrote, lost in a crash and never showed to anybody, it may write anew.
         """
-        base, epoch = batch.header.base_offset, batch.epoch
-        known = self._batches.setdefault((base, epoch), _Written(epoch_before, batch.data, number))
+        base, epoch = batch.base_offset, batch.epoch
+        known = self._batches.get((base, epoch))
+        if known is None:
+            known = self._batches[base, epoch] = _Written(epoch_before, batch.data, number)
         if number != known.writer:
             known.is_shown = True
         if not known.is_shown and known.data != batch.data:
@@ -241,15 +246,15 @@ class RaftInvariants:
             f"S7: {process.number} commits {high_watermark} in epoch {epoch}, begun at {start}"
         )
         # What another process claimed and told nobody may have died with it.
-        while self._claimed and self._claimed[-1].header.base_offset >= self.exposed_end:
+        while self._claimed and self._claimed[-1].base_offset >= self.exposed_end:
             last = self._claimed[-1]
-            if process.log.epoch_at(last.header.base_offset) == last.epoch:
+            if process.log.epoch_at(last.base_offset) == last.epoch:
                 break
             self._claimed.pop()
         while self.claimed_end < high_watermark:
             batch = process.log.batch_at(self.claimed_end)
             assert batch is not None, f"S7: {self.claimed_end} is committed and cleaned at once"
-            assert batch.header.base_offset == self.claimed_end, "S4: other borders of batches"
+            assert batch.base_offset == self.claimed_end, "S4: other borders of batches"
             self._claimed.append(batch)
 
     def exposes(self, process: RaftProcess, high_watermark: int) -> None:
@@ -284,10 +289,10 @@ class RaftInvariants:
     @property
     def claimed_end(self) -> int:
         """The highest offset that a leader took for committed, told or not."""
-        return self._claimed[-1].header.next_offset if self._claimed else 0
+        return self._claimed[-1].next_offset if self._claimed else 0
 
     def _claimed_at(self, offset: int) -> Batch:
-        place = bisect_right(self._claimed, offset, key=lambda batch: batch.header.base_offset)
+        place = bisect_right(self._claimed, offset, key=attrgetter("base_offset"))
         return self._claimed[place - 1]
 
     def _check_high_watermark(self, process: RaftProcess, epoch: int) -> None:
@@ -306,6 +311,9 @@ class RaftInvariants:
     def _check_start(self, process: RaftProcess) -> None:
         """S11."""
         log = process.log
+        if self._starts_checked.get(process.number) == (log, log.changes):
+            return
+        self._starts_checked[process.number] = (log, log.changes)
         earliest = log.earliest_snapshot_id
         if earliest is None:
             assert log.start_offset == 0, f"S11: {process.number} begins at {log.start_offset}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import islice, pairwise
 from random import Random
 from typing import Final, NamedTuple
@@ -21,23 +22,37 @@ from zkcontroller.protocol.record_batch import BatchHeader, is_intact, iterate_b
 WITHOUT_LIMIT: Final = 2**31 - 1
 
 
+READ_BATCHES: Final = 512
+"""So much of what was read a moment ago need not be read again: all replicas get the same."""
+
+
 class Batch(NamedTuple):
     """One batch as it stands in the log."""
 
+    base_offset: int
+    next_offset: int
+    epoch: int
     header: BatchHeader
     data: bytes
 
-    @property
-    def epoch(self) -> int:
-        return self.header.partition_leader_epoch
+
+def _base_offset(batch: Batch) -> int:
+    return batch.base_offset
 
 
-def whole_batches(data: bytes) -> list[Batch]:
+@lru_cache(READ_BATCHES)
+def whole_batches(data: bytes) -> tuple[Batch, ...]:
     """The batches in these bytes; CorruptRecord if one is damaged or there is none."""
-    batches = [
-        Batch(header, data[position : position + header.size])
+    batches = tuple(
+        Batch(
+            header.base_offset,
+            header.next_offset,
+            header.partition_leader_epoch,
+            header,
+            data[position : position + header.size],
+        )
         for position, header in iterate_batches(data)
-    ]
+    )
     if any(not is_intact(batch.data, 0, batch.header) for batch in batches):
         raise CorruptRecord("a batch whose checksum is not its own")
     if data and not batches:
@@ -59,6 +74,8 @@ class InMemoryRaftLog:
         """In the order of their ids."""
         self.start_offset = 0
         self.high_watermark = 0
+        self.changes = 0
+        """How often anything but an append at the end has changed the log or its snapshots."""
         self.cuts = 0
         """How often records were taken away at the end, by a truncation or a snapshot."""
         self.on_high_watermark: Callable[[int], None] | None = None
@@ -66,7 +83,8 @@ class InMemoryRaftLog:
         self.on_append: Callable[[Batch, int], None] | None = None
         """Gets each batch that is appended, with the epoch of the record before it."""
         self._epochs: list[tuple[int, int]] = []
-        self._durable: list[Batch] = []
+        self._durable: list[Batch] | None = None
+        """What a loss of power leaves; None: the first batches, as many as are flushed."""
         self._flushed_batches = 0
         self._download: tuple[OffsetAndEpoch, bytearray] | None = None
 
@@ -74,7 +92,7 @@ class InMemoryRaftLog:
 
     @property
     def end_offset(self) -> int:
-        return self.batches[-1].header.next_offset if self.batches else self.start_offset
+        return self.batches[-1].next_offset if self.batches else self.start_offset
 
     @property
     def last_epoch(self) -> int:
@@ -93,8 +111,8 @@ class InMemoryRaftLog:
 
     def append_as_follower(self, batches: bytes, epoch: int) -> int:
         offered = whole_batches(batches)
-        if offered and offered[0].header.base_offset < self.end_offset:
-            first, last = offered[0].header.base_offset, offered[-1].header.last_offset
+        if offered and offered[0].base_offset < self.end_offset:
+            first, last = offered[0].base_offset, offered[-1].next_offset - 1
             raise UnexpectedAppendOffset("offsets that are here already", first, last)
         taken = 0
         for batch in offered:
@@ -122,10 +140,13 @@ class InMemoryRaftLog:
     def truncate_to(self, offset: int) -> None:
         assert offset >= self.high_watermark, f"S8: {offset} is below {self.high_watermark}"
         assert offset <= self.end_offset, f"nothing to cut at {offset}"
+        if self._durable is None:
+            self._durable = self.batches[: self._flushed_batches]
         self.cuts += offset < self.end_offset
-        while self.batches and self.batches[-1].header.last_offset >= offset:
+        self.changes += 1
+        while self.batches and self.batches[-1].next_offset > offset:
             dropped = self.batches.pop()
-            assert dropped.header.base_offset >= offset, f"{offset} is within a batch"
+            assert dropped.base_offset >= offset, f"{offset} is within a batch"
         self._flushed_batches = min(self._flushed_batches, len(self.batches))
         self._epochs = [entry for entry in self._epochs if entry[1] < offset]
 
@@ -206,7 +227,7 @@ class InMemoryRaftLog:
     def flushed_offset(self) -> int:
         """Every record below it outlives any crash."""
         if self._flushed_batches:
-            return self.batches[self._flushed_batches - 1].header.next_offset
+            return self.batches[self._flushed_batches - 1].next_offset
         return self.start_offset
 
     def epoch_at(self, offset: int) -> int | None:
@@ -227,7 +248,7 @@ class InMemoryRaftLog:
 
     def flush(self) -> None:
         """Everything is on disk now."""
-        self._durable = list(self.batches)
+        self._durable = None
         self._flushed_batches = len(self.batches)
 
     def create_snapshot(self, snapshot_id: OffsetAndEpoch, data: bytes) -> bool:
@@ -252,15 +273,17 @@ class InMemoryRaftLog:
         self.high_watermark = self.start_offset
         if not is_process_alone:
             self.batches = self._found_after_power_loss(random)
-            self._durable = list(self.batches)
+            self._durable = None
             self._flushed_batches = len(self.batches)
         self._build_epochs()
         self._truncate_to_latest_snapshot()
 
     def _found_after_power_loss(self, random: Random) -> list[Batch]:
         if random.random() < 0.3:
-            kept = [b for b in self._durable if b.header.base_offset >= self.start_offset]
-            return kept if not kept or kept[0].header.base_offset == self.start_offset else []
+            if self._durable is None:
+                return self.batches[: self._flushed_batches]
+            kept = [b for b in self._durable if b.base_offset >= self.start_offset]
+            return kept if not kept or kept[0].base_offset == self.start_offset else []
         return self.batches[: random.randint(self._flushed_batches, len(self.batches))]
 
     # ------------------------------------------------------------------ within
@@ -268,7 +291,7 @@ class InMemoryRaftLog:
     def _append(self, batch: Batch) -> None:
         if self.on_append is not None:
             self.on_append(batch, self.last_record_epoch)
-        self._note_epoch(batch.epoch, batch.header.base_offset)
+        self._note_epoch(batch.epoch, batch.base_offset)
         self.batches.append(batch)
 
     @property
@@ -287,19 +310,25 @@ class InMemoryRaftLog:
             self._epochs.append((epoch, offset))
 
     def _build_epochs(self) -> None:
+        self.changes += 1
         self._epochs = []
         for batch in self.batches:
-            self._note_epoch(batch.epoch, batch.header.base_offset)
+            self._note_epoch(batch.epoch, batch.base_offset)
 
     def _place_of(self, offset: int) -> int:
-        place = bisect_right(self.batches, offset, key=lambda batch: batch.header.base_offset)
-        if place and self.batches[place - 1].header.last_offset >= offset:
+        if offset >= self.end_offset:
+            return len(self.batches)
+        place = bisect_right(self.batches, offset, key=_base_offset)
+        if place and self.batches[place - 1].next_offset > offset:
             return place - 1
         return place
 
     def _keep_snapshot(self, snapshot_id: OffsetAndEpoch, data: bytes) -> None:
+        self.changes += 1
+        latest = self.latest_snapshot_id
         self.snapshots[snapshot_id] = data
-        self.snapshots = dict(sorted(self.snapshots.items()))
+        if latest is not None and snapshot_id < latest:
+            self.snapshots = dict(sorted(self.snapshots.items()))
 
     def _truncate_to_latest_snapshot(self) -> bool:
         latest = self.latest_snapshot_id
@@ -308,17 +337,20 @@ class InMemoryRaftLog:
             self.end_offset,
         ):
             return False
+        self.changes += 1
         self.cuts += bool(self.batches)
-        self.batches, self._epochs, self._durable = [], [], []
+        self.batches, self._epochs, self._durable = [], [], None
         self._flushed_batches = 0
         self.start_offset = self.high_watermark = latest.offset
         self.snapshots = {latest: self.snapshots[latest]}
         return True
 
     def _move_start(self, offset: int) -> None:
-        dropped = sum(batch.header.last_offset < offset for batch in self.batches)
+        self.changes += 1
+        dropped = sum(batch.next_offset <= offset for batch in self.batches)
         self.batches = self.batches[dropped:]
-        self._durable = [b for b in self._durable if b.header.base_offset >= offset]
+        if self._durable is not None:
+            self._durable = [b for b in self._durable if b.base_offset >= offset]
         self._flushed_batches = max(0, self._flushed_batches - dropped)
         self._epochs = [
             (epoch, max(start, offset))

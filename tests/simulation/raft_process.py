@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tests.simulation.raft_counter import LISTENER, Counter
 from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.simulation.raft_network import CONTROLLER, Peer
+from tests.simulation.raft_timeline import Alarm
 from tests.simulation.raft_words import election_in_words, place
 from zkcontroller.errors import NotLeader, RecordsRefused
 from zkcontroller.kraft.inputs import ListenerAdvanced, RaftInput, Tick
@@ -31,7 +32,6 @@ from zkcontroller.kraft.outputs import (
     ShutdownDone,
 )
 from zkcontroller.kraft.raft import RaftNode
-from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import ElectionState, Endpoint, ReplicaKey
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class RaftProcess:
         self._outputs: deque[RaftOutput] = deque()
         self._inbox: deque[RaftInput] = deque()
         self._is_performing = False
-        self._armed = 0
+        self._alarm = Alarm(world.timeline, self._tick)
         self._ticks = (0, 0)
 
     # ------------------------------------------------------------------ looks
@@ -92,7 +92,7 @@ class RaftProcess:
 
     @property
     def is_leader(self) -> bool:
-        return self.core is not None and self.core.state_name == StateName.LEADER
+        return self.core is not None and self.core.is_leader
 
     @property
     def log(self) -> InMemoryRaftLog:
@@ -213,14 +213,10 @@ class RaftProcess:
         if deadline_ms is None or (not self.is_idle and not self.is_eager):
             return
         wait_ms = max(0, deadline_ms - self.now_ms)
-        self._armed += 1
-        armed = self._armed
-        self._world.timeline.after(
-            min(int(wait_ms / self.clock_rate) + (wait_ms > 0), 10**9), lambda: self._tick(armed)
-        )
+        self._alarm.set(min(int(wait_ms / self.clock_rate) + (wait_ms > 0), 10**9))
 
-    def _tick(self, armed: int) -> None:
-        if armed != self._armed or self.core is None:
+    def _tick(self) -> None:
+        if self.core is None:
             return
         at_ms, count = self._ticks
         self._ticks = (self.now_ms, count + 1 if at_ms == self.now_ms else 1)

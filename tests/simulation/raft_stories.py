@@ -17,6 +17,8 @@ RESTLESS: Final = QuorumConfig(
     request_timeout_ms=600,
 )
 CHECK_QUORUM_MS: Final = UPSTREAM.check_quorum_timeout_ms
+DENSE_EACH: Final = 10
+"""Of so many seeds one has records to replicate all the time, the others now and then."""
 SLACK_MS: Final = 100
 """For messages that are on their way."""
 
@@ -27,7 +29,7 @@ def led_world(seed: int, voters: int = 3, observers: int = 0) -> RaftWorld:
         seed, voters, observers, retention_bytes=0, told_by="tests/simulation/test_raft_liveness.py"
     )
     world.start()
-    world.append_every((10, 30))
+    world.append_every((10, 30) if seed % DENSE_EACH == 0 else (30, 90))
     world.run_until(lambda: world.has_consistent_leader, 12_000, "L1: a leader")
     world.run_until(lambda: world.all_reached(5), 3_000, "L1: it commits")
     return world

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from tests.simulation.raft_log_model import whole_batches
 from zkcontroller.kraft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochRequest,
@@ -21,7 +22,6 @@ from zkcontroller.kraft.messages import (
     VoteResponse,
 )
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch
-from zkcontroller.protocol.record_batch import iterate_batches
 
 
 def request_in_words(request: RaftRequest) -> str:
@@ -105,8 +105,8 @@ def _fetched(response: FetchResponse) -> str:
         return f"Fetch diverges at {place(response.diverging_epoch)}"
     if response.snapshot_id is not None:
         return f"Fetch needs snapshot {place(response.snapshot_id)}"
-    headers = [header for _, header in iterate_batches(response.records)]
-    records = f"{headers[0].base_offset}..{headers[-1].last_offset}" if headers else "nothing"
+    batches = whole_batches(response.records)
+    records = f"{batches[0].base_offset}..{batches[-1].next_offset - 1}" if batches else "nothing"
     if response.error is not ErrorCode.none:
         return "Fetch"
     return f"Fetch gets {records}, high watermark {response.high_watermark}"

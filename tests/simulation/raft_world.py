@@ -16,7 +16,8 @@ from tests.simulation.raft_invariants import RaftInvariants
 from tests.simulation.raft_log_model import WITHOUT_LIMIT, InMemoryRaftLog
 from tests.simulation.raft_network import Network
 from tests.simulation.raft_process import Disk, RaftProcess, endpoint_of
-from tests.simulation.timeline import Bounds, Timeline
+from tests.simulation.raft_timeline import RaftTimeline
+from tests.simulation.timeline import Bounds
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.inputs import RaftInput, Resign, Shutdown
 from zkcontroller.kraft.values import ReplicaKey, VoterSet
@@ -66,8 +67,7 @@ class RaftWorld:
         told_by: str = "tests/simulation/test_raft_seeds.py",
     ) -> None:
         """A state machine snapshots every so many numbers; ``told_by`` tells the story again."""
-        self.timeline = Timeline(seed)
-        self.timeline.is_shuffling = True
+        self.timeline = RaftTimeline(seed)
         self.random: Random = self.timeline.random
         self.config = config
         self.snapshot_every = snapshot_every
@@ -115,8 +115,8 @@ class RaftWorld:
     @property
     def has_consistent_leader(self) -> bool:
         """Whether all who run have the same leader on their disks."""
-        elections = [process.disk.election for process in self.running]
-        first = elections[0] if elections else None
+        elections = (process.disk.election for process in self.nodes.values() if process.is_running)
+        first = next(elections, None)
         return (
             first is not None
             and first.leader_id is not None
@@ -134,8 +134,13 @@ class RaftWorld:
 
     def all_reached(self, offset: int, numbers: tuple[int, ...] = ()) -> bool:
         """Whether all who run, or all of these, know that everything below is committed."""
-        processes = [self.nodes[number] for number in numbers] or self.running
-        return all(process.high_watermark >= offset for process in processes)
+        if numbers:
+            return all(self.nodes[number].high_watermark >= offset for number in numbers)
+        return all(
+            process.high_watermark >= offset
+            for process in self.nodes.values()
+            if process.is_running
+        )
 
     def make_log(self) -> InMemoryRaftLog:
         """An empty one, as a new disk has it."""

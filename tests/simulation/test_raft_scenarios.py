@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from tests.simulation.raft_stories import DENSE_EACH
 from tests.simulation.raft_world import RaftWorld
 
 TOLD_BY: Final = "tests/simulation/test_raft_scenarios.py"
@@ -24,7 +25,7 @@ def started_world(seed: int, voters: tuple[int, int], observers: tuple[int, int]
     sizes = Random(seed)
     world = RaftWorld(seed, sizes.randint(*voters), sizes.randint(*observers), told_by=TOLD_BY)
     world.start()
-    world.append_every((5, 15))
+    world.append_every((5, 15) if seed % DENSE_EACH == 0 else (30, 90))
     return world
 
 

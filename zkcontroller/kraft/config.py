@@ -26,6 +26,10 @@ CHECK_QUORUM_FACTOR: Final = 1.5
 OBSERVER_SESSION_MS: Final = 300_000
 """An observer silent for so long is left out of DescribeQuorum."""
 CLEANER_PERIOD_MS: Final = 60_000
+LAST_EPOCH: Final = 2**31 - 1
+"""Four bytes hold no higher one: after it nobody can be elected any more."""
+MAX_EPOCH_LEAP: Final = 2**24
+"""So many elections nobody misses: at one a second, half a year of them."""
 NEVER_MS: Final = 2**63 - 1
 """A timer that does not run."""
 

@@ -263,16 +263,20 @@ class InboundRequests:
         records = node.log.read(request.fetch_offset, min(request.max_bytes, MAX_FETCH_BYTES))
         if state.replica_fetched(request.replica, request.fetch_offset, now_ms):
             node.leader_high_watermark_moved(state)
-        return replace(self.nothing_new(state, listener), records=records)
+        return self._fetched(state, listener, records)
 
     def nothing_new(self, state: Leader, listener: str) -> FetchResponse:
         """The answer to who waited for records in vain: what is committed by now."""
+        return self._fetched(state, listener, b"")
+
+    def _fetched(self, state: Leader, listener: str, records: bytes) -> FetchResponse:
         return FetchResponse(
             leader_id=state.leader_id,
             leader_epoch=state.epoch,
             leader_endpoint=self._node.leader_endpoint(listener),
             high_watermark=-1 if state.high_watermark is None else state.high_watermark,
             log_start_offset=self._node.log.start_offset,
+            records=records,
         )
 
     def _position(self, request: FetchRequest) -> ValidatedPosition:
@@ -344,6 +348,12 @@ class InboundRequests:
     def _voter_only_error(self, remote_id: int, epoch: int) -> ErrorCode | None:
         if epoch < self._node.quorum.epoch:
             return ErrorCode.fenced_leader_epoch
+        if not self._node.quorum.is_credible(epoch):
+            _log.error(
+                "Node %d claims epoch %d, and epoch %d is the newest here: refused",
+                remote_id, epoch, self._node.quorum.epoch,
+            )  # fmt: skip
+            return ErrorCode.invalid_request
         return ErrorCode.invalid_request if remote_id < 0 else None
 
     def _leader_only_error(self, epoch: int) -> ErrorCode | None:

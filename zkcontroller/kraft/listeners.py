@@ -77,10 +77,11 @@ class Listeners:
             listener.next_offset is None or listener.next_offset <= state.epoch_start_offset
         ):
             return
-        leader, told = self._quorum.leader_and_epoch, listener.told
-        is_news = leader.epoch > told.epoch or (
-            leader.epoch == told.epoch and told.leader_id is None and leader.leader_id is not None
+        told = listener.told
+        is_news = state.epoch > told.epoch or (
+            state.epoch == told.epoch and told.leader_id is None and state.leader_id is not None
         )
         if is_news:
+            leader = self._quorum.leader_and_epoch
             listener.told = leader
             self._emit(DeliverLeader(name, leader))

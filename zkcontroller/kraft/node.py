@@ -149,7 +149,18 @@ class Node:
                 pass
 
     def stand(self, now_ms: int) -> None:
-        """Becomes a candidate, and the leader at once if its own vote is enough."""
+        """Becomes a candidate, and the leader at once if its own vote is enough.
+
+        After the last epoch it only says so, again and again: nothing but the operator can help.
+        """
+        if not self.quorum.has_next_epoch:
+            _log.error(
+                "Cannot become candidate: epoch %d is the last one. The quorum needs new "
+                "quorum-state files and logs whose epochs are lower",
+                self.quorum.epoch,
+            )
+            self.quorum.put_off_election(now_ms)
+            return
         self._drop_download()
         self.quorum.become_candidate(now_ms)
         self._became_candidate(now_ms)

@@ -194,7 +194,7 @@ class Polling:
         if node.is_shutting_down:
             return again_ms
         if now_ms >= state.election_deadline_ms:
-            if node.quorum.is_voter:
+            if node.quorum.is_voter or not node.quorum.has_next_epoch:
                 node.stand(now_ms)
             else:
                 # In the epoch that it led nobody else would ever be its leader.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.accumulator import BatchAccumulator
-from zkcontroller.kraft.config import NEVER_MS, QuorumConfig
+from zkcontroller.kraft.config import LAST_EPOCH, MAX_EPOCH_LEAP, NEVER_MS, QuorumConfig
 from zkcontroller.kraft.leader_state import Leader
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.request_manager import RandomSource
@@ -103,6 +103,19 @@ class Quorum:
     def is_local(self, replica_id: int | None) -> bool:
         """Whether that is this node."""
         return self.local is not None and self.local.id == replica_id
+
+    def is_credible(self, epoch: int) -> bool:
+        """Whether somebody may be believed that this epoch has begun.
+
+        In the upper half of all epochs only small steps are: else a single broken message could
+        leave the quorum without epochs to elect a leader in, for good.  Kafka believes any.
+        """
+        return epoch <= max(LAST_EPOCH // 2, self.epoch + MAX_EPOCH_LEAP)
+
+    @property
+    def has_next_epoch(self) -> bool:
+        """Whether there is an epoch left to stand in."""
+        return self.epoch < LAST_EPOCH
 
     # Transitions.
 
@@ -213,6 +226,21 @@ class Quorum:
                 high_watermark=state.high_watermark,
             )
         )
+
+    def put_off_election(self, now_ms: int) -> None:
+        """Stays what it is for another election timeout; who leads does not stand."""
+        state, deadline_ms = self.state, max(now_ms + 1, self._random_deadline_ms(now_ms))
+        match state:
+            case Unattached() | Resigned():
+                state.election_deadline_ms = deadline_ms
+            case Candidate():
+                state.backoff_deadline_ms = deadline_ms
+            case Follower():
+                state.fetch_deadline_ms = deadline_ms
+            case Leader():
+                raise AssertionError("a leader does not stand")
+            case _:
+                assert_never(state)
 
     def become_leader(self, end_offset: int, now_ms: int) -> Leader:
         """A majority has voted for this node; its epoch begins at the end of its log."""

@@ -75,12 +75,13 @@ class RequestManager:
 
     def in_flight_until_ms(self, now_ms: int) -> int | None:
         """When the first of the requests in flight times out; None if there are none."""
-        timeouts = [
-            connection.timeout_ms
-            for connection in self._connections.values()
-            if connection.correlation_id is not None and connection.timeout_ms > now_ms
-        ]
-        return min(timeouts, default=None)
+        first = None
+        for connection in self._connections.values():
+            if connection.correlation_id is None or connection.timeout_ms <= now_ms:
+                continue
+            if first is None or connection.timeout_ms < first:
+                first = connection.timeout_ms
+        return first
 
     def ready_bootstrap_server(self, now_ms: int) -> int | None:
         """One that can be asked who leads; None while any request is in flight."""

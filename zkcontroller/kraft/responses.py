@@ -101,6 +101,12 @@ class Responses:
         error, epoch, leader_id = response.error, response.leader_epoch, response.leader_id
         if epoch < quorum.epoch or error is ErrorCode.unknown_leader_epoch:
             return self._knows_more_than_before()
+        if not quorum.is_credible(epoch):
+            _log.error(
+                "Node %d answers of epoch %d, and epoch %d is the newest here: ignored",
+                source, epoch, quorum.epoch,
+            )  # fmt: skip
+            return False
         if epoch > quorum.epoch or error in (
             ErrorCode.fenced_leader_epoch, ErrorCode.not_leader_or_follower,
         ):  # fmt: skip
@@ -179,6 +185,8 @@ class Responses:
         if response.error is not ErrorCode.none or not isinstance(state, Follower):
             return self._unexpected(source, response.error)
         if response.diverging_epoch is not None:
+            if min(response.diverging_epoch) < 0:
+                return self._unexpected(source, ErrorCode.invalid_request)
             offset = truncation_offset(node.log, response.diverging_epoch)
             known = state.high_watermark
             if known is not None and min(offset, response.diverging_epoch.offset) < known:
@@ -189,11 +197,12 @@ class Responses:
             node.log.truncate_to(offset)
             _log.info("Truncated to offset %d from Fetch response from leader %d", offset, source)
         elif response.snapshot_id is not None:
-            if response.snapshot_id.offset < 0 or response.snapshot_id.epoch < 0:
+            snapshot_id = response.snapshot_id
+            if snapshot_id.offset < 0 or not 0 <= snapshot_id.epoch <= state.epoch:
                 return self._unexpected(source, ErrorCode.invalid_request)
-            if node.log.snapshot_bytes(response.snapshot_id) is None:
-                node.log.begin_download(response.snapshot_id)
-                state.fetching_snapshot, state.fetched_bytes = response.snapshot_id, 0
+            if node.log.snapshot_bytes(snapshot_id) is None:
+                node.log.begin_download(snapshot_id)
+                state.fetching_snapshot, state.fetched_bytes = snapshot_id, 0
         else:
             if response.records and not self._append(source, response.records, state):
                 return False

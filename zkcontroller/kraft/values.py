@@ -9,7 +9,7 @@ Source: Kafka ``ReplicaKey``, ``VoterSet``, ``OffsetAndEpoch``, ``LeaderAndEpoch
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -58,11 +58,11 @@ class VoterSet:
     """
 
     endpoints: Mapping[int, Endpoint]
+    ids: tuple[int, ...] = field(init=False)
+    """Ascending."""
 
-    @property
-    def ids(self) -> tuple[int, ...]:
-        """Ascending."""
-        return tuple(sorted(self.endpoints))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", tuple(sorted(self.endpoints)))
 
     @property
     def majority(self) -> int:
