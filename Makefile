@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 SEEDS ?= 200
+MINUTES ?= 10
+MIX ?= real,ours,ours
 ZKCONTROLLER_ZOOKEEPER_IMAGE ?= zookeeper-local:3.9
 export ZKCONTROLLER_ZOOKEEPER_IMAGE
 
@@ -15,7 +17,7 @@ TEST_INSTALLED := $(VENV)/.test-installed
 WITH_JAVA = JAVA_HOME="$$(scripts/java-home.sh)" && export JAVA_HOME && PATH="$$JAVA_HOME/bin:$$PATH" &&
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test install lint unit integration container peers history faults simulate bench coverage clean
+.PHONY: help demo test install lint unit integration container peers kills history faults simulate bench coverage clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +49,10 @@ peers: $(TEST_INSTALLED)  ## Our brokers and a real Kafka 3.9 told the same stor
 	@scripts/fetch-kafka.sh
 	@scripts/fetch-kafka.sh 2.8.2
 	@$(WITH_JAVA) $(BIN)/pytest -q -m peers
+
+kills: $(TEST_INSTALLED)  ## Leaders killed for MINUTES=n (10), Kafka's controllers and ours in one quorum (MIX=real,ours,ours)
+	@scripts/fetch-kafka.sh
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.quorum_kills --minutes $(MINUTES) --mix $(MIX)
 
 history: $(TEST_INSTALLED)  ## The analyses of logs, by Spark, on the logs of real clusters (minutes)
 	@$(WITH_JAVA) $(BIN)/pytest -q -m history --durations=5

