@@ -23,14 +23,13 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+from typing_extensions import override
 
+from replica_manager.replication.fetch_session import CachedPartition, FetchSession
 from replica_manager.replication.fetch_values import (
     FINAL_SESSION_EPOCH,
     FIRST_TOPIC_ID_VERSION,
-    INITIAL_SESSION_EPOCH,
-    NO_PREFERRED_REPLICA,
     NO_SESSION,
-    UNKNOWN_OFFSET,
     FetchedPartition,
     FetchMetadata,
     FetchPartition,
@@ -42,7 +41,7 @@ EVICTION_MS: Final = 120_000
 """A session unused for so long loses its slot to anybody, one as old to a larger one."""
 MAX_SESSION_ID: Final = 2**31 - 1
 
-_Key: TypeAlias = tuple[UUID | str | None, int]
+_Fetched: TypeAlias = Mapping[TopicIdPartition, FetchedPartition]
 _log = logging.getLogger("kafka.server.FetchManager")
 
 
@@ -54,87 +53,22 @@ class FetchAnswer(NamedTuple):
     partitions: Mapping[TopicIdPartition, FetchedPartition]
 
 
-@dataclass(slots=True)
-class _CachedPartition:
-    """What a session remembers of one partition: the question, and what was last answered."""
+class _NoSession:
+    """A request that has no session, or none yet."""
 
-    topic_id: UUID | None
-    topic: str | None
-    partition: int
-    wanted: FetchPartition
-    high_watermark: int = UNKNOWN_OFFSET
-    log_start_offset: int = UNKNOWN_OFFSET
+    __slots__ = ()
 
-    def must_be_told(self, fetched: FetchedPartition) -> bool:
-        """Whether the answer must carry this partition; remembers what it then tells."""
-        is_news = (
-            len(fetched.records) > 0
-            or self.high_watermark != fetched.high_watermark
-            or self.log_start_offset != fetched.log_start_offset
-            or fetched.preferred_read_replica != NO_PREFERRED_REPLICA
-            or fetched.diverging_epoch is not None
-            or fetched.error is not ErrorCode.none
-        )
-        self.remember(fetched)
-        return is_news
+    def told(self, fetched: _Fetched) -> _Fetched:
+        """What the answer would tell; nothing is remembered of it."""
+        return fetched
 
-    def ask(self, wanted: FetchPartition) -> None:
-        """Takes a new question; in a new leader epoch the last answer may have been ignored."""
-        if wanted.current_leader_epoch != self.wanted.current_leader_epoch:
-            self.high_watermark = UNKNOWN_OFFSET
-        self.wanted = wanted
-
-    def remember(self, fetched: FetchedPartition) -> None:
-        """What the client knows after an answer.
-
-        After an error the next good answer must be told even if it repeats the last one; so must
-        the one after a divergence, for a follower does not use the watermark that comes with it.
-        """
-        self.log_start_offset = fetched.log_start_offset
-        is_good = fetched.error is ErrorCode.none and fetched.diverging_epoch is None
-        self.high_watermark = fetched.high_watermark if is_good else UNKNOWN_OFFSET
-
-
-@dataclass(slots=True)
-class _Session:
-    """One session.  ``size`` and ``last_used_ms`` are of its last use, as eviction sees them."""
-
-    session_id: int
-    is_privileged: bool
-    """A follower's: consumers cannot take its slot."""
-    uses_topic_ids: bool
-    created_ms: int
-    last_used_ms: int
-    partitions: dict[_Key, _CachedPartition]
-    epoch: int = next_session_epoch(INITIAL_SESSION_EPOCH)
-    size: int = 0
-
-    @property
-    def rank(self) -> tuple[bool, int, int]:
-        """The smallest goes first."""
-        return (self.is_privileged, self.size, self.session_id)
-
-    def key(self, partition: TopicIdPartition) -> _Key:
-        name = partition.topic_id if self.uses_topic_ids else partition.topic
-        return (name, partition.partition)
-
-    def update(
-        self,
-        wanted: Mapping[TopicIdPartition, FetchPartition],
-        forgotten: Iterable[TopicIdPartition],
-    ) -> None:
-        for partition, question in wanted.items():
-            cached = self.partitions.get(self.key(partition))
-            if cached is None:
-                self.partitions[self.key(partition)] = _CachedPartition(*partition, question)
-            else:
-                cached.ask(question)
-        for partition in forgotten:
-            self.partitions.pop(self.key(partition), None)
+    def throttled(self) -> FetchAnswer:
+        """The empty answer to who has to wait: no error, no session, which are for the next."""
+        return FetchAnswer(ErrorCode.none, NO_SESSION, {})
 
 
 @dataclass(frozen=True, slots=True)
-class SessionError:
+class SessionError(_NoSession):
     """The request does not fit its session; nothing is read."""
 
     error: ErrorCode
@@ -143,13 +77,17 @@ class SessionError:
         """Nothing."""
         return iter(())
 
-    def answer(self, _: Mapping[TopicIdPartition, FetchedPartition], __: int) -> FetchAnswer:
+    def answer(self, _: _Fetched, __: int) -> FetchAnswer:
         """The error; session id 0."""
         return FetchAnswer(self.error, NO_SESSION, {})
 
+    @override
+    def told(self, fetched: _Fetched) -> _Fetched:
+        return {}
+
 
 @dataclass(frozen=True, slots=True)
-class SessionlessFetch:
+class SessionlessFetch(_NoSession):
     """A full request that wants no session."""
 
     wanted: Mapping[TopicIdPartition, FetchPartition]
@@ -158,13 +96,13 @@ class SessionlessFetch:
         """What to read, in the order of the request."""
         return iter(self.wanted.items())
 
-    def answer(self, fetched: Mapping[TopicIdPartition, FetchedPartition], _: int) -> FetchAnswer:
+    def answer(self, fetched: _Fetched, _: int) -> FetchAnswer:
         """Everything that was read."""
         return FetchAnswer(ErrorCode.none, NO_SESSION, fetched)
 
 
 @dataclass(frozen=True, slots=True)
-class FullFetch:
+class FullFetch(_NoSession):
     """A full request that opens a session, if the cache has room for it."""
 
     cache: FetchSessionCache
@@ -176,9 +114,7 @@ class FullFetch:
         """What to read, in the order of the request."""
         return iter(self.wanted.items())
 
-    def answer(
-        self, fetched: Mapping[TopicIdPartition, FetchedPartition], now_ms: int
-    ) -> FetchAnswer:
+    def answer(self, fetched: _Fetched, now_ms: int) -> FetchAnswer:
         """Everything that was read, and the id of the new session (0: there is none)."""
         session_id = self.cache._create(self, fetched, now_ms)
         return FetchAnswer(ErrorCode.none, session_id, fetched)
@@ -188,7 +124,7 @@ class FullFetch:
 class IncrementalFetch:
     """The next request of a session."""
 
-    session: _Session
+    session: FetchSession
     epoch: int
     """Of the request; the session is one further unless a later request overtook this one."""
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
@@ -201,19 +137,11 @@ class IncrementalFetch:
             name = TopicIdPartition(cached.topic_id, cached.topic, cached.partition)
             yield name, cached.wanted
 
-    def answer(self, fetched: Mapping[TopicIdPartition, FetchedPartition], _: int) -> FetchAnswer:
+    def answer(self, fetched: _Fetched, _: int) -> FetchAnswer:
         """Only what is news to the client."""
         session = self.session
-        if session.epoch != next_session_epoch(self.epoch):
-            _log.info(
-                "Incremental fetch session %d expected epoch %d, but got %d.  Possible duplicate "
-                "request.",
-                session.session_id,
-                next_session_epoch(self.epoch),
-                session.epoch,
-            )
-            error = ErrorCode.invalid_fetch_session_epoch
-            return FetchAnswer(error, session.session_id, {})
+        if not self._is_next():
+            return self._out_of_turn()
         told: dict[TopicIdPartition, FetchedPartition] = {}
         for partition, result in fetched.items():
             key = session.key(partition)
@@ -223,6 +151,37 @@ class IncrementalFetch:
                 if len(result.records) > 0:
                     session.partitions[key] = session.partitions.pop(key)
         return FetchAnswer(ErrorCode.none, session.session_id, told)
+
+    def told(self, fetched: _Fetched) -> _Fetched:
+        """What :meth:`answer` would tell; nothing is remembered of it."""
+        if not self._is_next():
+            return {}
+        session = self.session
+        return {
+            partition: result
+            for partition, result in fetched.items()
+            if session.partitions[session.key(partition)].is_news(result)
+        }
+
+    def throttled(self) -> FetchAnswer:
+        """An answer without partitions; the session knows what it knew before."""
+        if not self._is_next():
+            return self._out_of_turn()
+        return FetchAnswer(ErrorCode.none, self.session.session_id, {})
+
+    def _is_next(self) -> bool:
+        return self.session.epoch == next_session_epoch(self.epoch)
+
+    def _out_of_turn(self) -> FetchAnswer:
+        session = self.session
+        _log.info(
+            "Incremental fetch session %d expected epoch %d, but got %d.  Possible duplicate "
+            "request.",
+            session.session_id,
+            next_session_epoch(self.epoch),
+            session.epoch,
+        )
+        return FetchAnswer(ErrorCode.invalid_fetch_session_epoch, session.session_id, {})
 
 
 FetchContext: TypeAlias = SessionError | SessionlessFetch | FullFetch | IncrementalFetch
@@ -239,7 +198,7 @@ class FetchSessionCache:
         self._new_session_id = new_session_id
         self._eviction_ms = eviction_ms
         # In the order of last use, longest unused first.
-        self._sessions: OrderedDict[int, _Session] = OrderedDict()
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self.evictions = 0
         """Meter ``IncrementalFetchSessionEvictionsPerSec``: how many sessions lost their slot."""
 
@@ -284,7 +243,7 @@ class FetchSessionCache:
         session.epoch = next_session_epoch(session.epoch)
         return IncrementalFetch(session, metadata.epoch, topic_names)
 
-    def _touch(self, session: _Session, now_ms: int) -> None:
+    def _touch(self, session: FetchSession, now_ms: int) -> None:
         session.last_used_ms = now_ms
         session.size = len(session.partitions)
         self._sessions.move_to_end(session.session_id)
@@ -292,13 +251,13 @@ class FetchSessionCache:
     def _create(
         self,
         request: FullFetch,
-        fetched: Mapping[TopicIdPartition, FetchedPartition],
+        fetched: _Fetched,
         now_ms: int,
     ) -> int:
         has_slot = len(self._sessions) < self._slots
         if not has_slot and not self._evict(request.is_from_follower, len(fetched), now_ms):
             return NO_SESSION
-        session = _Session(
+        session = FetchSession(
             self._free_session_id(),
             request.is_from_follower,
             request.uses_topic_ids,
@@ -307,7 +266,7 @@ class FetchSessionCache:
             {},
         )
         for partition, result in fetched.items():
-            cached = _CachedPartition(*partition, request.wanted[partition])
+            cached = CachedPartition(*partition, request.wanted[partition])
             cached.remember(result)
             session.partitions[session.key(partition)] = cached
         self._sessions[session.session_id] = session
@@ -337,7 +296,7 @@ class FetchSessionCache:
         self.evictions += 1
         return True
 
-    def _may_evict(self, session: _Session, is_privileged: bool) -> bool:
+    def _may_evict(self, session: FetchSession, is_privileged: bool) -> bool:
         """Old sessions can lose their slot to anybody, a consumer's young one to a follower."""
         is_old = session.last_used_ms - session.created_ms > self._eviction_ms
         return is_old or (is_privileged and not session.is_privileged)

@@ -10,10 +10,24 @@ Source: Kafka ``ClientQuotaManager``, ``DefaultQuotaCallback`` (KIP-55).
 
 from __future__ import annotations
 
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
+from zkcontroller.errors import ConfigInvalid
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, desanitize, sanitize
+
+MOST_CLIENTS: Final = 10_000
+"""So many clients are known apart; the one that was seen longest ago is forgotten first."""
+INACTIVE_MS: Final = 3_600_000
+"""A client that was not seen for so long is forgotten."""
+LONGEST_THROTTLE_MS: Final = 2**31 - 1
+"""What an answer can tell."""
+_NO_LIMIT: Final = "Infinity"
+
+_log = logging.getLogger("kafka.server.ClientQuotaManager")
 
 
 class QuotaEntity(NamedTuple):
@@ -57,17 +71,49 @@ def _canonical(client_id: str) -> str:
 class ClientQuotas:
     """The quotas of one kind, such as ``controller_mutation_rate``."""
 
-    def __init__(self) -> None:
+    def __init__(self, quota_key: str, *, is_whole: bool = False) -> None:
+        """``quota_key``: under which they stand in configurations; ``is_whole``: as integers."""
+        self._quota_key = quota_key
+        self._is_whole = is_whole
         self._bounds: dict[QuotaEntity, float] = {}
         self._levels: set[_Level] = set()
+        self._keys: dict[tuple[str, str], ClientKey] = {}
 
     @property
     def is_enabled(self) -> bool:
         """Whether any entity was ever configured, with this kind of quota or another."""
         return bool(self._levels)
 
+    def configure(self, entity_path: str, config: Mapping[str, str]) -> None:
+        """The configuration of ``users/a``, ``clients/b`` or ``users/a/clients/b`` changed.
+
+        What is no quota is logged, and the entity keeps the one it has.
+        """
+        entity = entity_of(entity_path)
+        if entity is None:
+            _log.error("Invalid quota entity path: %s", entity_path)
+            return
+        try:
+            self.update(entity, self._bound_in(config))
+        except ConfigInvalid as refused:
+            _log.error("The quota of %s stays as it was: %s", entity_path, refused)
+
+    def _bound_in(self, config: Mapping[str, str]) -> float | None:
+        text = config.get(self._quota_key)
+        if text is None or text == _NO_LIMIT:
+            return None
+        try:
+            bound = float(int(text)) if self._is_whole else float(text)
+        except ValueError:
+            bound = math.nan
+        if not 0 <= bound < math.inf:
+            kind = "a whole number, 0 or more" if self._is_whole else "a number, 0 or more"
+            raise ConfigInvalid(self._quota_key, text, kind)
+        return bound
+
     def update(self, entity: QuotaEntity, bound: float | None) -> None:
         """The entity's configuration changed; None: it has no quota of this kind."""
+        self._keys.clear()
         if entity.user is None:
             self._levels.add(_Level.CLIENT_ID)
         else:
@@ -79,7 +125,14 @@ class ClientQuotas:
 
     def key(self, user: str, client_id: str) -> ClientKey:
         """What a client of that user and id, both plain text, is counted by."""
-        user, client_id = sanitize(user), sanitize(client_id)
+        found = self._keys.get((user, client_id))
+        if found is None:
+            if len(self._keys) >= MOST_CLIENTS:
+                self._keys.clear()
+            found = self._keys[user, client_id] = self._key(sanitize(user), sanitize(client_id))
+        return found
+
+    def _key(self, user: str, client_id: str) -> ClientKey:
         if self._levels <= {_Level.CLIENT_ID}:
             return ClientKey("", client_id)
         if self._levels == {_Level.USER}:
@@ -99,3 +152,51 @@ class ClientQuotas:
         client_ids = (key.client_id, DEFAULT_ENTITY) if key.client_id else (None,)
         entities = (QuotaEntity(user, client_id) for user in users for client_id in client_ids)
         return next((self._bounds[entity] for entity in entities if entity in self._bounds), None)
+
+
+def whole_throttle_ms(throttle_ms: float) -> int:
+    """Rounded to the nearest, as Java rounds; what no answer can tell is the longest one can."""
+    if throttle_ms >= LONGEST_THROTTLE_MS:
+        return LONGEST_THROTTLE_MS
+    return math.floor(throttle_ms + 0.5)
+
+
+T = TypeVar("T")
+
+
+class RecentClients(Generic[T]):
+    """What is known of each client; forgotten when it has not been seen for an hour.
+
+    The order of the dictionary is that of the last use.  Lives on the event loop.
+    """
+
+    def __init__(
+        self, make: Callable[[ClientKey], T], forget: Callable[[ClientKey], None] | None = None
+    ) -> None:
+        """``make`` is asked for a client that is new; ``forget`` hears of those that are gone."""
+        self._make = make
+        self._forget = forget
+        self._known: dict[ClientKey, tuple[T, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[tuple[ClientKey, T]]:
+        return ((key, value) for key, (value, _) in self._known.items())
+
+    def use(self, key: ClientKey, now_ms: int) -> T:
+        """What is known of that client, who is seen now."""
+        entry = self._known.pop(key, None)
+        value = self._make(key) if entry is None else entry[0]
+        self._known[key] = (value, now_ms)
+        while True:
+            oldest, (_, used_ms) = next(iter(self._known.items()))
+            is_idle = now_ms - used_ms > INACTIVE_MS
+            if oldest == key or not (is_idle or len(self._known) > MOST_CLIENTS):
+                return value
+            self.remove(oldest)
+
+    def remove(self, key: ClientKey) -> None:
+        """Forgets that client; one that is not known is no error."""
+        if self._known.pop(key, None) is not None and self._forget is not None:
+            self._forget(key)

@@ -29,6 +29,7 @@ from replica_manager.security.sasl_authenticator import (
     SaslAuthenticator,
 )
 from replica_manager.server.gate import AdmissionRefused, Gate
+from replica_manager.server.loop_time import LoopTime, Timed
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.runtime.byte_stream import ByteStream, PlainStream, TlsStream, read_file
@@ -55,6 +56,8 @@ class Answer(NamedTuple):
     """The connection ends here."""
     sent: Callable[[], None] | None = None
     """To be called when all of it has been sent."""
+    loop_time: LoopTime | None = None
+    """To which the turns count that it takes to send it."""
 
 
 Respond: TypeAlias = Callable[[bytes, Peer], Awaitable[Answer]]
@@ -245,7 +248,8 @@ class ClientConnection:
 
     async def _answer(self, answer: Answer) -> None:
         if not answer.closes:
-            await self._send_parts(answer)
+            sending = self._send_parts(answer)
+            await (sending if answer.loop_time is None else Timed(sending, answer.loop_time))
         if answer.sent is not None:
             answer.sent()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from kio.static.protocol import ResponsePayload
 
@@ -27,6 +27,7 @@ from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.group_service import GroupService
 from replica_manager.server.mutation_quotas import MutationQuotas
 from replica_manager.server.producer_ids import ProducerIds
+from replica_manager.server.quota_managers import QuotaManagers, RequestUsage
 from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.request_metrics import RequestMetrics
 from replica_manager.server.topic_admin import TopicAdmin
@@ -46,6 +47,8 @@ class RequestContext:
     listener_name: str
     client_address: str
     principal: Principal = ANONYMOUS
+    usage: RequestUsage | None = None
+    """What it uses of its client's quotas; None where there are no quotas."""
 
 
 class EncodedBody(NamedTuple):
@@ -58,6 +61,8 @@ class EncodedBody(NamedTuple):
     errors: Callable[[], ErrorCounts]
     """What is in it, for whoever counts; called at most once."""
     conversions: RecordConversions = NO_CONVERSIONS
+    throttled: Callable[[int], Sequence[bytes | FileSlice]] | None = None
+    """The chunks with that throttle time; None where there is no place for it, or it is there."""
 
 
 class Unanswered(NamedTuple):
@@ -74,6 +79,10 @@ class Throttled(NamedTuple):
 
     response: ResponsePayload
     throttle_ms: int
+
+
+Response: TypeAlias = ResponsePayload | EncodedBody | Throttled | Unanswered
+"""What a handler says."""
 
 
 class Controller(Protocol):
@@ -144,3 +153,4 @@ class BrokerContext:
     """The authorizer's rules in ZooKeeper; blocks, so it is called in an executor."""
     request_metrics: RequestMetrics | None = None
     """None where nobody can read them."""
+    quotas: QuotaManagers | None = None

@@ -15,10 +15,9 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, cast
 
 from kio.schema.errors import ErrorCode
-from kio.static.protocol import ResponsePayload
 
 from replica_manager.log.files import FileSlice
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
@@ -28,6 +27,7 @@ from replica_manager.server.context import (
     BrokerContext,
     EncodedBody,
     RequestContext,
+    Response,
     Throttled,
     Unanswered,
 )
@@ -83,7 +83,9 @@ from replica_manager.server.handlers import (
     update_features,
     update_metadata,
 )
+from replica_manager.server.loop_time import Timed
 from replica_manager.server.request_metrics import RequestTimes
+from replica_manager.server.throttled_answers import counted, used
 from zkcontroller.errors import UnsupportedVersion, ZkControllerError
 from zkcontroller.protocol.api_versions import (
     APIS,
@@ -95,9 +97,6 @@ from zkcontroller.protocol.framing import frame, parse_request_header, response_
 from zkcontroller.protocol.messages import read_request, write
 
 _log = logging.getLogger("kafka.server.KafkaApis")
-
-
-Response: TypeAlias = ResponsePayload | EncodedBody | Throttled | Unanswered
 
 
 class Handler(Protocol):
@@ -191,6 +190,9 @@ OFFERED: Final[Mapping[int, tuple[int, int]]] = {
 async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Answer:
     """The frame that answers the request in ``data``; InvalidFrame if it must not be answered."""
     header, start = parse_request_header(data)
+    usage = None
+    if broker.quotas is not None and broker.quotas.is_enabled:
+        usage = broker.quotas.begin(peer.principal.name, header.client_id or "", len(data))
     context = RequestContext(
         header.api_key,
         header.api_version,
@@ -199,25 +201,32 @@ async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Answer:
         peer.listener_name,
         peer.address,
         peer.principal,
+        usage,
     )
     times = None
     if broker.request_metrics is not None:
         times = broker.request_metrics.begin(len(data))
-    response = await _response(data, start, context, broker, times)
+    responding = _response(data, start, context, broker, times)
+    if usage is None:
+        response = await responding
+    else:
+        response = counted(await Timed(responding, usage.loop_time), context, usage)
     # An unknown version of ApiVersions is answered in version 0; that API's header is the same.
     head = response_header(header.api_key, header.api_version, header.correlation_id)
     if times is None:
-        return _answer(head, response)
-    times.answered(*_told(header.api_key, response))
-    with times.encoding():
         answer = _answer(head, response)
-    return answer._replace(sent=partial(times.sent, answer.mute_ms))
+    else:
+        times.answered(*_told(header.api_key, response))
+        with times.encoding():
+            answer = _answer(head, response)
+        answer = answer._replace(sent=partial(times.sent, answer.mute_ms))
+    return answer if usage is None else used(answer, usage)
 
 
 def _told(api_key: int, response: Response) -> tuple[ErrorCounts, RecordConversions]:
     """What the answer says has gone wrong, and what it cost to give records another form."""
     match response:
-        case EncodedBody(_, errors, conversions) | Unanswered(_, errors, conversions):
+        case EncodedBody(_, errors, conversions, _) | Unanswered(_, errors, conversions):
             return errors(), conversions
         case Throttled(payload, _):
             return error_counts(api_key, payload), NO_CONVERSIONS
@@ -227,7 +236,7 @@ def _told(api_key: int, response: Response) -> tuple[ErrorCounts, RecordConversi
 
 def _answer(head: bytes, response: Response) -> Answer:
     match response:
-        case EncodedBody(chunks, _, _):
+        case EncodedBody(chunks=chunks):
             return _framed([head, *chunks])
         case Throttled(payload, throttle_ms):
             return Answer(frame((head, write(payload))), throttle_ms)
@@ -284,6 +293,8 @@ async def _response(
         handling = handler.handle(request, context, broker)
         return await (handling if times is None else times.timed(handling))
     except RequestRefused as refused:
+        if context.usage is not None and refused.error is ErrorCode.cluster_authorization_failed:
+            context.usage.requested()
         return handler.refuse(request, context, refused.error)
     except ZkControllerError as failure:
         error = error_code_for(failure)

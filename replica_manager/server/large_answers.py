@@ -10,6 +10,7 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import EncodedBody
 from replica_manager.server.error_counts import error_counts
+from replica_manager.server.throttled_answers import throttled
 from zkcontroller.protocol.messages import write
 
 ENTRIES_AT_ONCE: Final = 1_000
@@ -28,4 +29,8 @@ async def answer_of(
 def encoded(answer: ResponsePayload) -> EncodedBody:
     """That answer as bytes, its errors counted."""
     errors = error_counts(answer.__api_key__, answer)
-    return EncodedBody((write(answer),), errors=lambda: errors)
+    return EncodedBody(
+        (write(answer),),
+        errors=lambda: errors,
+        throttled=lambda throttle_ms: (write(throttled(answer, throttle_ms)),),
+    )

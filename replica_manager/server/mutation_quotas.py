@@ -11,7 +11,6 @@ Source: Kafka ``ControllerMutationQuotaManager``, ``TokenBucket``.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -19,35 +18,26 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from replica_manager.security.principals import ANONYMOUS
-from replica_manager.server.client_quotas import ClientKey, ClientQuotas, entity_of
+from replica_manager.server.client_quotas import ClientQuotas, RecentClients, whole_throttle_ms
 from replica_manager.server.errors import RequestRefused
-from zkcontroller.errors import ConfigInvalid
 
 QUOTA_KEY: Final = "controller_mutation_rate"
-
-INACTIVE_MS: Final = 3_600_000
-"""A bucket that nobody used for so long is forgotten."""
-MOST_BUCKETS: Final = 10_000
-"""So many clients are known apart; the one that was seen longest ago is forgotten first."""
-LONGEST_THROTTLE_MS: Final = 2**31 - 1
-
-_log = logging.getLogger("kafka.server.ControllerMutationQuotaManager")
 
 
 class _Bucket:
     """Tokens, full at first.  The rate may change; what is in it beyond the new size is lost."""
 
-    __slots__ = ("_tokens", "last_used_ms")
+    __slots__ = ("_last_used_ms", "_tokens")
 
     def __init__(self, now_ms: int) -> None:
         self._tokens = math.inf
-        self.last_used_ms = now_ms
+        self._last_used_ms = now_ms
 
     def tokens(self, rate: float, burst: float, now_ms: int) -> float:
         """What is in it now."""
-        elapsed_s = (now_ms - self.last_used_ms) / 1000
+        elapsed_s = (now_ms - self._last_used_ms) / 1000
         self._tokens = min(burst, self._tokens + rate * elapsed_s)
-        self.last_used_ms = now_ms
+        self._last_used_ms = now_ms
         return self._tokens
 
     def take(self, count: float) -> None:
@@ -62,24 +52,17 @@ class MutationQuotas:
     """
 
     def __init__(self, window_s: int, now_ms: Callable[[], int]) -> None:
-        self.quotas = ClientQuotas()
+        self.quotas = ClientQuotas(QUOTA_KEY)
         self._window_s = window_s
         self._now_ms = now_ms
-        self._buckets: dict[ClientKey, _Bucket] = {}
+        self._buckets: RecentClients[_Bucket] = RecentClients(lambda _: _Bucket(now_ms()))
 
     def __len__(self) -> int:
         return len(self._buckets)
 
     def configure(self, entity_path: str, config: Mapping[str, str]) -> None:
         """The configuration of ``users/a``, ``clients/b`` or ``users/a/clients/b`` changed."""
-        entity = entity_of(entity_path)
-        if entity is None:
-            _log.error("Invalid quota entity path: %s", entity_path)
-            return
-        try:
-            self.quotas.update(entity, _rate_in(config))
-        except ConfigInvalid as refused:
-            _log.error("The quota of %s stays as it was: %s", entity_path, refused)
+        self.quotas.configure(entity_path, config)
 
     def of(self, client_id: str, *, is_strict: bool, user: str = ANONYMOUS.name) -> MutationQuota:
         """The quota for one request of that client."""
@@ -93,10 +76,10 @@ class MutationQuotas:
         key = self.quotas.key(user, client_id)
         rate = self.quotas.bound(key)
         if rate is None:
-            self._buckets.pop(key, None)  # a quota that comes later begins with a full one
+            self._buckets.remove(key)  # a quota that comes later begins with a full one
             return 0
         now_ms = self._now_ms()
-        bucket = self._bucket(key, now_ms)
+        bucket = self._buckets.use(key, now_ms)
         burst = rate * self._window_s
         tokens = bucket.tokens(rate, burst, now_ms)
         if tokens >= 0 or not is_strict:
@@ -107,35 +90,10 @@ class MutationQuotas:
         if tokens >= 0:
             return 0
         wait_ms = -tokens / rate * 1000 if rate > 0 else math.inf
-        return math.floor(wait_ms + 0.5) if wait_ms < LONGEST_THROTTLE_MS else LONGEST_THROTTLE_MS
+        return whole_throttle_ms(wait_ms)
 
     def now_ms(self) -> int:
         return self._now_ms()
-
-    def _bucket(self, key: ClientKey, now_ms: int) -> _Bucket:
-        # The order of the dictionary is that of the last use.
-        bucket = self._buckets.pop(key, None) or _Bucket(now_ms)
-        self._buckets[key] = bucket
-        while True:
-            oldest = next(iter(self._buckets))
-            is_idle = now_ms - self._buckets[oldest].last_used_ms > INACTIVE_MS
-            if oldest == key or not (is_idle or len(self._buckets) > MOST_BUCKETS):
-                return bucket
-            del self._buckets[oldest]
-
-
-def _rate_in(config: Mapping[str, str]) -> float | None:
-    """Partitions a second; None where the configuration says nothing of them."""
-    text = config.get(QUOTA_KEY)
-    if text is None:
-        return None
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = math.nan
-    if not 0 <= rate < math.inf:
-        raise ConfigInvalid(QUOTA_KEY, text, "a number of partitions a second, 0 or more")
-    return rate
 
 
 class MutationQuota:

@@ -23,14 +23,15 @@ Source: Kafka ``RequestChannel.Request.updateRequestMetrics``, ``RequestChannel
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.server.error_counts import ErrorCounts
+from replica_manager.server.loop_time import LoopTime, Timed
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.protocol.error_codes import error_name
 from zkcontroller.runtime.instruments import Histogram, Meter
@@ -111,7 +112,7 @@ class RequestTimes:
         self._names: tuple[str, ...] = ()
         self._version = -1
         self._begun_ns = self._handled_ns = self._completed_ns = metrics.now_ns()
-        self._local_ns = 0
+        self._local = LoopTime(metrics.now_ns)
         self._conversions = NO_CONVERSIONS
 
     def begin_handling(self, api_key: int, version: int, request: Any) -> None:
@@ -125,15 +126,15 @@ class RequestTimes:
 
     def timed(self, handling: Coroutine[Any, Any, T]) -> Timed[T]:
         """What to await in the place of ``handling``."""
-        return Timed(handling, self._metrics.now_ns, self._held)
+        return Timed(handling, self._local)
 
     @contextmanager
     def encoding(self) -> Iterator[None]:
         """Around the encoding of the answer, which is complete afterwards."""
-        began_ns = self._metrics.now_ns()
+        self._local.begin()
         yield
+        self._local.end()
         self._completed_ns = self._metrics.now_ns()
-        self._held(self._completed_ns - began_ns)
 
     def answered(self, errors: ErrorCounts, conversions: RecordConversions) -> None:
         """What is in the answer, and what it cost to give records another form."""
@@ -141,16 +142,13 @@ class RequestTimes:
         if self._names:
             self._metrics.record_errors(self._names[-1], errors)
 
-    def _held(self, duration_ns: int) -> None:
-        self._local_ns += duration_ns
-
     def sent(self, throttle_ms: int) -> None:
         """The answer has left; the client is not listened to for ``throttle_ms``."""
-        ended_ns = self._metrics.now_ns()
+        ended_ns, local_ns = self._metrics.now_ns(), self._local.total_ns
         values = (
             _ms(self._handled_ns - self._begun_ns),
-            _ms(self._local_ns),
-            _ms(self._completed_ns - self._handled_ns - self._local_ns),
+            _ms(local_ns),
+            _ms(self._completed_ns - self._handled_ns - local_ns),
             throttle_ms,
             _ms(ended_ns - self._completed_ns),
             _ms(ended_ns - self._begun_ns),
@@ -160,41 +158,6 @@ class RequestTimes:
         )
         for name in self._names:
             self._metrics.record(name, self._version, values)
-
-
-class Timed(Generic[T]):
-    """Awaits a coroutine and tells how long each of its steps held the event loop."""
-
-    def __init__(
-        self,
-        coroutine: Coroutine[Any, Any, T],
-        now_ns: Callable[[], int],
-        took: Callable[[int], None],
-    ) -> None:
-        self._coroutine = coroutine
-        self._now_ns = now_ns
-        self._took = took
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        sent: Any = None
-        thrown: BaseException | None = None
-        while True:
-            began_ns = self._now_ns()
-            try:
-                if thrown is None:
-                    awaited = self._coroutine.send(sent)
-                else:
-                    awaited = self._coroutine.throw(thrown)
-            except StopIteration as done:
-                value: T = done.value
-                return value
-            finally:
-                self._took(self._now_ns() - began_ns)
-            sent = thrown = None
-            try:
-                sent = yield awaited
-            except BaseException as raised:  # noqa: BLE001 - above all a cancellation: it goes inside
-                thrown = raised
 
 
 def _ms(duration_ns: int) -> int:

@@ -16,14 +16,17 @@ from kio.schema.errors import ErrorCode
 from replica_manager.config import BrokerConfig
 from replica_manager.dynamic_config import DynamicConfig
 from replica_manager.security.principals import ANONYMOUS, USER, Principal
-from replica_manager.server import mutation_quotas
-from replica_manager.server.client_quotas import ClientKey, ClientQuotas, QuotaEntity, entity_of
-from replica_manager.server.errors import RequestRefused
-from replica_manager.server.mutation_quotas import (
+from replica_manager.server import client_quotas
+from replica_manager.server.client_quotas import (
     INACTIVE_MS,
     LONGEST_THROTTLE_MS,
-    MutationQuotas,
+    ClientKey,
+    ClientQuotas,
+    QuotaEntity,
+    entity_of,
 )
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.mutation_quotas import MutationQuotas
 from tests.simulation.zookeeper_server import SimulatedZooKeeper
 from tests.unit.broker_world import BrokersSession, BrokerWorld, broker, metadata
 from zkcontroller.zookeeper.requests import Create, SetData
@@ -76,7 +79,7 @@ MOST_EXACT_FIRST = [
 
 
 def test_of_all_quotas_the_most_exact_one_holds() -> None:
-    quotas = ClientQuotas()
+    quotas = ClientQuotas("controller_mutation_rate")
     for rate, entity in enumerate(MOST_EXACT_FIRST):
         quotas.update(entity, float(rate))
 
@@ -101,7 +104,7 @@ def test_of_all_quotas_the_most_exact_one_holds() -> None:
 def test_clients_are_counted_together_by_what_limits_them(
     configured: list[QuotaEntity], key: ClientKey
 ) -> None:
-    quotas = ClientQuotas()
+    quotas = ClientQuotas("controller_mutation_rate")
     for entity in configured:
         quotas.update(entity, 1.0)
 
@@ -109,7 +112,7 @@ def test_clients_are_counted_together_by_what_limits_them(
 
 
 def test_names_are_compared_as_znodes_have_them() -> None:
-    quotas = ClientQuotas()
+    quotas = ClientQuotas("controller_mutation_rate")
     quotas.update(QuotaEntity(None, DEFAULT), 1.0)
     quotas.update(QuotaEntity(None, "my%20app"), 2.0)
 
@@ -250,7 +253,7 @@ def test_a_rate_that_is_none_changes_nothing(
 
 
 def test_clients_that_are_gone_are_forgotten(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mutation_quotas, "MOST_BUCKETS", 3)
+    monkeypatch.setattr(client_quotas, "MOST_CLIENTS", 3)
     quotas = MutationQuotas(11, lambda: clock.now_ms)
     quotas.configure("clients/<default>", {"controller_mutation_rate": "1"})
 

@@ -14,7 +14,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from prometheus_client.parser import text_string_to_metric_families
 
-from replica_manager.server.request_metrics import RequestMetrics, Timed
+from replica_manager.server.loop_time import LoopTime, Timed
+from replica_manager.server.request_metrics import RequestMetrics
 from tests.unit.broker_world import BrokerWorld
 from tests.unit.fetch_world import ORDERS, ORDERS_ID, ask, fetch, made, request, waiting
 from tests.unit.log_world import START_MS, batch
@@ -267,7 +268,7 @@ def test_a_timed_coroutine_is_cancelled_and_fails_as_any_other() -> None:
         raise ValueError("inside")
 
     async def timed(coroutine: Any) -> Any:
-        return await Timed(coroutine, lambda: 0, lambda _: None)
+        return await Timed(coroutine, LoopTime(lambda: 0))
 
     async def story() -> None:
         task = asyncio.create_task(timed(work()))

@@ -114,8 +114,9 @@ def metadata_body(
     controller_id: int,
     topics: Sequence[bytes],
     cluster_authorized_operations: int,
+    throttle_ms: int = 0,
 ) -> tuple[bytes, ...]:
-    """The whole answer, unthrottled, from (broker id, host, port, rack) and encoded topics."""
+    """The whole answer, from (broker id, host, port, rack) and encoded topics."""
     wire = metadata_pieces(version)
     listed = [
         b"%b%b%b%b%b"
@@ -129,7 +130,7 @@ def metadata_body(
         for broker_id, host, port, rack in brokers
     ]
     return (
-        _INT32(0) if version >= 3 else b"",
+        _INT32(throttle_ms) if version >= 3 else b"",
         wire.length(len(listed)),
         *listed,
         wire.nullable_string(cluster_id) if version >= 2 else b"",

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -63,6 +63,9 @@ class Sensors:
 
 
 Instrument: TypeAlias = Gauge | Meter | Histogram | Timer | Sensors
+_PLAIN_JMX_VALUE: Final = re.compile(r"[\w%. \t-]*", re.ASCII)
+_KEY_AND_VALUE: Final = re.compile(r'([^=]+)=("(?:[^"\\]|\\.)*"|[^,]*),?', re.DOTALL)
+_ESCAPED: Final = {"n": "\n"}
 _I = TypeVar("_I", Gauge, Meter, Histogram, Timer, Sensors)
 _S = TypeVar("_S", bound=Sensor)
 
@@ -71,6 +74,30 @@ def mbean(domain: str, type_: str, name: str, tags: Mapping[str, object] | None 
     """The name in JMX: ``mbean("kafka.controller", "KafkaController", "ControllerState")``."""
     tail = "".join(f",{key}={value}" for key, value in (tags or {}).items())
     return f"{domain}:type={type_},name={name}{tail}"
+
+
+def tagged_mbean(domain: str, type_: str, tags: Mapping[str, str]) -> str:
+    """The name of an MBean of sensors, as ``kafka.server:type=Produce,user=alice``.
+
+    A tag that is empty is left out; one with characters that JMX keeps for itself is quoted.
+
+    Source: Kafka ``JmxReporter.getMBeanName``, ``Sanitizer.jmxSanitize``.
+    """
+    named = (f",{key}={_jmx_value(value)}" for key, value in tags.items() if value)
+    return f"{domain}:type={type_}{''.join(named)}"
+
+
+def _jmx_value(value: str) -> str:
+    if _PLAIN_JMX_VALUE.fullmatch(value):
+        return value
+    escaped = re.sub(r'([\\"*?])', r"\\\1", value).replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _unquoted(value: str) -> str:
+    if not value.startswith('"'):
+        return value
+    return re.sub(r"\\(.)", lambda escape: _ESCAPED.get(escape[1], escape[1]), value[1:-1])
 
 
 class Metrics:
@@ -143,7 +170,7 @@ class _Exposition(Collector):
 
 def _prometheus_name(mbean_name: str) -> tuple[str, dict[str, str]]:
     domain, _, keys = mbean_name.partition(":")
-    pairs = dict(pair.split("=", 1) for pair in keys.split(","))
+    pairs = {key: _unquoted(value) for key, value in _KEY_AND_VALUE.findall(keys)}
     words = [domain, pairs.pop("type"), *([pairs.pop("name")] if "name" in pairs else [])]
     return _prometheus_word("_".join(words)), {
         re.sub(r"\W", "_", key): value for key, value in pairs.items()

@@ -65,11 +65,17 @@ class Samples:
 
     def rate_per_s(self, now_ms: int) -> float:
         """The sum of the values, for each second of the time that the windows cover."""
+        rate, _ = self.rate_and_window(now_ms)
+        return rate
+
+    def rate_and_window(self, now_ms: int) -> tuple[float, int]:
+        """The rate a second, and of how many milliseconds it is."""
         current = self.current(now_ms)
         elapsed_ms = now_ms - current[0].started_ms if current else 0
         full_windows = elapsed_ms // self.sample_ms
         elapsed_ms += max(0, self.most - 1 - full_windows) * self.sample_ms
-        return sum(sample.total for sample in current) * 1000 / max(elapsed_ms, 1)
+        window_ms = max(elapsed_ms, 1)
+        return sum(sample.total for sample in current) * 1000 / window_ms, window_ms
 
 
 class Sensor(Protocol):
@@ -111,6 +117,59 @@ class MeterSensor:
         with self._lock:
             rate = self._samples.rate_per_s(self._now_ms())
             return {f"{self._name}-rate": rate, f"{self._name}-count": self._total}
+
+
+class RateSensor:
+    """``<name>``: the rate a second, nothing else.
+
+    Whoever records may say when, and be told what has become of the rate.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        samples: int = SAMPLES,
+        sample_ms: int = SAMPLE_MS,
+        now_ms: Callable[[], int] = _monotonic_ms,
+    ) -> None:
+        self._name = name
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._samples = Samples(samples, sample_ms)
+
+    def record(self, value: float) -> None:
+        with self._lock:
+            self._samples.record(value, self._now_ms())
+
+    def record_at(self, value: float, now_ms: int) -> tuple[float, int]:
+        """The rate with that value, and of how many milliseconds it is."""
+        with self._lock:
+            self._samples.record(value, now_ms)
+            return self._samples.rate_and_window(now_ms)
+
+    def attributes(self) -> dict[str, float]:
+        with self._lock:
+            return {self._name: self._samples.rate_per_s(self._now_ms())}
+
+
+class AverageSensor:
+    """``<name>``: the average of the values; NaN while there was none lately."""
+
+    def __init__(
+        self,
+        name: str,
+        samples: int = SAMPLES,
+        sample_ms: int = SAMPLE_MS,
+        now_ms: Callable[[], int] = _monotonic_ms,
+    ) -> None:
+        self._name = name
+        self._span = SpanSensor(name, samples, sample_ms, now_ms)
+
+    def record(self, value: float) -> None:
+        self._span.record(value)
+
+    def attributes(self) -> dict[str, float]:
+        return {self._name: self._span.attributes()[f"{self._name}-avg"]}
 
 
 class SpanSensor:

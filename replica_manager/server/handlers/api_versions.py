@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.throttled_answers import throttled
 from zkcontroller.protocol.api_versions import (
     ApiKey,
     api_versions_error,
@@ -38,9 +39,13 @@ async def handle(
     ):
         return refuse(request, context, ErrorCode.invalid_request)
     offered = tuple(broker.offered.items())
+    version, features_epoch = context.api_version, broker.features.epoch
     return EncodedBody(
-        (_encoded(context.api_version, offered, broker.features.epoch),),
+        (_encoded(version, offered, features_epoch),),
         errors=lambda: {ErrorCode.none: 1},
+        throttled=lambda throttle_ms: (
+            write(throttled(_response(version, offered, features_epoch), throttle_ms)),
+        ),
     )
 
 
@@ -48,9 +53,13 @@ async def handle(
 def _encoded(
     version: int, offered: tuple[tuple[int, tuple[int, int]], ...], features_epoch: int
 ) -> bytes:
-    return write(
-        api_versions_response(version, dict(offered), finalized_features_epoch=features_epoch)
-    )
+    return write(_response(version, offered, features_epoch))
+
+
+def _response(
+    version: int, offered: tuple[tuple[int, tuple[int, int]], ...], features_epoch: int
+) -> ResponsePayload:
+    return api_versions_response(version, dict(offered), finalized_features_epoch=features_epoch)
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

@@ -61,6 +61,7 @@ _STORAGE_ERROR_SINCE: Final = 6
 _ZSTD_SINCE: Final = 10
 _FOLLOWERS_SINCE: Final = 11
 _CURRENT_LEADER_SINCE: Final = 16
+_SIZE_BYTES: Final = 4
 
 read = read_fetch_request
 
@@ -95,7 +96,13 @@ async def handle(
     fetched: dict[TopicIdPartition, FetchedPartition] = {}
     if interesting:
         fetched = await broker.reads.fetch(_params(request, context, broker), interesting)
-    answer = session.answer({**fetched, **erroneous}, broker.replica_manager.now_ms())
+    found = {**fetched, **erroneous}
+    if context.usage is not None:
+        if is_from_follower:
+            context.usage.exempt()
+        elif context.usage.fetched(_size(session.told(found), context, broker)) > 0:
+            return await _answered(session.throttled(), {}, request, context, broker)
+    answer = session.answer(found, broker.replica_manager.now_ms())
     return await _answered(answer, interesting, request, context, broker)
 
 
@@ -107,7 +114,11 @@ def refuse(request: FetchRequest, context: RequestContext, error: ErrorCode) -> 
     ]
     count = 1 + sum(len(partitions) for _, partitions in topics)
     return EncodedBody(
-        fetch_response(context.api_version, error, 0, topics), errors=lambda: {error: count}
+        fetch_response(context.api_version, error, 0, topics),
+        errors=lambda: {error: count},
+        throttled=lambda throttle_ms: fetch_response(
+            context.api_version, error, 0, topics, throttle_ms=throttle_ms
+        ),
     )
 
 
@@ -160,6 +171,9 @@ def _params(request: FetchRequest, context: RequestContext, broker: BrokerContex
     config = broker.config()
     is_from_follower = request.replica_id >= 0
     max_bytes = min(request.max_bytes, config.integer("fetch.max.bytes"))
+    if context.usage is not None and not is_from_follower:
+        # Who asks for more would never get anything.
+        max_bytes = int(min(max_bytes, context.usage.most_fetched()))
     if is_from_follower:
         isolation = FetchIsolation.LOG_END
     elif request.is_read_committed:
@@ -214,11 +228,32 @@ async def _answered(
         topics.setdefault(name, []).append(_encodable(each, converted, leaders, version))
     return EncodedBody(
         fetch_response(
-            version, answer.error, answer.session_id, list(topics.items()), leaders.endpoints
+            version,
+            answer.error,
+            answer.session_id,
+            list(topics.items()),
+            leaders.endpoints,
+            0 if context.usage is None else context.usage.throttle_ms,
         ),
         errors=lambda: _errors(answer.error, topics.values()),
         conversions=conversions,
     )
+
+
+def _size(
+    told: Mapping[TopicIdPartition, FetchedPartition],
+    context: RequestContext,
+    broker: BrokerContext,
+) -> int:
+    """What a quota counts: the answer as it would be if nothing in it had to be converted."""
+    version = context.api_version
+    leaders = CurrentLeaders(broker, context.listener_name)
+    topics: dict[TopicName, list[AnsweredPartition[bytes | FileSlice]]] = {}
+    for each, found in told.items():
+        name: TopicName = each.topic_id if version >= TOPIC_IDS_SINCE else each.topic
+        topics.setdefault(name, []).append(_encodable(each, found, leaders, version))
+    body = fetch_response(version, ErrorCode.none, 0, list(topics.items()))
+    return _SIZE_BYTES + sum(map(len, body))
 
 
 def _errors(

@@ -70,8 +70,9 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     snapshot = broker.metadata_cache.snapshot
     controller_id = snapshot.controller_id
     is_cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
-    return EncodedBody(
-        metadata_body(
+
+    def body(throttle_ms: int) -> Sequence[bytes]:
+        return metadata_body(
             context.api_version,
             brokers=[
                 (live.broker_id, endpoint.host, endpoint.port, live.rack)
@@ -84,9 +85,10 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
             cluster_authorized_operations=cluster_operations(
                 broker, context, is_asked=is_cluster_asked
             ),
-        ),
-        errors=described.error_counts,
-    )
+            throttle_ms=throttle_ms,
+        )
+
+    return EncodedBody(body(0), errors=described.error_counts, throttled=body)
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

@@ -94,9 +94,12 @@ async def handle(
             timeout_ms=request.timeout_ms,
             allows_internal_topics=context.client_id == _ADMIN_CLIENT_ID,
         )
+    throttle_ms = 0
+    if context.usage is not None:
+        throttle_ms = context.usage.produced(is_answered=request.acks != 0)
     if request.acks == 0:
         return _unanswered(outcomes, context)
-    return _answered(outcomes, context, broker)
+    return _answered(outcomes, context, broker, throttle_ms)
 
 
 def refuse(
@@ -111,7 +114,11 @@ def refuse(
         for topic, partitions in request.topics
     ]
     return EncodedBody(
-        [produce_response(context.api_version, topics)], errors=lambda: {error: count}
+        [produce_response(context.api_version, topics)],
+        errors=lambda: {error: count},
+        throttled=lambda throttle_ms: [
+            produce_response(context.api_version, topics, throttle_ms=throttle_ms)
+        ],
     )
 
 
@@ -179,6 +186,7 @@ def _answered(
     outcomes: Mapping[TopicPartition, AppendedPartition],
     context: RequestContext,
     broker: BrokerContext,
+    throttle_ms: int,
 ) -> EncodedBody:
     leaders = CurrentLeaders(broker, context.listener_name)
     topics: dict[str, list[ProducedPartition]] = {}
@@ -201,7 +209,11 @@ def _answered(
             )
         )
     return EncodedBody(
-        [produce_response(context.api_version, list(topics.items()), leaders.endpoints)],
+        [
+            produce_response(
+                context.api_version, list(topics.items()), leaders.endpoints, throttle_ms
+            )
+        ],
         errors=lambda: _errors(outcomes),
         conversions=_conversions(outcomes),
     )

@@ -1,0 +1,108 @@
+"""One fetch session: what a client asked for, and what it was told of each partition.
+
+Source: Kafka ``FetchSession``, ``CachedPartition`` (KIP-227).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.replication.fetch_values import (
+    INITIAL_SESSION_EPOCH,
+    NO_PREFERRED_REPLICA,
+    UNKNOWN_OFFSET,
+    FetchedPartition,
+    FetchPartition,
+    TopicIdPartition,
+    next_session_epoch,
+)
+
+PartitionKey: TypeAlias = tuple[UUID | str | None, int]
+
+
+@dataclass(slots=True)
+class CachedPartition:
+    """What a session remembers of one partition: the question, and what was last answered."""
+
+    topic_id: UUID | None
+    topic: str | None
+    partition: int
+    wanted: FetchPartition
+    high_watermark: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
+
+    def must_be_told(self, fetched: FetchedPartition) -> bool:
+        """Whether the answer must carry this partition; remembers what it then tells."""
+        is_news = self.is_news(fetched)
+        self.remember(fetched)
+        return is_news
+
+    def is_news(self, fetched: FetchedPartition) -> bool:
+        """Whether an answer would have to carry this partition."""
+        return (
+            len(fetched.records) > 0
+            or self.high_watermark != fetched.high_watermark
+            or self.log_start_offset != fetched.log_start_offset
+            or fetched.preferred_read_replica != NO_PREFERRED_REPLICA
+            or fetched.diverging_epoch is not None
+            or fetched.error is not ErrorCode.none
+        )
+
+    def ask(self, wanted: FetchPartition) -> None:
+        """Takes a new question; in a new leader epoch the last answer may have been ignored."""
+        if wanted.current_leader_epoch != self.wanted.current_leader_epoch:
+            self.high_watermark = UNKNOWN_OFFSET
+        self.wanted = wanted
+
+    def remember(self, fetched: FetchedPartition) -> None:
+        """What the client knows after an answer.
+
+        After an error the next good answer must be told even if it repeats the last one; so must
+        the one after a divergence, for a follower does not use the watermark that comes with it.
+        """
+        self.log_start_offset = fetched.log_start_offset
+        is_good = fetched.error is ErrorCode.none and fetched.diverging_epoch is None
+        self.high_watermark = fetched.high_watermark if is_good else UNKNOWN_OFFSET
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """One session.  ``size`` and ``last_used_ms`` are of its last use, as eviction sees them."""
+
+    session_id: int
+    is_privileged: bool
+    """A follower's: consumers cannot take its slot."""
+    uses_topic_ids: bool
+    created_ms: int
+    last_used_ms: int
+    partitions: dict[PartitionKey, CachedPartition]
+    epoch: int = next_session_epoch(INITIAL_SESSION_EPOCH)
+    size: int = 0
+
+    @property
+    def rank(self) -> tuple[bool, int, int]:
+        """The smallest goes first."""
+        return (self.is_privileged, self.size, self.session_id)
+
+    def key(self, partition: TopicIdPartition) -> PartitionKey:
+        name = partition.topic_id if self.uses_topic_ids else partition.topic
+        return (name, partition.partition)
+
+    def update(
+        self,
+        wanted: Mapping[TopicIdPartition, FetchPartition],
+        forgotten: Iterable[TopicIdPartition],
+    ) -> None:
+        for partition, question in wanted.items():
+            cached = self.partitions.get(self.key(partition))
+            if cached is None:
+                self.partitions[self.key(partition)] = CachedPartition(*partition, question)
+            else:
+                cached.ask(question)
+        for partition in forgotten:
+            self.partitions.pop(self.key(partition), None)

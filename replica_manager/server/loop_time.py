@@ -1,0 +1,69 @@
+"""How long something holds the event loop: the time in which nobody else is served.
+
+A coroutine runs in turns, and between them it waits while others run.  Only the turns count, by the
+clock on the wall: what a turn spends in the kernel or waiting for the interpreter holds up the
+others as much as what it computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopTime:
+    """The turns of one thing, added up."""
+
+    __slots__ = ("_began_ns", "_ended_ns", "_now_ns")
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self._ended_ns = 0
+        self._began_ns: int | None = None
+
+    @property
+    def total_ns(self) -> int:
+        """Of all turns so far, and of the one that is not over yet."""
+        if self._began_ns is None:
+            return self._ended_ns
+        return self._ended_ns + self._now_ns() - self._began_ns
+
+    def begin(self) -> None:
+        """A turn begins."""
+        self._began_ns = self._now_ns()
+
+    def end(self) -> None:
+        """It is over."""
+        self._ended_ns = self.total_ns
+        self._began_ns = None
+
+
+class Timed(Generic[T]):
+    """Awaits a coroutine and adds up its turns."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], loop_time: LoopTime) -> None:
+        self._coroutine = coroutine
+        self._loop_time = loop_time
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        sent: Any = None
+        thrown: BaseException | None = None
+        while True:
+            self._loop_time.begin()
+            try:
+                if thrown is None:
+                    awaited = self._coroutine.send(sent)
+                else:
+                    awaited = self._coroutine.throw(thrown)
+            except StopIteration as done:
+                value: T = done.value
+                return value
+            finally:
+                self._loop_time.end()
+            sent = thrown = None
+            try:
+                sent = yield awaited
+            except BaseException as raised:  # noqa: BLE001 - above all a cancellation: it goes inside
+                thrown = raised

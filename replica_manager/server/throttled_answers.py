@@ -1,0 +1,89 @@
+"""Whose request counts for which quota, and answers that tell their client how long to wait.
+
+Produce and Fetch count themselves, because bytes have quotas too; so do requests for partitions,
+which are refused.  Everything else is counted here, when its answer is known.
+
+Source: Kafka ``RequestHandlerHelper`` (``sendMaybeThrottle``, ``sendResponseExemptThrottle``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final, TypeVar, cast
+
+from kio.static.primitive import i32Timedelta
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.connection import Answer
+from replica_manager.server.context import (
+    EncodedBody,
+    RequestContext,
+    Response,
+    Throttled,
+    Unanswered,
+)
+from replica_manager.server.quota_managers import RequestUsage
+from zkcontroller.protocol.api_versions import ApiKey
+
+P = TypeVar("P", bound=ResponsePayload)
+
+_EXEMPT: Final = frozenset(
+    map(
+        int,
+        (
+            ApiKey.LEADER_AND_ISR,
+            ApiKey.STOP_REPLICA,
+            ApiKey.UPDATE_METADATA,
+            ApiKey.CONTROLLED_SHUTDOWN,
+            ApiKey.ALTER_PARTITION,
+        ),
+    )
+)
+"""What only brokers may ask, and no quota holds up."""
+_THROTTLE_TIME: Final = "throttle_time"
+
+
+def counted(response: Response, context: RequestContext, usage: RequestUsage) -> Response:
+    """The answer with the throttle time that its client's quotas demand."""
+    if not usage.is_counted:
+        if context.api_key in _EXEMPT:
+            usage.exempt()
+        elif usage.requested() > 0:
+            return _with_throttle_time(response, usage.throttle_ms)
+    return response
+
+
+def used(answer: Answer, usage: RequestUsage) -> Answer:
+    """The answer to a client that is not listened to while it has to wait."""
+    told = answer.sent
+
+    def sent() -> None:
+        usage.finish()
+        if told is not None:
+            told()
+
+    return answer._replace(
+        mute_ms=max(answer.mute_ms, usage.throttle_ms), sent=sent, loop_time=usage.loop_time
+    )
+
+
+def _with_throttle_time(response: Response, throttle_ms: int) -> Response:
+    match response:
+        case EncodedBody(throttled=encode):
+            return response if encode is None else response._replace(chunks=encode(throttle_ms))
+        case Unanswered():
+            return response
+        case Throttled(payload, mutation_ms):
+            longest_ms = max(throttle_ms, mutation_ms)
+            return Throttled(throttled(payload, longest_ms), longest_ms)
+        case _:
+            return throttled(response, throttle_ms)
+
+
+def throttled(answer: P, throttle_ms: int) -> P:
+    """The same answer with that throttle time; unchanged where its version has none."""
+    if not hasattr(answer, _THROTTLE_TIME):
+        return answer
+    throttle_time = i32Timedelta.parse(timedelta(milliseconds=throttle_ms))
+    return cast(P, replace(cast(Any, answer), **{_THROTTLE_TIME: throttle_time}))
