@@ -209,13 +209,12 @@ class IsrChanges:
             texts = scala_seq("Set", (table.text(row) for _, row, _ in changes))
             self._journal.debug(f"Updating ISRs for partitions: {texts}.")
         verdicts = yield from write_states(self._desk, {row: s for _, row, s in changes})
+        table.put_leaderships(verdicts.written)
         codes = []
         for _, row, state in changes:
             text = table.text(row)
             if row in verdicts.written:
-                written = verdicts.written[row]
-                table.put_leader_and_isr(row, written)
-                updated = leader_and_isr_of(written)
+                updated = leader_and_isr_of(verdicts.written[row])
                 self._journal.debug(f"ISR for partition {text} updated to {updated}.")
                 codes.append(NONE)
             elif row in verdicts.refused:
@@ -279,5 +278,4 @@ class IsrChanges:
         for reason in states.unreadable.values():
             if isinstance(reason, ZnodeCorrupt):
                 self._journal.error(str(reason))
-        for row, state in states.found.items():
-            self._context.table.put_leader_and_isr(row, state)
+        self._context.table.put_leaderships(states.found)

@@ -38,8 +38,8 @@ def bump_leader_epochs(desk: Desk, rows: Sequence[int]) -> Procedure[dict[int, L
                 if state.controller_epoch <= context.epoch
             },
         )
+        table.put_leaderships(verdicts.written)
         for row, state in verdicts.written.items():
-            table.put_leader_and_isr(row, state)
             desk.journal.info(
                 f"Updated leader epoch for partition {table.text(row)} to"
                 f" {state.leader_epoch}, zkVersion={state.zk_version}"

@@ -348,25 +348,11 @@ class PartitionTable:
         return tuple.__new__(LeaderAndIsr, fields)  # a death asks for 40,000 of these
 
     def put_leader_and_isr(self, row: int, state: LeaderAndIsr) -> None:
-        if self.leader_epoch[row] == _NO_LEADERSHIP:
-            self.with_leadership += 1
-        else:
-            self.imbalanced -= self._counts_as_imbalanced(row)
-        self.leader[row] = state.leader
-        self.leader_epoch[row] = state.leader_epoch
-        isr = state.in_sync_replicas
-        self.in_sync_replicas[row] = self._tuples.setdefault(isr, isr)
-        self.zk_version[row] = state.zk_version
-        self.state_controller_epoch[row] = state.controller_epoch
-        self.leader_recovery_state[row] = state.leader_recovery_state
-        self.imbalanced += self._counts_as_imbalanced(row)
+        """As :meth:`put_leaderships` for one row."""
+        self.put_leaderships({row: state})
 
     def put_leaderships(self, states: Mapping[int, LeaderAndIsr]) -> None:
-        """As :meth:`put_leader_and_isr` for many rows."""
-        if self.deleting or self.reassigning:
-            for row, state in states.items():
-                self.put_leader_and_isr(row, state)
-            return
+        """What the state znodes of these partitions say from now on."""
         before = self._imbalanced_among(states)
         intern = self._tuples.setdefault
         for row, state in states.items():
@@ -382,8 +368,11 @@ class PartitionTable:
         self.imbalanced += self._imbalanced_among(states) - before
 
     def _imbalanced_among(self, rows: Iterable[int]) -> int:
-        """How many of these count, while nothing is deleted or reassigned."""
+        """How many of these rows count."""
         leader, leader_epoch, replicas = self.leader, self.leader_epoch, self.replicas
+        if self.deleting or self.reassigning:
+            led = (row for row in rows if leader_epoch[row] != _NO_LEADERSHIP)
+            return sum(map(self._counts_as_imbalanced, led))
         return sum(
             [
                 leader_epoch[row] != _NO_LEADERSHIP and leader[row] != replicas[row][0]
