@@ -24,6 +24,7 @@ from replica_manager.raft.metadata_log_config import MetadataLogConfig
 from replica_manager.raft.quorum_requests import QuorumRequests
 from replica_manager.raft.quorum_state_file import read_quorum_state, write_quorum_state
 from replica_manager.raft.snapshot_files import SnapshotWriter
+from replica_manager.security.authorizer import Authorizer
 from replica_manager.server.gate import Gate
 from replica_manager.server.listener import ServerLimits, SocketServer
 from zkcontroller.kraft.config import QuorumConfig
@@ -72,6 +73,8 @@ class QuorumNodeSettings:
     """What the listeners ask of whoever connects, by name."""
     security: ClientSecurity = PLAINTEXT
     """What the other nodes' listeners ask of us."""
+    authorizer: Authorizer | None = None
+    """Who decides who may do what; None: everybody may do everything."""
 
     @property
     def listener_name(self) -> str:
@@ -179,7 +182,13 @@ class QuorumNode:
         server = SocketServer(
             settings.listeners,
             settings.limits,
-            QuorumRequests(driver, settings.cluster_id, self._controller).respond,
+            QuorumRequests(
+                driver,
+                settings.cluster_id,
+                self._controller,
+                authorizer=settings.authorizer,
+                listeners=settings.listeners,
+            ).respond,
             broker_id=settings.local.id,
             protected_listener=settings.listener_name,
             gates=settings.gates,
