@@ -114,21 +114,23 @@ class AclCache:
 
     def matching(self, resource_type: ResourceType, name: str) -> list[AccessControlEntry]:
         """The rules that apply to a resource: by prefix, by ``*``, by its name."""
-        found: list[AccessControlEntry] = []
-        for length in self._prefix_lengths.get(resource_type, ()):
-            if length > len(name):
-                break
-            found += self._entries(resource_type, name[:length], PatternType.PREFIXED)
-        found += self._entries(resource_type, WILDCARD, PatternType.LITERAL)
-        if name != WILDCARD:
-            found += self._entries(resource_type, name, PatternType.LITERAL)
-        return found
+        return [
+            entry
+            for pattern in self.patterns_of(resource_type, name)
+            for entry in self.acls[pattern].entries
+        ]
 
-    def _entries(
-        self, resource_type: ResourceType, name: str, pattern_type: PatternType
-    ) -> tuple[AccessControlEntry, ...]:
-        found = self.acls.get(ResourcePattern(resource_type, name, pattern_type))
-        return () if found is None else found.entries
+    def patterns_of(self, resource_type: ResourceType, name: str) -> list[ResourcePattern]:
+        """The patterns with rules that a resource falls under: prefixes, ``*``, its name."""
+        found = [
+            ResourcePattern(resource_type, name[:length], PatternType.PREFIXED)
+            for length in self._prefix_lengths.get(resource_type, ())
+            if length <= len(name)
+        ]
+        found.append(ResourcePattern(resource_type, WILDCARD))
+        if name != WILDCARD:
+            found.append(ResourcePattern(resource_type, name))
+        return [pattern for pattern in found if pattern in self.acls]
 
     def bindings(self, wanted: AclBindingFilter) -> list[AclBinding]:
         """The rules that a filter means."""

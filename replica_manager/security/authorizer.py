@@ -93,11 +93,24 @@ class Authorizer:
         is_asked = log_if_allowed if is_allowed else log_if_denied
         level = (logging.DEBUG if is_allowed else logging.INFO) if is_asked else _TRACE
         if _log.isEnabledFor(level):
-            _audit(
-                level, requester, operation, is_allowed, f"{pascal_name(resource_type)}:LITERAL:"
-                f"{name}", reference_count,
-            )  # fmt: skip
+            line = self._audit_line(
+                requester, operation, resource_type, name, reference_count, is_allowed=is_allowed
+            )
+            _log.log(level, "%s", line)
         return is_allowed
+
+    def _audit_line(
+        self,
+        requester: Requester,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        reference_count: int,
+        *,
+        is_allowed: bool,
+    ) -> str:
+        resource = f"{pascal_name(resource_type)}:LITERAL:{name}"
+        return _audit_line(requester, operation, resource, reference_count, is_allowed=is_allowed)
 
     def _decision(
         self,
@@ -123,17 +136,12 @@ class Authorizer:
     ) -> bool:
         if not entries:
             return self._allow_everyone
-        who = str(requester.principal)
-        denied = (operation, AclOperation.ALL)
-        allowed = _IMPLIED_BY.get(operation, denied)
         is_allowed = False
-        for principal, host, entry_operation, permission in entries:
-            if principal not in (who, _EVERYBODY) or host not in (requester.host, WILDCARD):
-                continue
-            if permission is PermissionType.DENY and entry_operation in denied:
+        for entry in entries:
+            verdict = verdict_of(entry, requester, operation)
+            if verdict is PermissionType.DENY:
                 return False
-            if permission is PermissionType.ALLOW and entry_operation in allowed:
-                is_allowed = True
+            is_allowed |= verdict is PermissionType.ALLOW
         return is_allowed
 
     def authorize_by_resource_type(
@@ -150,8 +158,23 @@ class Authorizer:
         level = logging.DEBUG if is_allowed else logging.INFO
         if _log.isEnabledFor(level):
             resource = f"{pascal_name(resource_type)}:UNKNOWN:NONE"
-            _audit(level, requester, operation, is_allowed, resource, 0)
+            line = _audit_line(requester, operation, resource, 0, is_allowed=is_allowed)
+            _log.log(level, "%s", line)
         return is_allowed
+
+
+def verdict_of(
+    entry: AccessControlEntry, requester: Requester, operation: AclOperation
+) -> PermissionType | None:
+    """What a rule about the resource says to that; None: nothing."""
+    principal, host, entry_operation, permission = entry
+    if principal not in (str(requester.principal), _EVERYBODY):
+        return None
+    if host not in (requester.host, WILDCARD):
+        return None
+    same = (operation, AclOperation.ALL)
+    covered = _IMPLIED_BY.get(operation, same) if permission is PermissionType.ALLOW else same
+    return permission if entry_operation in covered else None
 
 
 class _RulesOfType:
@@ -198,25 +221,18 @@ class _RulesOfType:
         return False
 
 
-def _audit(
-    level: int,
+def _audit_line(
     requester: Requester,
     operation: AclOperation,
-    is_allowed: bool,
     resource: str,
     reference_count: int,
-) -> None:
-    _log.log(
-        level,
-        "Principal = %s is %s Operation = %s from host = %s on resource = %s for request = %s "
-        "with resourceRefCount = %d",
-        requester.principal,
-        "Allowed" if is_allowed else "Denied",
-        pascal_name(operation),
-        requester.host,
-        resource,
-        requester.api_name,
-        reference_count,
+    *,
+    is_allowed: bool,
+) -> str:
+    return (
+        f"Principal = {requester.principal} is {'Allowed' if is_allowed else 'Denied'} "
+        f"Operation = {pascal_name(operation)} from host = {requester.host} on resource = "
+        f"{resource} for request = {requester.api_name} with resourceRefCount = {reference_count}"
     )
 
 

@@ -1,4 +1,4 @@
-"""The SCRAM credentials of users, as ``/config/users/<user>`` tells them.
+"""The SCRAM credentials of users, as ``/config/users/<user>`` or the metadata log tells them.
 
 Source: Kafka ``CredentialProvider``, ``UserConfigHandler``.
 """
@@ -23,6 +23,17 @@ class ScramCredentials:
     def of(self, mechanism_name: str, user: str) -> ScramCredential | None:
         """That user's credential for SCRAM-SHA-256 or SCRAM-SHA-512."""
         return self._credentials.get((mechanism_name, user))
+
+    def put(self, mechanism_name: str, user: str, credential: ScramCredential | None) -> None:
+        """That user's from now on; None: there is none."""
+        if credential is None:
+            self._credentials.pop((mechanism_name, user), None)
+        else:
+            self._credentials[mechanism_name, user] = credential
+
+    def clear(self) -> None:
+        """Nobody has any."""
+        self._credentials.clear()
 
     def configure(self, entity_path: str, config: Mapping[str, str]) -> None:
         """The configuration of ``users/alice`` changed; any other path is none of ours."""

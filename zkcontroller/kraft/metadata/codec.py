@@ -64,6 +64,19 @@ def decode_record(data: bytes) -> VersionedRecord:
     return VersionedRecord(record, version)
 
 
+def type_of_record(data: bytes) -> type[MetadataRecord] | None:
+    """What :func:`decode_record` would make of these bytes; None for a type that nobody knows.
+
+    InvalidRecord if not even that can be read.
+    """
+    try:
+        api_key, _, _ = _read_frame(data)
+    except (IndexError, InvalidFrame) as error:
+        raise InvalidRecord(f"A metadata record: {error}") from error
+    schema = BY_API_KEY.get(api_key)
+    return None if schema is None else schema.record_type
+
+
 def _read_frame(data: bytes) -> tuple[int, int, int]:
     """Key and version of the record, and where it begins."""
     frame_version, at = read_unsigned_varint(data, 0)

@@ -9,7 +9,7 @@ Source: Kafka 3.9 ``RecordsIterator``, ``BatchBuilder``, ``Batch``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,8 +19,8 @@ from zkcontroller.kraft.control_records import (
     decode_control_record,
     encode_control_record,
 )
-from zkcontroller.kraft.metadata.codec import decode_record, encode_record
-from zkcontroller.kraft.metadata.records import VersionedRecord
+from zkcontroller.kraft.metadata.codec import decode_record, encode_record, type_of_record
+from zkcontroller.kraft.metadata.records import MetadataRecord, VersionedRecord
 from zkcontroller.protocol.compression import Buffer
 from zkcontroller.protocol.record_batch import (
     MAGIC_2,
@@ -94,7 +94,26 @@ def read_metadata_batch(data: Buffer, position: int = 0) -> MetadataBatch:
     return _read(data, position, header)
 
 
-def _read(data: Buffer, position: int, header: BatchHeader) -> MetadataBatch:
+def iterate_records_of(
+    data: Buffer, types: Iterable[type[MetadataRecord]], first_offset: int = 0
+) -> Iterator[MetadataRecord]:
+    """The records of these types, from that offset on, of each whole batch.
+
+    What is of another type is checked as a record and not decoded, which is most of the work.
+    Raises as :func:`read_metadata_batch`.
+    """
+    wanted = frozenset(types)
+    for position, header in iterate_batches(data):
+        _check(data, position, header)
+        if header.is_control:
+            continue
+        for record in _checked_records(data, position, header):
+            assert record.value is not None, "checked before"
+            if record.offset >= first_offset and type_of_record(record.value) in wanted:
+                yield _data_record(record).record
+
+
+def _check(data: Buffer, position: int, header: BatchHeader) -> None:
     if header.magic != MAGIC_2:
         raise InvalidRecord(f"A batch of magic {header.magic} in the metadata log")
     if not is_intact(data, position, header):
@@ -105,6 +124,10 @@ def _read(data: Buffer, position: int, header: BatchHeader) -> MetadataBatch:
             f"The batch at offset {header.base_offset} has {count} records "
             f"and ends {header.last_offset_delta} offsets later"
         )
+
+
+def _read(data: Buffer, position: int, header: BatchHeader) -> MetadataBatch:
+    _check(data, position, header)
     place = BatchPlace(
         header.base_offset, header.partition_leader_epoch, header.max_timestamp, header.size
     )

@@ -1,0 +1,147 @@
+"""The metadata log's rules and credentials, where connections and requests are checked by them.
+
+Source: Kafka ``AclPublisher``, ``ScramPublisher``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Final
+from uuid import UUID
+
+from replica_manager.security.acl_cache import (
+    NO_VERSION,
+    AclBinding,
+    AclCache,
+    VersionedAcls,
+)
+from replica_manager.security.scram_credentials import ScramCredentials
+from replica_manager.security.standard_authorizer import StandardAuthorizer
+from zkcontroller.kraft.metadata.records import (
+    AccessControlEntryRecord,
+    MetadataRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+from zkcontroller.protocol.scram import MECHANISMS_BY_TYPE, ScramCredential
+from zkcontroller.zookeeper.kafka_acl_znodes import (
+    AccessControlEntry,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+    by_code,
+)
+
+_log: Final = logging.getLogger("kafka.server.metadata.AclPublisher")
+
+
+class AclPublisher:
+    """Keeps an authorizer's rules those of the log."""
+
+    record_types = frozenset((AccessControlEntryRecord, RemoveAccessControlEntryRecord))
+
+    def __init__(self, authorizer: StandardAuthorizer) -> None:
+        self._authorizer = authorizer
+        self._by_id: dict[UUID, AclBinding] = {}
+        self._by_pattern: dict[ResourcePattern, dict[UUID, AccessControlEntry]] = {}
+
+    def publish(self, records: Sequence[MetadataRecord]) -> None:
+        """Has them count, all at once."""
+        changed = dict.fromkeys(self._apply(records))
+        self._authorizer.cache = self._authorizer.cache.updated(
+            {pattern: self._rules_of(pattern) for pattern in changed}
+        )
+
+    def load(self, records: Sequence[MetadataRecord]) -> None:
+        """Has these count and no others."""
+        self._by_id.clear()
+        self._by_pattern.clear()
+        changed = dict.fromkeys(self._apply(records))
+        self._authorizer.cache = AclCache({each: self._rules_of(each) for each in changed})
+
+    def caught_up(self) -> None:
+        """The rules are there."""
+        self._authorizer.complete_initial_load()
+
+    def _apply(self, records: Sequence[MetadataRecord]) -> Iterable[ResourcePattern]:
+        """Whose rules have changed."""
+        for record in records:
+            match record:
+                case AccessControlEntryRecord():
+                    yield self._put(record.id, _binding(record))
+                case RemoveAccessControlEntryRecord(acl_id):
+                    gone = self._by_id.pop(acl_id, None)
+                    if gone is None:
+                        _log.error("The log removes rule %s, which it has not", acl_id)
+                        continue
+                    del self._by_pattern[gone.pattern][acl_id]
+                    yield gone.pattern
+                case _:
+                    raise AssertionError(f"{record} is not asked for")
+
+    def _put(self, acl_id: UUID, binding: AclBinding) -> ResourcePattern:
+        self._by_id[acl_id] = binding
+        self._by_pattern.setdefault(binding.pattern, {})[acl_id] = binding.entry
+        return binding.pattern
+
+    def _rules_of(self, pattern: ResourcePattern) -> VersionedAcls:
+        found = self._by_pattern[pattern]
+        if not found:
+            del self._by_pattern[pattern]
+        return VersionedAcls(tuple(dict.fromkeys(found.values())), NO_VERSION)
+
+
+def _binding(record: AccessControlEntryRecord) -> AclBinding:
+    return AclBinding(
+        ResourcePattern(
+            by_code(ResourceType, record.resource_type),
+            record.resource_name,
+            by_code(PatternType, record.pattern_type),
+        ),
+        AccessControlEntry(
+            record.principal,
+            record.host,
+            by_code(AclOperation, record.operation),
+            by_code(PermissionType, record.permission_type),
+        ),
+    )
+
+
+class ScramPublisher:
+    """Keeps the credentials by which users log in those of the log."""
+
+    record_types = frozenset((UserScramCredentialRecord, RemoveUserScramCredentialRecord))
+
+    def __init__(self, credentials: ScramCredentials) -> None:
+        self._credentials = credentials
+
+    def publish(self, records: Sequence[MetadataRecord]) -> None:
+        """Has them count."""
+        for record in records:
+            match record:
+                case UserScramCredentialRecord():
+                    credential = ScramCredential(
+                        record.salt, record.stored_key, record.server_key, record.iterations
+                    )
+                    self._put(record.mechanism, record.name, credential)
+                case RemoveUserScramCredentialRecord(name, mechanism):
+                    self._put(mechanism, name, None)
+                case _:
+                    raise AssertionError(f"{record} is not asked for")
+
+    def load(self, records: Sequence[MetadataRecord]) -> None:
+        """Has these count and no others."""
+        self._credentials.clear()
+        self.publish(records)
+
+    def caught_up(self) -> None:
+        """Whoever has a credential may log in as soon as it is known."""
+
+    def _put(self, mechanism: int, name: str, credential: ScramCredential | None) -> None:
+        known = MECHANISMS_BY_TYPE.get(mechanism)
+        if known is not None:
+            self._credentials.put(known.mechanism_name, name, credential)

@@ -1,0 +1,141 @@
+"""Kafka's authorizer for a quorum: the same decision, out of rules that the metadata log tells.
+
+Until the log has been read up to what is known to be committed, only super users may do anything:
+a rule that denies might be among what is still to come.
+
+Source: Kafka ``StandardAuthorizer``, ``StandardAuthorizerData`` (KIP-801).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+from typing_extensions import override
+
+from replica_manager.security.acl_cache import WILDCARD, AclBinding, AclCache
+from replica_manager.security.authorizer import Authorizer, Requester, verdict_of
+from replica_manager.security.principals import Principal
+from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.zookeeper.kafka_acl_znodes import (
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourceType,
+    pascal_name,
+)
+
+_log: Final = logging.getLogger("org.apache.kafka.metadata.authorizer.StandardAuthorizerData")
+
+
+class AuthorizerNotReady(ApiException):
+    """The rules are not there yet.  Kafka has no code for it on the wire."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.unknown_server_error, "the authorizer has not loaded its rules")
+
+
+class StandardAuthorizer(Authorizer):
+    """Decides on the event loop; its cache is replaced as the log tells of other rules."""
+
+    def __init__(
+        self,
+        *,
+        super_users: frozenset[Principal] = frozenset(),
+        allow_everyone_if_no_acl_found: bool = False,
+    ) -> None:
+        super().__init__(
+            AclCache({}),
+            super_users=super_users,
+            allow_everyone_if_no_acl_found=allow_everyone_if_no_acl_found,
+        )
+        self.is_loaded = False
+        """Whether the rules are there."""
+
+    def complete_initial_load(self) -> None:
+        """Everybody may ask from now on."""
+        if not self.is_loaded:
+            self.is_loaded = True
+            _log.info("Completed initial ACL load process.")
+
+    @override
+    def _decision(
+        self,
+        requester: Requester,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+    ) -> bool:
+        if not self.is_loaded and requester.principal not in self._super_users:
+            raise AuthorizerNotReady
+        return super()._decision(requester, operation, resource_type, name)
+
+    @override
+    def _audit_line(
+        self,
+        requester: Requester,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        reference_count: int,
+        *,
+        is_allowed: bool,
+    ) -> str:
+        rule = self._rule(requester, operation, resource_type, name, is_allowed=is_allowed)
+        return (
+            f"Principal = {requester.principal} is {'Allowed' if is_allowed else 'Denied'} "
+            f"operation = {operation.name} from host = {requester.host} on resource = "
+            f"{pascal_name(resource_type)}:LITERAL:{name} for request = {requester.api_name} "
+            f"with resourceRefCount = {reference_count} based on rule {rule}"
+        )
+
+    def _rule(
+        self,
+        requester: Requester,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        is_allowed: bool,
+    ) -> str:
+        """What decided; looked for only where it is to be written down."""
+        if requester.principal in self._super_users:
+            return "SuperUser"
+        wanted = PermissionType.ALLOW if is_allowed else PermissionType.DENY
+        found = [
+            binding
+            for binding in self._bindings_of(resource_type, name)
+            if verdict_of(binding.entry, requester, operation) is wanted
+        ]
+        if not found:
+            return "DefaultAllow" if is_allowed else "DefaultDeny"
+        # Kafka goes on looking after a rule that allows, and stops at one that denies.
+        return f"MatchingAcl(acl={_text_of(found[-1] if is_allowed else found[0])})"
+
+    def _bindings_of(self, resource_type: ResourceType, name: str) -> list[AclBinding]:
+        """The rules that apply, in Kafka's order: longer names first, those of all names last."""
+        cache = self.cache
+        patterns = sorted(
+            cache.patterns_of(resource_type, name),
+            key=lambda pattern: (
+                pattern.name == WILDCARD and pattern.pattern_type is PatternType.LITERAL,
+                -len(pattern.name),
+                pattern.pattern_type,
+            ),
+        )
+        return [
+            AclBinding(pattern, entry)
+            for pattern in patterns
+            for entry in cache.acls[pattern].entries
+        ]
+
+
+def _text_of(binding: AclBinding) -> str:
+    pattern, entry = binding
+    return (
+        f"StandardAcl(resourceType={pattern.resource_type.name}, resourceName={pattern.name}, "
+        f"patternType={pattern.pattern_type.name}, principal={entry.principal}, "
+        f"host={entry.host}, operation={entry.operation.name}, "
+        f"permissionType={entry.permission_type.name})"
+    )
