@@ -26,7 +26,6 @@ from uuid import uuid4
 from typing_extensions import override
 
 from replica_manager.config import parse_connection_overrides
-from replica_manager.metrics_server import MetricsServer
 from replica_manager.raft.controller_config import ControllerConfig, load_controller_config
 from replica_manager.raft.controller_service import (
     ControllerRegistrations,
@@ -69,6 +68,8 @@ def run_node(path: Path, metrics_port: int | None = None) -> int:
         stack.callback(lines.stop)
         metrics = Metrics()
         if metrics_port is not None:
+            from replica_manager.metrics_server import MetricsServer
+
             stack.enter_context(MetricsServer(metrics, metrics_port))
         meta = dirs.found[config.metadata_log_dir]
         assert meta.cluster_id is not None, "a node's directories name its cluster"

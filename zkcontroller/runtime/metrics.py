@@ -1,19 +1,8 @@
 """Kafka's MBeans, readable as a mapping and as Prometheus text.
 
 Every metric is known by the name that Kafka's JMX would show, such as
-``kafka.controller:type=ControllerChannelManager,name=QueueSize,broker-id=2``.  Prometheus names
-follow the rules that the JMX exporter's example for Kafka has spread over the world's dashboards
-(``kafka-2_0_0.yml`` with ``lowercaseOutputName``):
-
-=====================================  ==========================================================
-``kafka.D:type=T,name=N[,k=v]``        exposed as
-=====================================  ==========================================================
-gauge                                  ``kafka_d_t_n{k="v"}``; text is a label ``value`` at 1
-meter ``NPerSec``                      ``kafka_d_t_n_total{k="v"}``
-histogram, timer                       ``kafka_d_t_n{quantile="0.99"}``, ``…_count``, ``…_sum``
-sensors ``kafka.D:type=T``, attribute  ``kafka_d_t_a``
-``A``
-=====================================  ==========================================================
+``kafka.controller:type=ControllerChannelManager,name=QueueSize,broker-id=2``.  How Prometheus sees
+them is told in :mod:`zkcontroller.runtime.exposition`.
 
 Nothing is global: each :class:`Metrics` owns its collector registry, so one process may host
 several.
@@ -22,29 +11,15 @@ several.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    SummaryMetricFamily,
-    UnknownMetricFamily,
-)
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
-from typing_extensions import override
-
-from zkcontroller.runtime.instruments import (
-    PERCENTILES,
-    Attribute,
-    Gauge,
-    Histogram,
-    Meter,
-    Timer,
-)
+from zkcontroller.runtime.instruments import Attribute, Gauge, Histogram, Meter, Timer
 from zkcontroller.runtime.sensors import Sensor
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 
 class Sensors:
@@ -64,8 +39,6 @@ class Sensors:
 
 Instrument: TypeAlias = Gauge | Meter | Histogram | Timer | Sensors
 _PLAIN_JMX_VALUE: Final = re.compile(r"[\w%. \t-]*", re.ASCII)
-_KEY_AND_VALUE: Final = re.compile(r'([^=]+)=("(?:[^"\\]|\\.)*"|[^,]*),?', re.DOTALL)
-_ESCAPED: Final = {"n": "\n"}
 _I = TypeVar("_I", Gauge, Meter, Histogram, Timer, Sensors)
 _S = TypeVar("_S", bound=Sensor)
 
@@ -94,19 +67,18 @@ def _jmx_value(value: str) -> str:
     return f'"{escaped}"'
 
 
-def _unquoted(value: str) -> str:
-    if not value.startswith('"'):
-        return value
-    return re.sub(r"\\(.)", lambda escape: _ESCAPED.get(escape[1], escape[1]), value[1:-1])
-
-
 class Metrics:
     """The metrics of one broker.  Safe from any thread."""
 
     def __init__(self) -> None:
         self._instruments: dict[str, Instrument] = {}
-        self.registry = CollectorRegistry(auto_describe=False)
-        self.registry.register(_Exposition(self._instruments))
+
+    @cached_property
+    def registry(self) -> CollectorRegistry:
+        """For Prometheus' client, which is loaded only if somebody asks: it brings a web server."""
+        from zkcontroller.runtime.exposition import registry_of
+
+        return registry_of(self._instruments)
 
     def gauge(self, name: str, read: Callable[[], Attribute] | None = None) -> Gauge:
         """A gauge under that MBean name, replacing an earlier one; set by hand unless ``read``."""
@@ -141,6 +113,8 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """Everything in Prometheus' text format."""
+        from prometheus_client import generate_latest
+
         return generate_latest(self.registry)
 
     def _put(self, name: str, instrument: _I) -> _I:
@@ -153,63 +127,3 @@ class Metrics:
             return self._put(name, make())
         assert isinstance(found, kind), f"{name} is a {type(found).__name__}"
         return found
-
-
-class _Exposition(Collector):
-    def __init__(self, instruments: Mapping[str, Instrument]) -> None:
-        self._instruments = instruments
-
-    @override
-    def collect(self) -> Iterable[Metric]:
-        families: dict[str, Metric] = {}
-        for mbean_name, instrument in sorted(dict(self._instruments).items()):
-            name, labels = _prometheus_name(mbean_name)
-            _add(families, name, labels, instrument)
-        return families.values()
-
-
-def _prometheus_name(mbean_name: str) -> tuple[str, dict[str, str]]:
-    domain, _, keys = mbean_name.partition(":")
-    pairs = {key: _unquoted(value) for key, value in _KEY_AND_VALUE.findall(keys)}
-    words = [domain, pairs.pop("type"), *([pairs.pop("name")] if "name" in pairs else [])]
-    return _prometheus_word("_".join(words)), {
-        re.sub(r"\W", "_", key): value for key, value in pairs.items()
-    }
-
-
-def _prometheus_word(text: str) -> str:
-    return re.sub(r"\W", "_", text).lower()
-
-
-def _add(
-    families: dict[str, Metric], name: str, labels: dict[str, str], instrument: Instrument
-) -> None:
-    attributes = instrument.attributes()
-    if isinstance(instrument, Sensors):
-        for attribute, value in attributes.items():
-            full = f"{name}_{_prometheus_word(attribute)}"
-            unknown = families.setdefault(full, UnknownMetricFamily(full, full))
-            unknown.add_sample(full, labels, float(value))
-        return
-    if isinstance(instrument, Gauge):
-        value = attributes["Value"]
-        if isinstance(value, str):
-            labels, value = labels | {"value": value}, 1
-        gauge = families.setdefault(name, GaugeMetricFamily(name, name))
-        gauge.add_sample(name, labels, float(value))
-        return
-
-    count = float(attributes["Count"])
-    if isinstance(instrument, Meter):
-        name = name.removesuffix("persec")
-        counter = families.setdefault(name, CounterMetricFamily(name, name))
-        counter.add_sample(f"{name}_total", labels, count)
-        return
-
-    summary = families.setdefault(name, SummaryMetricFamily(name, name))
-    for attribute, quantile in PERCENTILES:
-        summary.add_sample(
-            name, labels | {"quantile": f"{quantile:g}"}, float(attributes[attribute])
-        )
-    summary.add_sample(f"{name}_count", labels, count)
-    summary.add_sample(f"{name}_sum", labels, count * float(attributes["Mean"]))
