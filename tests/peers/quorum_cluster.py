@@ -196,10 +196,12 @@ class RealVoter(Voter):
 class OurVoter(Voter):
     """``zkctl quorum start``."""
 
+    python: ClassVar[str] = sys.executable
+
     @override
     def command(self) -> Sequence[str]:
         # Should the interpreter itself crash, its threads' stacks are in the console's file.
-        python = [sys.executable, "-X", "faulthandler"]
+        python = [self.python, "-X", "faulthandler"]
         return [*python, "-m", "zkcontroller_cli", "quorum", "start", str(self.file)]
 
 
