@@ -18,15 +18,15 @@ from typing import Final, Protocol
 from replica_manager.broker_keys import BROKER_KEYS
 from replica_manager.config import BrokerConfig
 from replica_manager.config_keys import ConfigValue, text_of
-from replica_manager.security.jaas import JaasEntry, parse_jaas
+from replica_manager.security.logins import check_mechanism, credentials_of, login_entry
 from replica_manager.security.principals import (
     MAPPING_RULES_KEY,
     SslPrincipalMapper,
     parse_super_users,
 )
+from replica_manager.security.tls import client_context, prepare
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.model import Endpoint
-from zkcontroller.protocol.scram import MECHANISMS as SCRAM_MECHANISMS
 from zkcontroller.runtime.client_security import (
     PLAIN,
     PLAINTEXT,
@@ -51,12 +51,6 @@ _UNSUPPORTED: Final[Mapping[str, str]] = {
     "sasl.client.callback.handler.class": "no value: Java callbacks cannot be loaded",
     "sasl.login.callback.handler.class": "no value: Java callbacks cannot be loaded",
     "sasl.login.class": "no value: Java logins cannot be loaded",
-}
-_TLS_VERSIONS: Final = {
-    "TLSv1": ssl.TLSVersion.TLSv1,
-    "TLSv1.1": ssl.TLSVersion.TLSv1_1,
-    "TLSv1.2": ssl.TLSVersion.TLSv1_2,
-    "TLSv1.3": ssl.TLSVersion.TLSv1_3,
 }
 _CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,
@@ -159,7 +153,7 @@ class _Listener:
     def __init__(self, config: SecurityConfig, endpoint: Endpoint) -> None:
         self._config = config
         self._protocol = endpoint.security_protocol
-        self._prefix = f"listener.name.{endpoint.listener_name.lower()}."
+        self.prefix = f"listener.name.{endpoint.listener_name.lower()}."
         self._has_tls = self._protocol in ("SSL", "SASL_SSL")
         self._has_sasl = self._protocol in ("SASL_PLAINTEXT", "SASL_SSL")
         if self._has_tls or self._has_sasl:
@@ -167,7 +161,7 @@ class _Listener:
 
     def server(self) -> ListenerSecurity:
         delay_ms = self._config.integer("connection.failed.authentication.delay.ms")
-        rules = self._text(MAPPING_RULES_KEY) or "DEFAULT"
+        rules = self.text(MAPPING_RULES_KEY) or "DEFAULT"
         return ListenerSecurity(
             self._protocol,
             self._server_tls() if self._has_tls else None,
@@ -180,7 +174,7 @@ class _Listener:
         if not self._has_tls and not self._has_sasl:
             return PLAINTEXT
         return ClientSecurity(
-            self._client_tls() if self._has_tls else None,
+            client_context(self) if self._has_tls else None,
             self._credentials(mechanism_key, must_be_enabled=must_be_enabled)
             if self._has_sasl
             else None,
@@ -189,36 +183,36 @@ class _Listener:
     # Values
 
     def _value(self, key: str) -> ConfigValue:
-        own = self._config.originals.get(self._prefix + key)
+        own = self._config.originals.get(self.prefix + key)
         return self._config.values[key] if own is None else BROKER_KEYS[key].parse(own)
 
-    def _text(self, key: str) -> str | None:
+    def text(self, key: str) -> str | None:
         return text_of(self._value(key))
 
-    def _list(self, key: str) -> tuple[str, ...]:
+    def names(self, key: str) -> tuple[str, ...]:
         value = self._value(key)
         return value if isinstance(value, tuple) else ()
 
     def _of_mechanism(self, mechanism: str, key: str) -> str | None:
         """What stands behind ``listener.name.<listener>.<mechanism>.``."""
-        return self._config.originals.get(f"{self._prefix}{mechanism.lower()}.{key}")
+        return self._config.originals.get(f"{self.prefix}{mechanism.lower()}.{key}")
 
     def _refuse_unsupported(self) -> None:
         for key, allowed in _UNSUPPORTED.items():
             if self._value(key):
-                raise ConfigInvalid(key, self._text(key), allowed)
+                raise ConfigInvalid(key, self.text(key), allowed)
         for name, text in self._config.originals.items():
             refused = next((each for each in _UNSUPPORTED if name.endswith(f".{each}")), None)
-            if refused is not None and name.startswith(self._prefix) and text:
+            if refused is not None and name.startswith(self.prefix) and text:
                 raise ConfigInvalid(name, text, _UNSUPPORTED[refused])
 
     # TLS
 
     def _server_tls(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        if not self._prepare(context):
+        if not prepare(self, context):
             raise ConfigInvalid(
-                f"{self._prefix}ssl.keystore.location",
+                f"{self.prefix}ssl.keystore.location",
                 None,
                 f"a key store: a {self._protocol} listener shows clients a certificate",
             )
@@ -226,89 +220,19 @@ class _Listener:
         return context
 
     def _client_auth(self) -> str:
-        own = self._config.originals.get(f"{self._prefix}ssl.client.auth")
+        own = self._config.originals.get(f"{self.prefix}ssl.client.auth")
         if own is None and self._has_sasl:
             return "none"  # a broker-wide value is for listeners without SASL
-        return self._text("ssl.client.auth") or "none"
-
-    def _client_tls(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        algorithm = self._text("ssl.endpoint.identification.algorithm") or ""
-        if algorithm.lower() not in ("", "https"):
-            raise ConfigInvalid(
-                "ssl.endpoint.identification.algorithm", algorithm, "https, or no value"
-            )
-        context.check_hostname = bool(algorithm)
-        self._prepare(context)
-        return context
-
-    def _prepare(self, context: ssl.SSLContext) -> bool:
-        """Versions, trust and key; whether there is a key."""
-        # It loads ten megabytes of cryptography, which a listener without TLS has no use for.
-        from replica_manager.security.key_material import (
-            KeyStoreSettings,
-            TrustStoreSettings,
-            load_key_store,
-            load_trust_store,
-            use_key,
-        )
-
-        self._limit_versions(context)
-        # Whatever stands in a trust store is trusted, as in Java, be it an authority or not.
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        trusted = load_trust_store(
-            TrustStoreSettings(
-                self._prefix,
-                self._text("ssl.truststore.type") or "",
-                self._text("ssl.truststore.location") or None,
-                self._text("ssl.truststore.password") or None,
-                self._text("ssl.truststore.certificates") or None,
-            )
-        )
-        if trusted is None:
-            context.load_default_certs()
-        else:
-            context.load_verify_locations(cadata=trusted)
-        material = load_key_store(
-            KeyStoreSettings(
-                self._prefix,
-                self._text("ssl.keystore.type") or "",
-                self._text("ssl.keystore.location") or None,
-                self._text("ssl.keystore.password") or None,
-                self._text("ssl.key.password") or None,
-                self._text("ssl.keystore.key") or None,
-                self._text("ssl.keystore.certificate.chain") or None,
-            )
-        )
-        if material is None:
-            return False
-        use_key(context, f"{self._prefix}ssl.keystore", material)
-        return True
-
-    def _limit_versions(self, context: ssl.SSLContext) -> None:
-        names = self._list("ssl.enabled.protocols") or ("TLSv1.2", "TLSv1.3")
-        unknown = [name for name in names if name not in _TLS_VERSIONS]
-        if unknown:
-            raise ConfigInvalid(
-                "ssl.enabled.protocols", ",".join(names), "out of " + ", ".join(_TLS_VERSIONS)
-            )
-        versions = list(_TLS_VERSIONS)
-        places = sorted(versions.index(name) for name in set(names))
-        if places != list(range(places[0], places[-1] + 1)):
-            raise ConfigInvalid(
-                "ssl.enabled.protocols", ",".join(names), "versions without a gap between them"
-            )
-        context.minimum_version = _TLS_VERSIONS[versions[places[0]]]
-        context.maximum_version = _TLS_VERSIONS[versions[places[-1]]]
+        return self.text("ssl.client.auth") or "none"
 
     # SASL
 
     def _sasl(self) -> SaslSettings:
-        mechanisms = java_hash_map_order(list(dict.fromkeys(self._list("sasl.enabled.mechanisms"))))
+        mechanisms = java_hash_map_order(list(dict.fromkeys(self.names("sasl.enabled.mechanisms"))))
         unsupported = [each for each in mechanisms if each not in SUPPORTED_MECHANISMS]
         if unsupported or not mechanisms:
             raise ConfigInvalid(
-                f"{self._prefix}sasl.enabled.mechanisms",
+                f"{self.prefix}sasl.enabled.mechanisms",
                 ",".join(mechanisms),
                 "out of " + ", ".join(SUPPORTED_MECHANISMS),
             )
@@ -316,10 +240,14 @@ class _Listener:
         assert isinstance(max_receive_bytes, int)
         return SaslSettings(
             tuple(mechanisms),
-            self._jaas(PLAIN).users if PLAIN in mechanisms else {},
+            self._plain_users() if PLAIN in mechanisms else {},
             {mechanism: self._max_reauth_ms(mechanism) for mechanism in mechanisms},
             max_receive_bytes,
         )
+
+    def _plain_users(self) -> Mapping[str, str]:
+        key, text = self._jaas_config(PLAIN)
+        return login_entry(key, PLAIN, text).users
 
     def _max_reauth_ms(self, mechanism: str) -> int:
         key = "connections.max.reauth.ms"
@@ -328,28 +256,17 @@ class _Listener:
         assert isinstance(value, int)
         return value
 
-    def _jaas(self, mechanism: str) -> JaasEntry:
-        key = f"{self._prefix}{mechanism.lower()}.sasl.jaas.config"
-        text = self._of_mechanism(mechanism, "sasl.jaas.config")
-        if text is None:
-            raise ConfigInvalid(key, None, "the login module of that mechanism")
-        entry = parse_jaas(key, text)
-        module = "plain.PlainLoginModule" if mechanism == PLAIN else "scram.ScramLoginModule"
-        if entry.module != f"org.apache.kafka.common.security.{module}":
-            raise ConfigInvalid(key, entry.module, f"org.apache.kafka.common.security.{module}")
-        return entry
+    def _jaas_config(self, mechanism: str) -> tuple[str, str | None]:
+        """Where the login module of a mechanism stands, and what stands there."""
+        return (
+            f"{self.prefix}{mechanism.lower()}.sasl.jaas.config",
+            self._of_mechanism(mechanism, "sasl.jaas.config"),
+        )
 
     def _credentials(self, key: str, *, must_be_enabled: bool) -> Credentials:
-        mechanism = self._text(key) or ""
-        if mechanism not in (PLAIN, *SCRAM_MECHANISMS):
-            raise ConfigInvalid(key, mechanism, "out of " + ", ".join(SUPPORTED_MECHANISMS))
-        if must_be_enabled and mechanism not in self._list("sasl.enabled.mechanisms"):
+        mechanism = self.text(key) or ""
+        check_mechanism(key, mechanism)
+        if must_be_enabled and mechanism not in self.names("sasl.enabled.mechanisms"):
             raise ConfigInvalid(key, mechanism, "a mechanism out of sasl.enabled.mechanisms")
-        options = self._jaas(mechanism).options
-        if not options.get("username") or "password" not in options:
-            raise ConfigInvalid(
-                f"{self._prefix}{mechanism.lower()}.sasl.jaas.config",
-                "[hidden]",
-                "username and password: one logs in at the others by them",
-            )
-        return Credentials(mechanism, options["username"], options["password"])
+        jaas_key, text = self._jaas_config(mechanism)
+        return credentials_of(jaas_key, mechanism, text)

@@ -1,0 +1,41 @@
+"""Logins as Kafka's keys describe them: a mechanism, and ``sasl.jaas.config`` that belongs to it.
+
+Source: Kafka ``JaasContext``, ``PlainLoginModule``, ``ScramLoginModule``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from replica_manager.security.jaas import JaasEntry, parse_jaas
+from zkcontroller.errors import ConfigInvalid
+from zkcontroller.runtime.client_security import PLAIN, SUPPORTED_MECHANISMS, Credentials
+
+_PACKAGE: Final = "org.apache.kafka.common.security"
+
+
+def login_entry(key: str, mechanism: str, text: str | None) -> JaasEntry:
+    """The login module that ``text`` names; ConfigInvalid if it is not that of the mechanism."""
+    if text is None:
+        raise ConfigInvalid(key, None, "the login module of that mechanism")
+    entry = parse_jaas(key, text)
+    module = "plain.PlainLoginModule" if mechanism == PLAIN else "scram.ScramLoginModule"
+    if entry.module != f"{_PACKAGE}.{module}":
+        raise ConfigInvalid(key, entry.module, f"{_PACKAGE}.{module}")
+    return entry
+
+
+def check_mechanism(key: str, mechanism: str) -> None:
+    """ConfigInvalid if nobody here can log in by that mechanism."""
+    if mechanism not in SUPPORTED_MECHANISMS:
+        raise ConfigInvalid(key, mechanism, "out of " + ", ".join(SUPPORTED_MECHANISMS))
+
+
+def credentials_of(key: str, mechanism: str, text: str | None) -> Credentials:
+    """Who logs in by that module; ConfigInvalid if it does not say by what name and password."""
+    options = login_entry(key, mechanism, text).options
+    if not options.get("username") or "password" not in options:
+        raise ConfigInvalid(
+            key, "[hidden]", "username and password: one logs in at the others by them"
+        )
+    return Credentials(mechanism, options["username"], options["password"])

@@ -1,0 +1,110 @@
+"""TLS as Kafka's ``ssl.*`` keys describe it, for listeners, for clients and for ZooKeeper.
+
+Source: Kafka ``DefaultSslEngineFactory``.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final, Protocol
+
+from zkcontroller.errors import ConfigInvalid
+
+_TLS_VERSIONS: Final = {
+    "TLSv1": ssl.TLSVersion.TLSv1,
+    "TLSv1.1": ssl.TLSVersion.TLSv1_1,
+    "TLSv1.2": ssl.TLSVersion.TLSv1_2,
+    "TLSv1.3": ssl.TLSVersion.TLSv1_3,
+}
+
+
+class TlsKeys(Protocol):
+    """Where the values of ``ssl.*`` come from."""
+
+    @property
+    def prefix(self) -> str:
+        """What stands before the keys, for messages."""
+
+    def text(self, key: str) -> str | None:
+        """The value of a key, or its default."""
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """The value of a key that has a list."""
+
+
+def client_context(keys: TlsKeys) -> ssl.SSLContext:
+    """How to connect to a server; ConfigInvalid if the keys make no sense.  Reads key stores."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    algorithm = keys.text("ssl.endpoint.identification.algorithm") or ""
+    if algorithm.lower() not in ("", "https"):
+        raise ConfigInvalid(
+            f"{keys.prefix}ssl.endpoint.identification.algorithm", algorithm, "https, or no value"
+        )
+    context.check_hostname = bool(algorithm)
+    prepare(keys, context)
+    return context
+
+
+def prepare(keys: TlsKeys, context: ssl.SSLContext) -> bool:
+    """Versions, trust and key; whether there is a key.  ConfigInvalid if the keys make no sense."""
+    # It loads ten megabytes of cryptography, which a listener without TLS has no use for.
+    from replica_manager.security.key_material import (
+        KeyStoreSettings,
+        TrustStoreSettings,
+        load_key_store,
+        load_trust_store,
+        use_key,
+    )
+
+    _limit_versions(keys, context)
+    # Whatever stands in a trust store is trusted, as in Java, be it an authority or not.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    trusted = load_trust_store(
+        TrustStoreSettings(
+            keys.prefix,
+            keys.text("ssl.truststore.type") or "",
+            keys.text("ssl.truststore.location") or None,
+            keys.text("ssl.truststore.password") or None,
+            keys.text("ssl.truststore.certificates") or None,
+        )
+    )
+    if trusted is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(cadata=trusted)
+    material = load_key_store(
+        KeyStoreSettings(
+            keys.prefix,
+            keys.text("ssl.keystore.type") or "",
+            keys.text("ssl.keystore.location") or None,
+            keys.text("ssl.keystore.password") or None,
+            keys.text("ssl.key.password") or None,
+            keys.text("ssl.keystore.key") or None,
+            keys.text("ssl.keystore.certificate.chain") or None,
+        )
+    )
+    if material is None:
+        return False
+    use_key(context, f"{keys.prefix}ssl.keystore", material)
+    return True
+
+
+def _limit_versions(keys: TlsKeys, context: ssl.SSLContext) -> None:
+    names = keys.names("ssl.enabled.protocols") or ("TLSv1.2", "TLSv1.3")
+    unknown = [name for name in names if name not in _TLS_VERSIONS]
+    if unknown:
+        raise ConfigInvalid(
+            f"{keys.prefix}ssl.enabled.protocols",
+            ",".join(names),
+            "out of " + ", ".join(_TLS_VERSIONS),
+        )
+    versions = list(_TLS_VERSIONS)
+    places = sorted(versions.index(name) for name in set(names))
+    if places != list(range(places[0], places[-1] + 1)):
+        raise ConfigInvalid(
+            f"{keys.prefix}ssl.enabled.protocols",
+            ",".join(names),
+            "versions without a gap between them",
+        )
+    context.minimum_version = _TLS_VERSIONS[versions[places[0]]]
+    context.maximum_version = _TLS_VERSIONS[versions[places[-1]]]
