@@ -2,9 +2,8 @@
 
 An API is one coroutine: ``answer(request, call)``.  The controller's refusal of a whole request
 reaches it as :class:`~zkcontroller.kraft.controller.api_error.ApiException`; it says so in the
-terms of its message.  So does it for a client that may not ask: then its
-:class:`ControllerApi` row names an operation on the cluster, and the controller that it is given
-refuses everything.
+terms of its message.  So does it for a client that may not ask: the API's :class:`ControllerApi`
+names an operation on the cluster, and without that the controller refuses whatever is asked.
 
 Source: Kafka ``ControllerApis``, ``ControllerRequestContext``, ``RequestContext``.
 """
@@ -17,11 +16,13 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
+from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.security.authorizer import Authorizer, Requester
 from replica_manager.security.permissions import Permissions
 from replica_manager.security.principals import ANONYMOUS, Principal
+from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
 from zkcontroller.protocol.api_versions import api
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
@@ -75,6 +76,8 @@ class Call:
 
     context: RequestContext
     services: ControllerServices
+    refusal: ApiException | None = None
+    """Why the client may not ask at all."""
 
     @property
     def version(self) -> int:
@@ -84,13 +87,25 @@ class Call:
     @property
     def permissions(self) -> Permissions:
         """What the client may do."""
-        context = self.context
-        requester = Requester(context.principal, context.client_host, api(context.api_key).name)
-        return Permissions(self.services.authorizer, requester)
+        return permissions_of(self.context, self.services.authorizer)
 
     async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
-        """As :meth:`Controller.ask`."""
+        """As :meth:`Controller.ask`, for a client that may ask."""
+        self.check()
         return await self.services.controller.ask(request, timeout_ms)
+
+    def check_cluster(self, operation: AclOperation) -> None:
+        """ApiException(CLUSTER_AUTHORIZATION_FAILED) unless that is allowed on the cluster."""
+        if not self.permissions.allow_on_cluster(operation):
+            raise ApiException(
+                ErrorCode.cluster_authorization_failed,
+                f"Request {api(self.context.api_key).name} is not authorized.",
+            )
+
+    def check(self) -> None:
+        """ApiException if the client may not ask at all."""
+        if self.refusal is not None:
+            raise self.refusal
 
 
 Answering: TypeAlias = Callable[[Any, Call], Awaitable[ResponsePayload]]
@@ -103,7 +118,13 @@ class ControllerApi(NamedTuple):
     last_version: int
     answer: Answering
     cluster_operation: AclOperation | None = None
-    """What must be allowed on the cluster; None: the function itself asks for what it needs."""
+    """What must be allowed on the cluster; None: the function itself looks at what it needs."""
+
+
+def permissions_of(context: RequestContext, authorizer: Authorizer | None) -> Permissions:
+    """What a client may do, where that authorizer decides."""
+    requester = Requester(context.principal, context.client_host, api(context.api_key).name)
+    return Permissions(authorizer, requester)
 
 
 def uuid_or_zero(value: UUID | None) -> UUID:

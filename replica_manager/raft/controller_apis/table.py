@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
-
-from kio.schema.errors import ErrorCode
+from typing import Final
 
 from replica_manager.raft.controller_apis.acls import ACL_APIS
 from replica_manager.raft.controller_apis.call import Call, ControllerApi
@@ -20,11 +18,9 @@ from replica_manager.raft.controller_apis.partitions import PARTITION_APIS
 from replica_manager.raft.controller_apis.topics import TOPIC_APIS
 from zkcontroller.errors import UnsupportedVersion
 from zkcontroller.kraft.controller.api_error import ApiException
-from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
 from zkcontroller.protocol.api_versions import ApiKey, api
 from zkcontroller.protocol.framing import RequestHeader
 from zkcontroller.protocol.messages import read_request, write
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
 _APIS: Final[Mapping[int, ControllerApi]] = {
     **CLUSTER_APIS,
@@ -50,19 +46,10 @@ async def answer(data: bytes, start: int, call: Call) -> bytes:
     row = _APIS[api_key]
     if row.cluster_operation is not None:
         try:
-            check_cluster(call, row.cluster_operation)
+            call.check_cluster(row.cluster_operation)
         except ApiException as refused:
-            call = replace(call, services=replace(call.services, controller=_Refusing(refused)))
+            call = replace(call, refusal=refused)
     return write(await row.answer(request, call))
-
-
-def check_cluster(call: Call, operation: AclOperation) -> None:
-    """ApiException(CLUSTER_AUTHORIZATION_FAILED) unless that is allowed on the cluster."""
-    if not call.permissions.allow_on_cluster(operation):
-        raise ApiException(
-            ErrorCode.cluster_authorization_failed,
-            f"Request {api(call.context.api_key).name} is not authorized.",
-        )
 
 
 def check_version(header: RequestHeader) -> None:
@@ -71,13 +58,3 @@ def check_version(header: RequestHeader) -> None:
     if not first <= header.api_version <= last:
         name = api(header.api_key).name
         raise UnsupportedVersion(f"{name} version {header.api_version} is not answered here")
-
-
-class _Refusing:
-    """The controller of somebody who may not ask: it refuses everything."""
-
-    def __init__(self, refused: ApiException) -> None:
-        self._refused = refused
-
-    async def ask(self, _request: ControllerRequest, _timeout_ms: int | None = None) -> Any:
-        raise self._refused
