@@ -200,7 +200,7 @@ STATES: Final = ("unattached", "voted", "candidate", "follower", "resigned", "le
 @settings(deadline=None)
 @given(
     name=st.sampled_from(STATES),
-    replica=st.sampled_from([None, 2, 3, 9]),
+    replica=st.sampled_from([None, 1, 2, 3, 9]),
     epoch=st.integers(0, 8),
     offset=st.integers(0, 5),
     last_epoch=st.integers(0, 8),

@@ -1,0 +1,138 @@
+"""Requests that are right and rare: of node 0, of leaders out of reach, for very much or little."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.simulation.raft_log_model import InMemoryRaftLog
+from tests.unit.raft_harness import (
+    LISTENER,
+    RaftHarness,
+    batches_in,
+    begin,
+    end,
+    endpoint,
+    fetch,
+    vote,
+)
+from zkcontroller.kraft.config import MAX_FETCH_BYTES
+from zkcontroller.kraft.messages import (
+    BeginQuorumEpochResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    EndQuorumEpochResponse,
+    VoteResponse,
+)
+from zkcontroller.kraft.outputs import DeliverLeader
+from zkcontroller.kraft.states import StateName
+from zkcontroller.kraft.values import ElectionState, LeaderAndEpoch, ReplicaKey
+from zkcontroller.protocol.record_batch import encode_batch
+from zkcontroller.protocol.records import Record
+
+
+def large_log(count: int, size: int) -> InMemoryRaftLog:
+    """So many batches of one record of that size, in epoch 1."""
+    log = InMemoryRaftLog()
+    for offset in range(count):
+        data = encode_batch([Record(offset, 7, None, b"x" * size)], partition_leader_epoch=1)
+        log.append_as_follower(data, 1)
+    log.flush()
+    return log
+
+
+# Of whom.
+
+
+def test_node_0_is_a_node_like_any_other() -> None:
+    node = RaftHarness(voters=[0, 1, 2]).start()
+
+    assert node.vote(vote(0, 5)).vote_granted
+    assert node.begin(begin(0, 5)).error is ErrorCode.none
+    assert node.node.leader_and_epoch == (0, 5)
+    ended = node.asked(EndQuorumEpochResponse, end(0, 5, 2, 1))
+
+    assert (ended.error, ended.leader_id) == (ErrorCode.none, 0)
+
+
+def test_node_0_leads_like_any_other() -> None:
+    node = RaftHarness(local=0, voters=[0, 1, 2]).start().become_leader()
+
+    assert node.node.leader_and_epoch == (0, 1)
+    assert node.fetch(fetch(1, 1)).leader_id == 0
+    assert node.restart().state() is StateName.RESIGNED
+
+
+def test_a_leader_that_cannot_be_reached_and_resigns_is_heard() -> None:
+    node = RaftHarness().start()
+
+    ended = node.asked(EndQuorumEpochResponse, end(9, 7, 1))
+
+    assert (ended.error, ended.leader_id, ended.leader_epoch) == (ErrorCode.none, None, 7)
+    assert node.state() is StateName.UNATTACHED
+    assert node.stored == ElectionState(7)
+
+
+def test_a_leader_does_not_resign_because_somebody_says_so_in_its_name() -> None:
+    node = RaftHarness().start().become_leader()
+
+    ended = node.asked(EndQuorumEpochResponse, end(1, 1, 2, 3))
+
+    assert (ended.error, ended.leader_id) == (ErrorCode.none, 1)
+    assert node.node.is_leader
+
+
+@pytest.mark.parametrize("key", [ReplicaKey(1), ReplicaKey(1, UUID(int=101))])
+def test_a_node_without_an_id_is_nobodys_voter(key: ReplicaKey) -> None:
+    node = RaftHarness(local=None).start()
+
+    voted = node.vote(vote(2, 5, voter=key))
+    begun = node.begin(begin(2, 5, voter=key))
+
+    assert voted == VoteResponse(error=ErrorCode.invalid_voter_key, leader_epoch=5)
+    assert begun == BeginQuorumEpochResponse(
+        error=ErrorCode.invalid_voter_key, leader_id=2, leader_epoch=5, leader_endpoint=endpoint(2)
+    )
+
+
+def test_the_first_epoch_of_all_is_news() -> None:
+    node = RaftHarness().start()
+    node.register("reader")
+
+    node.vote(vote(3, 1))
+
+    assert node.of(DeliverLeader) == [DeliverLeader("reader", LeaderAndEpoch(None, 1))]
+
+
+# For how much.
+
+
+@pytest.mark.parametrize("max_bytes", [-1, 0, 1, 2_000])
+def test_whoever_asks_for_little_gets_a_batch_at_least(max_bytes: int) -> None:
+    node = RaftHarness(log=large_log(4, 800)).start().become_leader()
+
+    response = node.fetch(replace(fetch(2, 2, 1, 1), max_bytes=max_bytes))
+
+    got = [header.base_offset for header, _ in batches_in(response.records)]
+    assert got == ([1, 2] if max_bytes == 2_000 else [1])
+
+
+def test_nobody_gets_more_than_the_most_that_is_allowed() -> None:
+    node = RaftHarness(log=large_log(5, MAX_FETCH_BYTES // 4)).start().become_leader()
+
+    response = node.fetch(replace(fetch(2, 2, 1, 1), max_bytes=2**31 - 1))
+
+    assert [header.base_offset for header, _ in batches_in(response.records)] == [1, 2, 3]
+    assert len(response.records) <= MAX_FETCH_BYTES
+
+
+def test_a_leader_that_has_committed_nothing_yet_says_so_of_the_quorum() -> None:
+    node = RaftHarness().start().become_leader()
+
+    described = node.asked(DescribeQuorumResponse, DescribeQuorumRequest())
+
+    assert (described.high_watermark, described.observers) == (-1, ())
+    assert described.nodes[1] == {LISTENER: endpoint(1)}
