@@ -8,14 +8,17 @@ L5 it is so after everybody was down.
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Final
 
 from tests.simulation.raft_log_model import WITHOUT_LIMIT
-from tests.simulation.raft_process import RaftProcess
+from tests.simulation.raft_process import RaftProcess, endpoint_of
+from tests.simulation.raft_strangers import MOST_MISCHIEF, Strangers
 from tests.simulation.raft_weather import CALM, GREY, STORMY
-from tests.simulation.raft_world import UPSTREAM, RaftWorld
+from tests.simulation.raft_world import FIRST_OBSERVER, UPSTREAM, RaftWorld
 from tests.simulation.timeline import Bounds
 from zkcontroller.kraft.config import QuorumConfig
+from zkcontroller.kraft.values import VoterSet
 
 FAST: Final = QuorumConfig(
     election_timeout_ms=300,
@@ -26,6 +29,7 @@ FAST: Final = QuorumConfig(
     retry_backoff_ms=20,
 )
 STORM_MS: Final = 15_000
+SHORT_STORM_MS: Final = 7_000
 LEADER_WITHIN_MS: Final = 20_000
 """An election needs some two timeouts of at most 2 s, unless candidates collide."""
 CATCH_UP_WITHIN_MS: Final = 20_000
@@ -40,7 +44,7 @@ class RaftChaos:
         self._random = world.random
         self._lost: int | None = None
         """The voter whose disk is gone, until nobody relies on it."""
-        self._may_lose_disk = len(world.voters) >= 3 and self._random.random() < 0.4
+        self.may_lose_disk = len(world.voters) >= 3 and self._random.random() < 0.4
         self._is_well = False
         world.on_crash = lambda process: self._start_later(process.number, (5, 2_000))
 
@@ -218,9 +222,9 @@ class RaftChaos:
         self.world.clean(self._any())
 
     def _lose_disk(self) -> None:
-        if not self._may_lose_disk or self._lost is not None:
+        if not self.may_lose_disk or self._lost is not None:
             return
-        self._may_lose_disk = False
+        self.may_lose_disk = False
         self._lost = self._random.choice(self.world.voters).number
         self.world.lose_disk(self._lost, is_election_alone=self._random.random() < 0.3)
         self._start_later(self._lost, (100, 2_000))
@@ -264,6 +268,40 @@ def random_world(seed: int) -> RaftWorld:
         retention_bytes=random.choice((0, 500, WITHOUT_LIMIT)),
         chunk_bytes=random.choice((7, 16, 1_000)),
     )
+
+
+def quorum_with_strangers(seed: int) -> None:
+    """Whatever strangers say, every rule holds, and the quorum goes on in epochs that are left."""
+    world = random_world(seed)
+    chaos, strangers = RaftChaos(world), Strangers(world)
+    chaos.begin()
+    strangers.talk_every((20, 600))
+    chaos.storm(SHORT_STORM_MS)
+    strangers.is_talking = False
+    chaos.peace()
+    assert strangers.newest_epoch < MOST_MISCHIEF, "strangers use up the epochs"
+
+
+def quorum_whose_lists_differ(seed: int) -> RaftWorld:
+    """One voter more, which some nodes know of and some do not, until all do.
+
+    One more than an odd number: any majority of the one list has a node in common with any
+    majority of the other, so every rule must hold.  With more of a difference none could.
+    """
+    random = Random(seed)
+    world = RaftWorld(
+        seed, random.choice((1, 3, 3, 5)), 1, config=random.choice((FAST, UPSTREAM)),
+        snapshot_every=random.choice((5, 10, 1_000)), retention_bytes=random.choice((0, 500)),
+    )  # fmt: skip
+    newcomer = endpoint_of(FIRST_OBSERVER)
+    world.grown_voter_set = VoterSet({**world.voter_set.endpoints, FIRST_OBSERVER: newcomer})
+    chaos = RaftChaos(world)
+    chaos.may_lose_disk = False
+    chaos.begin()
+    chaos.storm(SHORT_STORM_MS)
+    world.finish_growing()
+    chaos.peace()
+    return world
 
 
 def stormy_quorum(seed: int, for_ms: int = STORM_MS) -> RaftWorld:

@@ -211,8 +211,9 @@ class RaftInvariants:
         if epoch > self.newest_leader.epoch:
             self.newest_leader = LeaderAndEpoch(process.number, epoch)
             self._world.timeline.tell(f"{process.number} leads epoch {epoch}")
-        voted = {process.number, *self._voters.get((epoch, process.number), ())}
-        assert len(voted) >= self._world.voter_set.majority, (
+        voters = self._world.voter_set
+        voted = {process.number, *self._voters.get((epoch, process.number), ())} & {*voters}
+        assert len(voted) >= voters.majority, (
             f"S2: {process.number} leads epoch {epoch}, only {sorted(voted)} have voted for it"
         )
         self._check_completeness(process, epoch)

@@ -17,6 +17,7 @@ from tests.simulation.timeline import Timeline
 from zkcontroller.kraft.inputs import RaftInput, RequestFailed, RequestReceived, ResponseReceived
 from zkcontroller.kraft.messages import AnyRaftResponse, FetchRequest, RaftRequest
 from zkcontroller.kraft.outputs import Answer, Send
+from zkcontroller.kraft.values import Endpoint
 
 CONTROLLER: Final = "CONTROLLER"
 """The listener of the quorum."""
@@ -109,6 +110,11 @@ class Network:
             self._timeline.after(
                 self._delay(asker.number, asked), lambda: self._arrive(asker, asked, sent)
             )
+
+    def intrude(self, stranger: int, asked: int, request: RaftRequest) -> None:
+        """Somebody who is no node of this quorum asks a node of it."""
+        self._timeline.tell(f"{stranger} -> {asked}  {request_in_words(request)}")
+        self._arrive(Peer(stranger, 0), asked, Send(asked, Endpoint("", 0), 0, request))
 
     def request_of(self, request_id: int) -> RaftRequest:
         """What is answered under that id."""

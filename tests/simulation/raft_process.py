@@ -60,7 +60,6 @@ class RaftProcess:
     def __init__(self, world: RaftWorld, number: int, key: ReplicaKey | None) -> None:
         self.number = number
         self.key = key
-        self.is_voter = key is not None and key.id in world.voter_set
         self.disk = Disk(world.make_log())
         self.incarnation = 0
         self.core: RaftNode | None = None
@@ -84,6 +83,11 @@ class RaftProcess:
     @property
     def is_running(self) -> bool:
         return self.core is not None
+
+    @property
+    def is_voter(self) -> bool:
+        """As it is told."""
+        return self.key is not None and self.key.id in self._world.voter_set_of(self.number)
 
     @property
     def is_idle(self) -> bool:
@@ -130,7 +134,7 @@ class RaftProcess:
         self.core = RaftNode(
             local=self.key,
             cluster_id=world.cluster_id,
-            voters=world.voter_set,
+            voters=world.voter_set_of(self.number),
             log=self.log,
             config=world.config,
             random=world.random,

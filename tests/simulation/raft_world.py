@@ -77,6 +77,9 @@ class RaftWorld:
         self._chunk_bytes = chunk_bytes
         self.cluster_id = "simulated-quorum"
         self.voter_set = VoterSet({number: endpoint_of(number) for number in range(1, voters + 1)})
+        self.grown_voter_set: VoterSet | None = None
+        """With one voter more: what stands in the configuration of some nodes, if there is one."""
+        self._grown: set[int] = set()
         self.invariants = RaftInvariants(self)
         self.network = Network(self.timeline, self._deliver, self._incarnation_of)
         observing = range(FIRST_OBSERVER, FIRST_OBSERVER + observers)
@@ -142,6 +145,11 @@ class RaftWorld:
             if process.is_running
         )
 
+    def voter_set_of(self, number: int) -> VoterSet:
+        """The voters, as this node is told."""
+        grown = self.grown_voter_set
+        return grown if grown is not None and number in self._grown else self.voter_set
+
     def make_log(self) -> InMemoryRaftLog:
         """An empty one, as a new disk has it."""
         return InMemoryRaftLog(retention_bytes=self._retention_bytes, chunk_bytes=self._chunk_bytes)
@@ -199,9 +207,24 @@ class RaftWorld:
             for number in numbers or tuple(self.nodes):
                 process = self.nodes[number]
                 if not process.is_running:
+                    self._configure(number)
                     self.timeline.tell(f"{number} starts")
                     process.start()
                     self.touched(process)
+
+    def _configure(self, number: int) -> None:
+        """Between two starts an operator may have given a node the other list of voters."""
+        if self.grown_voter_set is None or self.random.random() < 0.5:
+            return
+        self._grown ^= {number}
+        ids = ", ".join(map(str, self.voter_set_of(number)))
+        self.timeline.tell(f"{number} is told that the voters are {ids}")
+
+    def finish_growing(self) -> None:
+        """Every node is given the longer list, and started again with it."""
+        self.voter_set, self.grown_voter_set = self.grown_voter_set or self.voter_set, None
+        for number in self.nodes:
+            self.kill(number, is_process_alone=True)
 
     def kill(self, number: int, *, is_process_alone: bool = False) -> None:
         """A process dies, and its machine with it unless it is ``is_process_alone``."""
@@ -278,5 +301,5 @@ class RaftWorld:
         self.nodes[number].receive(happened)
 
     def _incarnation_of(self, number: int) -> int | None:
-        process = self.nodes[number]
-        return process.incarnation if process.is_running else None
+        process = self.nodes.get(number)
+        return process.incarnation if process is not None and process.is_running else None

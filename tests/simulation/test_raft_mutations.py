@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
+from kio.schema.errors import ErrorCode
 
-from tests.simulation.raft_chaos import stormy_quorum
+from tests.simulation.raft_chaos import quorum_with_strangers, stormy_quorum
 from tests.simulation.raft_stories import isolated_leader_resigns, restless_voters
 from zkcontroller.kraft import inbound, leader_state, listeners, quorum, responses
 from zkcontroller.kraft import raft as raft_module
@@ -290,6 +291,29 @@ def take_a_part_for_the_snapshot(patch: Patch) -> None:
     patch.setattr(responses.Responses, "_fetch_snapshot", hasty)
 
 
+# ---------------------------------------------------------------------- strangers
+
+
+def believe_in_any_epoch(patch: Patch) -> None:
+    """A stranger's message with the last epoch of all is believed."""
+    patch.setattr(quorum.Quorum, "is_credible", lambda *_: True)
+
+
+def raise_observers_alone(patch: Patch) -> None:
+    """An observer takes a stranger's epoch for the quorum's, and every leader for an old one."""
+    patch.setattr(
+        inbound.InboundRequests,
+        "_voter_only_error",
+        lambda self, remote_id, epoch: (
+            ErrorCode.fenced_leader_epoch
+            if epoch < self._node.quorum.epoch
+            else ErrorCode.invalid_request
+            if remote_id < 0 or not self._node.quorum.is_credible(epoch)
+            else None
+        ),
+    )
+
+
 # ---------------------------------------------------------------------- helpers
 
 
@@ -346,6 +370,8 @@ MUTATIONS: Final[tuple[tuple[Callable[[Patch], None], Story], ...]] = (
     (truncate_to_the_leaders_offset_alone, restless_voters),
     (fetch_before_the_flush, stormy_quorum),
     (take_a_part_for_the_snapshot, stormy_quorum),
+    (believe_in_any_epoch, quorum_with_strangers),
+    (raise_observers_alone, quorum_with_strangers),
 )
 
 

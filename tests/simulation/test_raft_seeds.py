@@ -10,10 +10,14 @@ from typing import Final
 import pytest
 
 from tests.simulation.hash_seeds import told_under_hash_seeds
-from tests.simulation.raft_chaos import stormy_quorum
+from tests.simulation.raft_chaos import (
+    quorum_whose_lists_differ,
+    quorum_with_strangers,
+    stormy_quorum,
+)
 from tests.simulation.raft_log_model import Batch
 from tests.simulation.raft_stories import led_world
-from tests.simulation.raft_world import BrokenRaftError, RaftWorld
+from tests.simulation.raft_world import FIRST_OBSERVER, BrokenRaftError, RaftWorld
 
 WHAT_STORMS_BRING: Final = (
     "loads snapshot",
@@ -45,6 +49,21 @@ def test_nothing_committed_is_lost_and_the_quorum_goes_on(seed: int) -> None:
 
     # Were nothing committed, the story would prove nothing.
     assert world.invariants.exposed_end > 0
+
+
+def test_what_strangers_say_does_not_matter(seed: int) -> None:
+    quorum_with_strangers(seed)
+
+
+def test_lists_of_voters_that_differ_by_one_break_no_rule(seed: int) -> None:
+    quorum_whose_lists_differ(seed)
+
+
+def test_a_newcomer_is_elected_by_those_who_know_of_it() -> None:
+    """Else the stories of lists that differ would prove less than they seem to."""
+    told = "\n".join("\n".join(quorum_whose_lists_differ(n).timeline.history) for n in range(8))
+
+    assert f"{FIRST_OBSERVER} leads epoch" in told
 
 
 def test_storms_bring_what_they_are_for() -> None:

@@ -77,6 +77,28 @@ def test_an_answer_of_such_an_epoch_is_ignored_and_its_sender_left_in_peace() ->
     assert 2 not in follower.sends(FetchRequest)
 
 
+def test_an_observer_believes_no_stranger_and_every_voter() -> None:
+    """Raised alone, it would be refused by the leader, and could not stand to be heard."""
+    observer = RaftHarness(local=11).start()
+    observer.follow(2, 3)
+    home = {"CONTROLLER": endpoint(77)}
+
+    assert observer.vote(vote(77, 5)).error is ErrorCode.invalid_request
+    assert observer.begin(begin(77, 5, endpoints=home)).error is ErrorCode.invalid_request
+    assert observer.asked(EndQuorumEpochResponse, end(77, 5)).error is ErrorCode.invalid_request
+    assert observer.node.leader_and_epoch == (2, 3)
+
+    assert observer.vote(vote(3, 5)).vote_granted
+    assert observer.node.epoch == 5
+
+
+def test_a_voter_believes_a_candidate_that_it_does_not_know() -> None:
+    """As Kafka: another node's list of voters may be a newer one."""
+    voter = RaftHarness().start()
+
+    assert voter.vote(vote(77, 5)).vote_granted
+
+
 def test_the_lower_half_is_believed_at_once_and_small_steps_everywhere() -> None:
     node = RaftHarness().start()
 

@@ -354,6 +354,11 @@ class InboundRequests:
                 remote_id, epoch, self._node.quorum.epoch,
             )  # fmt: skip
             return ErrorCode.invalid_request
+        is_stranger = remote_id not in self._node.voters
+        if is_stranger and epoch > self._node.quorum.epoch and not self._node.quorum.is_voter:
+            # An observer alone in its epoch would be refused by every leader, and never stands.
+            _log.error("Node %d, which is no voter, claims epoch %d: refused", remote_id, epoch)
+            return ErrorCode.invalid_request
         return ErrorCode.invalid_request if remote_id < 0 else None
 
     def _leader_only_error(self, epoch: int) -> ErrorCode | None:
