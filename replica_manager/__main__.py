@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import logging
 import os
 import resource
@@ -29,27 +28,19 @@ from replica_manager.broker_identity import stored_broker_id
 from replica_manager.config import BrokerConfig, load_config, parse_overrides
 from replica_manager.metrics_server import LOOPBACK, MetricsServer
 from zkcontroller.errors import ZkControllerError
+from zkcontroller.runtime.interpreter import set_up_interpreter
 from zkcontroller.runtime.log_files import LogFiles, install_log_files
 from zkcontroller.runtime.metrics import Metrics
 from zkcontroller.zookeeper.connect_string import parse_credentials
 
 FAILED: Final = 1
-# A failover makes hundreds of thousands of values and no cycles: at Python's own threshold of 700
-# the collector takes 30 % of its processor time and finds nothing.  A pass stops every thread, so
-# the young are looked at in small portions (10,000: some 5 ms) and the older ones seldom.
-GARBAGE_COLLECTION_THRESHOLDS: Final = (10_000, 1_000, 20)
-# While the controller computes, everything on the event loop waits this long for the interpreter
-# after each system call; at Python's own 5 ms an answer of ten calls takes 50 ms.
-THREAD_SWITCH_INTERVAL_S: Final = 0.0005
 _log = logging.getLogger("kafka.Kafka$")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The process; answers its exit code."""
     options = _parser().parse_args(arguments)
-    gc.set_threshold(*GARBAGE_COLLECTION_THRESHOLDS)
-    gc.freeze()  # what was imported stays for good and need not be looked at again
-    sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
+    set_up_interpreter()
     raise_open_files_limit()
     try:
         config = load_config(options.properties, parse_overrides(options.override))

@@ -10,7 +10,6 @@ Source: Kafka ``kafka.Kafka``, ``KafkaRaftServer``, ``SharedServer`` (its fatal 
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import queue
@@ -39,6 +38,7 @@ from zkcontroller.errors import ConfigInvalid
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata
 from zkcontroller.kraft.values import Endpoint, ReplicaKey
+from zkcontroller.runtime.interpreter import set_up_interpreter
 from zkcontroller.runtime.metrics import Metrics
 
 FAILED: Final = 1
@@ -57,7 +57,7 @@ def run_node(path: Path, metrics_port: int | None = None) -> int:
     config = load_controller_config(path)
     config.check_voters_are_routable()
     _refuse_unsupported(config)
-    gc.freeze()  # what was imported stays for good and need not be looked at again
+    set_up_interpreter()
     with ExitStack() as stack:
         dirs = initialize_log_dirs(config.log_dirs, config.metadata_log_dir, config.node_id, uuid4)
         locks = lock_metadata_log_dir(
