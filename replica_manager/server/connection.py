@@ -54,7 +54,7 @@ class Answer(NamedTuple):
     """What follows."""
     closes: bool = False
     """The connection ends here."""
-    sent: Callable[[], None] | None = None
+    sent: Sequence[Callable[[], None]] = ()
     """To be called when all of it has been sent."""
     loop_time: LoopTime | None = None
     """To which the turns count that it takes to send it."""
@@ -250,8 +250,8 @@ class ClientConnection:
         if not answer.closes:
             sending = self._send_parts(answer)
             await (sending if answer.loop_time is None else Timed(sending, answer.loop_time))
-        if answer.sent is not None:
-            answer.sent()
+        for tell in answer.sent:
+            tell()
 
     async def _send_parts(self, answer: Answer) -> None:
         pending = answer.frame

@@ -207,20 +207,28 @@ async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Answer:
     if broker.request_metrics is not None:
         times = broker.request_metrics.begin(len(data))
     responding = _response(data, start, context, broker, times)
-    if usage is None:
-        response = await responding
-    else:
-        response = counted(await Timed(responding, usage.loop_time), context, usage)
     # An unknown version of ApiVersions is answered in version 0; that API's header is the same.
     head = response_header(header.api_key, header.api_version, header.correlation_id)
-    if times is None:
-        answer = _answer(head, response)
+    if usage is None:
+        answer = _encoded(head, await responding, context, times)
     else:
-        times.answered(*_told(header.api_key, response))
-        with times.encoding():
-            answer = _answer(head, response)
-        answer = answer._replace(sent=partial(times.sent, answer.mute_ms))
-    return answer if usage is None else used(answer, usage)
+        response = counted(await Timed(responding, usage.loop_time), context, usage)
+        with usage.loop_time.turn():
+            answer = _encoded(head, response, context, times)
+        answer = used(answer, usage)
+    if times is not None:
+        answer = answer._replace(sent=(*answer.sent, partial(times.sent, answer.mute_ms)))
+    return answer
+
+
+def _encoded(
+    head: bytes, response: Response, context: RequestContext, times: RequestTimes | None
+) -> Answer:
+    if times is None:
+        return _answer(head, response)
+    times.answered(*_told(context.api_key, response))
+    with times.encoding():
+        return _answer(head, response)
 
 
 def _told(api_key: int, response: Response) -> tuple[ErrorCounts, RecordConversions]:

@@ -7,7 +7,8 @@ others as much as what it computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -38,6 +39,15 @@ class LoopTime:
         """It is over."""
         self._ended_ns = self.total_ns
         self._began_ns = None
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """A turn, from here to the end of the block."""
+        self.begin()
+        try:
+            yield
+        finally:
+            self.end()
 
 
 class Timed(Generic[T]):

@@ -131,9 +131,8 @@ class RequestTimes:
     @contextmanager
     def encoding(self) -> Iterator[None]:
         """Around the encoding of the answer, which is complete afterwards."""
-        self._local.begin()
-        yield
-        self._local.end()
+        with self._local.turn():
+            yield
         self._completed_ns = self._metrics.now_ns()
 
     def answered(self, errors: ErrorCounts, conversions: RecordConversions) -> None:

@@ -56,16 +56,8 @@ def counted(response: Response, context: RequestContext, usage: RequestUsage) ->
 
 def used(answer: Answer, usage: RequestUsage) -> Answer:
     """The answer to a client that is not listened to while it has to wait."""
-    told = answer.sent
-
-    def sent() -> None:
-        usage.finish()
-        if told is not None:
-            told()
-
-    return answer._replace(
-        mute_ms=max(answer.mute_ms, usage.throttle_ms), sent=sent, loop_time=usage.loop_time
-    )
+    mute_ms = max(answer.mute_ms, usage.throttle_ms)
+    return answer._replace(mute_ms=mute_ms, sent=(usage.finish,), loop_time=usage.loop_time)
 
 
 def _with_throttle_time(response: Response, throttle_ms: int) -> Response:

@@ -48,6 +48,8 @@ from replica_manager.server.group_service import GroupService
 from replica_manager.server.group_settings import group_settings
 from replica_manager.server.mutation_quotas import MutationQuotas
 from replica_manager.server.producer_ids import ProducerIdsFromZooKeeper
+from replica_manager.server.quota_managers import QuotaManagers
+from replica_manager.server.rate_quotas import QuotaWindows
 from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.topic_admin import TopicAdmin
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
@@ -159,6 +161,9 @@ class BrokerWorld:
         self.controller = SwitchedController()
         self.features = FeatureEpoch(session)
         self.mutation_quotas = MutationQuotas(11, lambda: self.now_ms)
+        self.now_ns = 0
+        self.ns_per_look = 0
+        """By how much the clock by which requests are timed moves when it is read."""
         self.principal = ANONYMOUS
         """Who asks."""
         self.is_closed = False
@@ -166,6 +171,13 @@ class BrokerWorld:
         self.mute_ms = 0
         """For how long the last client was not listened to after its answer."""
         self.metrics = Metrics()
+        self.quotas = QuotaManagers(
+            self.mutation_quotas,
+            QuotaWindows(),
+            self.metrics,
+            lambda: self.now_ms,
+            self.look_at_clock,
+        )
         self.topic_stats = BrokerTopicStats(self.metrics)
         self.appends = RecordAppends(
             self.replicas, self.flush, self.topic_stats, lambda: self.now_ms
@@ -205,7 +217,13 @@ class BrokerWorld:
             offered=OFFERED,
             broker_epoch=lambda: BROKER_EPOCH,
             features=self.features,
+            quotas=self.quotas,
         )
+
+    def look_at_clock(self) -> int:
+        """Nanoseconds."""
+        self.now_ns += self.ns_per_look
+        return self.now_ns
 
     def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
         """Nothing: most tests are not about groups, and have no event loop at that moment."""
@@ -263,8 +281,8 @@ class BrokerWorld:
         frame = answer.frame + b"".join(
             part if isinstance(part, bytes) else part.read() for part in answer.rest
         )
-        if answer.sent is not None:
-            answer.sent()
+        for tell in answer.sent:
+            tell()
         assert not frame or int.from_bytes(frame[:4], "big") == len(frame) - 4
         return frame[4:]
 
