@@ -7,12 +7,15 @@ Source: Kafka ``CreateAclsRequest``, ``DeleteAclsRequest``, ``DescribeAclsReques
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from replica_manager.security.acl_cache import AclBinding, AclBindingFilter
+from replica_manager.security.authorizer import CLUSTER_NAME
 from replica_manager.server.errors import RequestRefused
+from replica_manager.server.schema import ResponseSchema
 from zkcontroller.zookeeper.kafka_acl_znodes import (
     AccessControlEntry,
     AclOperation,
@@ -76,4 +79,62 @@ def filter_of(wanted: Any) -> AclBindingFilter:
         wanted.host_filter,
         by_code(AclOperation, operation),
         by_code(PermissionType, permission_type),
+    )
+
+
+def invalid_name(binding: AclBinding) -> str | None:
+    """What is wrong with the name of that rule's resource, before any authorizer sees it.
+
+    Source: Kafka ``AclApis.handleCreateAcls``.
+    """
+    resource_type, name, _ = binding.pattern
+    if resource_type is ResourceType.CLUSTER and name != CLUSTER_NAME:
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    return None if name else "Invalid empty resource name"
+
+
+def described(schema: ResponseSchema, bindings: Iterable[AclBinding]) -> tuple[Any, ...]:
+    """Rules by what they are about, for an answer to DescribeAcls."""
+    by_pattern: dict[ResourcePattern, list[AccessControlEntry]] = {}
+    for pattern, entry in bindings:
+        by_pattern.setdefault(pattern, []).append(entry)
+    return tuple(
+        schema.part(
+            "DescribeAclsResource",
+            resource_type=int(pattern.resource_type),
+            resource_name=pattern.name,
+            pattern_type=int(pattern.pattern_type),
+            acls=tuple(
+                schema.part(
+                    "AclDescription",
+                    principal=entry.principal,
+                    host=entry.host,
+                    operation=int(entry.operation),
+                    permission_type=int(entry.permission_type),
+                )
+                for entry in entries
+            ),
+        )
+        for pattern, entries in by_pattern.items()
+    )
+
+
+def deleted(
+    schema: ResponseSchema,
+    pattern: ResourcePattern,
+    entry: AccessControlEntry,
+    error: ErrorCode = ErrorCode.none,
+) -> Any:
+    """A rule that a filter meant, for an answer to DeleteAcls."""
+    return schema.part(
+        "DeleteAclsMatchingAcl",
+        error_code=error,
+        error_message=SENTENCES.get(error),
+        resource_type=int(pattern.resource_type),
+        resource_name=pattern.name,
+        pattern_type=int(pattern.pattern_type),
+        principal=entry.principal,
+        host=entry.host,
+        operation=int(entry.operation),
+        permission_type=int(entry.permission_type),
     )

@@ -13,9 +13,13 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.security.acl_cache import AclBinding
-from replica_manager.security.authorizer import CLUSTER_NAME
 from replica_manager.security.principals import parse_principal
-from replica_manager.server.acl_messages import SECURITY_DISABLED, SENTENCES, binding_of
+from replica_manager.server.acl_messages import (
+    SECURITY_DISABLED,
+    SENTENCES,
+    binding_of,
+    invalid_name,
+)
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.schema import response_schema
 from zkcontroller.protocol.api_versions import ApiKey
@@ -55,13 +59,9 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
 def _refusal(binding: AclBinding) -> _Outcome:
     """Why that rule cannot be; NONE if it can."""
     resource_type, name, pattern_type = binding.pattern
-    if resource_type is ResourceType.CLUSTER and name != CLUSTER_NAME:
-        return (
-            ErrorCode.invalid_request,
-            f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}",
-        )
-    if not name:
-        return ErrorCode.invalid_request, "Invalid empty resource name"
+    invalid = invalid_name(binding)
+    if invalid is not None:
+        return ErrorCode.invalid_request, invalid
     entry = binding.entry
     # A filter's values are no rule; Kafka writes them, and nobody can read the znode afterwards.
     is_rule = (

@@ -11,10 +11,9 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.security.acl_cache import AclBinding
-from replica_manager.server.acl_messages import SECURITY_DISABLED, SENTENCES, filter_of
+from replica_manager.server.acl_messages import SECURITY_DISABLED, SENTENCES, deleted, filter_of
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.schema import ResponseSchema, response_schema
+from replica_manager.server.schema import response_schema
 from zkcontroller.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.DELETE_ACLS
@@ -34,7 +33,9 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
                 "DeleteAclsFilterResult",
                 error_code=ErrorCode.none,
                 error_message=None,
-                matching_acls=tuple(_matching(schema, *each) for each in bindings),
+                matching_acls=tuple(
+                    deleted(schema, *binding, error) for binding, error in bindings
+                ),
             )
             for bindings in removed
         )
@@ -54,19 +55,3 @@ def _refusal(
         "DeleteAclsFilterResult", error_code=error, error_message=message, matching_acls=()
     )
     return schema.response(filter_results=(result,) * len(request.filters))
-
-
-def _matching(schema: ResponseSchema, binding: AclBinding, error: ErrorCode) -> Any:
-    pattern, entry = binding
-    return schema.part(
-        "DeleteAclsMatchingAcl",
-        error_code=error,
-        error_message=SENTENCES.get(error),
-        resource_type=int(pattern.resource_type),
-        resource_name=pattern.name,
-        pattern_type=int(pattern.pattern_type),
-        principal=entry.principal,
-        host=entry.host,
-        operation=int(entry.operation),
-        permission_type=int(entry.permission_type),
-    )

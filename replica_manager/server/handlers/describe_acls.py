@@ -10,11 +10,10 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.acl_messages import SENTENCES, filter_of
+from replica_manager.server.acl_messages import SENTENCES, described, filter_of
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.schema import response_schema
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AccessControlEntry, ResourcePattern
 
 API_KEY: Final = ApiKey.DESCRIBE_ACLS
 VERSIONS: Final = (0, 3)
@@ -27,31 +26,10 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
             context, ErrorCode.security_disabled, "No Authorizer is configured on the broker"
         )
     schema = response_schema(API_KEY, context.api_version)
-    by_pattern: dict[ResourcePattern, list[AccessControlEntry]] = {}
-    for binding in broker.authorizer.cache.bindings(filter_of(request)):
-        by_pattern.setdefault(binding.pattern, []).append(binding.entry)
     return schema.response(
         error_code=ErrorCode.none,
         error_message=None,
-        resources=tuple(
-            schema.part(
-                "DescribeAclsResource",
-                resource_type=int(pattern.resource_type),
-                resource_name=pattern.name,
-                pattern_type=int(pattern.pattern_type),
-                acls=tuple(
-                    schema.part(
-                        "AclDescription",
-                        principal=entry.principal,
-                        host=entry.host,
-                        operation=int(entry.operation),
-                        permission_type=int(entry.permission_type),
-                    )
-                    for entry in entries
-                ),
-            )
-            for pattern, entries in by_pattern.items()
-        ),
+        resources=described(schema, broker.authorizer.cache.bindings(filter_of(request))),
     )
 
 
