@@ -1,4 +1,4 @@
-"""Requests that are right and rare: of node 0, of leaders out of reach, for very much or little."""
+"""Messages that are right and rare: of node 0, of leaders out of reach, of old peers, or late."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.unit.raft_harness import (
+    ELECTION_MS,
     LISTENER,
     RaftHarness,
     batches_in,
@@ -17,6 +18,7 @@ from tests.unit.raft_harness import (
     end,
     endpoint,
     fetch,
+    rejected,
     vote,
 )
 from zkcontroller.kraft.config import MAX_FETCH_BYTES
@@ -136,3 +138,33 @@ def test_a_leader_that_has_committed_nothing_yet_says_so_of_the_quorum() -> None
 
     assert (described.high_watermark, described.observers) == (-1, ())
     assert described.nodes[1] == {LISTENER: endpoint(1)}
+
+
+# From peers of version 0, and late ones.
+
+
+def test_a_leader_that_an_old_peer_names_without_a_place_is_looked_for_among_the_voters() -> None:
+    node = RaftHarness().start().become_leader()
+    later = BeginQuorumEpochResponse(
+        error=ErrorCode.fenced_leader_epoch, leader_id=3, leader_epoch=9
+    )
+
+    node.reply(node.send_to(2), later)
+
+    assert node.only_send.endpoint == endpoint(3)
+
+
+def test_a_rejection_that_comes_while_it_backs_off_does_not_make_it_wait_anew() -> None:
+    node = RaftHarness(randomness=1).start()
+    first, second = node.become_candidate()
+    node.run_ms(ELECTION_MS + 1)
+    assert node.node.epoch == 1
+
+    node.run_ms(50)
+    node.reply(first, rejected(1))
+    node.reply(second, rejected(1))
+    node.run_ms(49)
+    assert node.node.epoch == 1
+    node.run_ms(1)
+
+    assert node.node.epoch == 2
