@@ -161,30 +161,29 @@ def whole_throttle_ms(throttle_ms: float) -> int:
     return math.floor(throttle_ms + 0.5)
 
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
-class RecentClients(Generic[T]):
+class RecentClients(Generic[K, T]):
     """What is known of each client; forgotten when it has not been seen for an hour.
 
     The order of the dictionary is that of the last use.  Lives on the event loop.
     """
 
-    def __init__(
-        self, make: Callable[[ClientKey], T], forget: Callable[[ClientKey], None] | None = None
-    ) -> None:
+    def __init__(self, make: Callable[[K], T], forget: Callable[[K], None] | None = None) -> None:
         """``make`` is asked for a client that is new; ``forget`` hears of those that are gone."""
         self._make = make
         self._forget = forget
-        self._known: dict[ClientKey, tuple[T, int]] = {}
+        self._known: dict[K, tuple[T, int]] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def __iter__(self) -> Iterator[tuple[ClientKey, T]]:
+    def __iter__(self) -> Iterator[tuple[K, T]]:
         return ((key, value) for key, (value, _) in self._known.items())
 
-    def use(self, key: ClientKey, now_ms: int) -> T:
+    def use(self, key: K, now_ms: int) -> T:
         """What is known of that client, who is seen now."""
         entry = self._known.pop(key, None)
         value = self._make(key) if entry is None else entry[0]
@@ -196,7 +195,7 @@ class RecentClients(Generic[T]):
                 return value
             self.remove(oldest)
 
-    def remove(self, key: ClientKey) -> None:
+    def remove(self, key: K) -> None:
         """Forgets that client; one that is not known is no error."""
         if self._known.pop(key, None) is not None and self._forget is not None:
             self._forget(key)

@@ -18,12 +18,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from replica_manager.server.connection import ClientConnection, Respond
+from replica_manager.server.connection_rates import ConnectionRates
 from replica_manager.server.gate import Gate
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.model import Endpoint
 
 _ACCEPT_PAUSE_S: Final = 1.0
 """Pause after a failed accept (out of file descriptors), so that it is no busy loop."""
+MOST_REFUSED: Final = 1_000
+"""So many connections are kept open that came too fast; the oldest is closed before its time."""
 
 _log = logging.getLogger("kafka.network.SocketServer")
 
@@ -38,6 +41,10 @@ class ServerLimits:
     max_connections: int = 2**31 - 1
     max_connections_per_ip: int = 2**31 - 1
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_connection_creation_rate: int = 2**31 - 1
+    """A second, of all listeners together but the protected one."""
+    listener_connection_creation_rates: Mapping[str, int] = field(default_factory=dict)
+    """Of those that have another one than all."""
     backlog: int = 50
     send_buffer_bytes: int = 102_400
     """-1: as the operating system likes."""
@@ -56,12 +63,16 @@ class SocketServer:
         broker_id: int,
         protected_listener: str,
         gates: Mapping[str, Gate] | None = None,
+        rates: ConnectionRates | None = None,
     ) -> None:
         """``protected_listener`` (brokers among themselves) may exceed ``max_connections``.
 
-        ``gates``: by listener name; where there is none, everybody may come in.
+        ``gates``: by listener name; where there is none, everybody may come in.  ``rates``: None
+        where connections may come as fast as they like.
         """
         self._gates = gates or {}
+        self._rates = rates
+        self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         self._endpoints = endpoints
         self.limits = limits
         """May be replaced while the server runs: it counts for connections yet to come."""
@@ -104,6 +115,8 @@ class SocketServer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for refused in list(self._refused):
+            self._close_refused(refused)
         for listening in self._sockets.values():
             listening.close()
         self._acceptors.clear()
@@ -142,10 +155,38 @@ class SocketServer:
                 continue
             # An IPv4 client of a socket for both families shows as ::ffff:127.0.0.1.
             address = str(peer[0]).removeprefix("::ffff:")
-            if self._is_over_ip_limit(address):
+            if not await self._comes_too_fast(sock, address, listener_name):
+                if self._is_over_ip_limit(address):
+                    sock.close()
+                else:
+                    self._serve(sock, address, listener_name)
+
+    async def _comes_too_fast(self, sock: socket.socket, address: str, listener_name: str) -> bool:
+        """Whether the connection is not to be served; waits while the listener must wait."""
+        if self._rates is None:
+            return False
+        limits = self.limits
+        broker_bound = limits.max_connection_creation_rate
+        listener_bound = limits.listener_connection_creation_rates.get(listener_name, broker_bound)
+        wait_ms = self._rates.accept(listener_name, broker_bound, listener_bound)
+        if wait_ms > 0:
+            try:
+                await asyncio.sleep(wait_ms / 1000)
+            except BaseException:
                 sock.close()
-                continue
-            self._serve(sock, address, listener_name)
+                raise
+        refused_ms = self._rates.refuse(listener_name, address)
+        if refused_ms == 0:
+            return False
+        if len(self._refused) >= MOST_REFUSED:
+            self._close_refused(next(iter(self._refused)))
+        loop = asyncio.get_running_loop()
+        self._refused[sock] = loop.call_later(refused_ms / 1000, self._close_refused, sock)
+        return True
+
+    def _close_refused(self, sock: socket.socket) -> None:
+        self._refused.pop(sock).cancel()
+        sock.close()
 
     def _serve(self, sock: socket.socket, address: str, listener_name: str) -> None:
         limits = self.limits

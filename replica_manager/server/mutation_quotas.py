@@ -18,7 +18,12 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from replica_manager.security.principals import ANONYMOUS
-from replica_manager.server.client_quotas import ClientQuotas, RecentClients, whole_throttle_ms
+from replica_manager.server.client_quotas import (
+    ClientKey,
+    ClientQuotas,
+    RecentClients,
+    whole_throttle_ms,
+)
 from replica_manager.server.errors import RequestRefused
 
 QUOTA_KEY: Final = "controller_mutation_rate"
@@ -55,7 +60,9 @@ class MutationQuotas:
         self.quotas = ClientQuotas(QUOTA_KEY)
         self._window_s = window_s
         self._now_ms = now_ms
-        self._buckets: RecentClients[_Bucket] = RecentClients(lambda _: _Bucket(now_ms()))
+        self._buckets: RecentClients[ClientKey, _Bucket] = RecentClients(
+            lambda _: _Bucket(now_ms())
+        )
 
     def __len__(self) -> int:
         return len(self._buckets)

@@ -57,6 +57,14 @@ REQUEST: Final = QuotaKind(
 )
 
 
+def throttle_ms(rate: float, bound: float, window_ms: int, longest_ms: float = math.inf) -> int:
+    """How long nothing may come until a rate over that window is down to the bound again."""
+    if rate <= bound:
+        return 0
+    excess = (rate - bound) / bound if bound > 0 else math.inf
+    return whole_throttle_ms(min(excess * window_ms, longest_ms))
+
+
 class _Client:
     """One client's rate, what it may be, and how long the client had to wait of late."""
 
@@ -85,7 +93,7 @@ class RateQuotas:
         self._now_ms = now_ms
         self._metrics = metrics
         self._longest_ms = windows.sample_ms if kind.is_bounded else math.inf
-        self._clients: RecentClients[_Client] = RecentClients(self._make, self._forget)
+        self._clients: RecentClients[ClientKey, _Client] = RecentClients(self._make, self._forget)
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -101,20 +109,18 @@ class RateQuotas:
         now_ms = self._now_ms()
         client = self._client(user, client_id, now_ms)
         rate, window_ms = client.rate.record_at(value, now_ms)
-        bound = client.bound
-        if bound is None or rate <= bound:
+        if client.bound is None:
             return 0
-        excess = (rate - bound) / bound if bound > 0 else math.inf
-        return whole_throttle_ms(min(excess * window_ms, self._longest_ms))
+        return throttle_ms(rate, client.bound, window_ms, self._longest_ms)
 
     def record_only(self, user: str, client_id: str, value: float) -> None:
         """Counts it, with no consequence before the next request; less than 0 takes it back."""
         now_ms = self._now_ms()
         self._client(user, client_id, now_ms).rate.record_at(value, now_ms)
 
-    def record_throttle(self, user: str, client_id: str, throttle_ms: int) -> None:
+    def record_throttle(self, user: str, client_id: str, duration_ms: int) -> None:
         """The client is made to wait so long."""
-        self._client(user, client_id, self._now_ms()).throttle_time.record(throttle_ms)
+        self._client(user, client_id, self._now_ms()).throttle_time.record(duration_ms)
 
     def most_at_once(self, user: str, client_id: str) -> float:
         """More than this at once is too much whatever was before; infinite without a quota."""
