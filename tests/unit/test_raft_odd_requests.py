@@ -18,6 +18,8 @@ from tests.unit.raft_harness import (
     end,
     endpoint,
     fetch,
+    log_of,
+    records,
     rejected,
     vote,
 )
@@ -27,11 +29,13 @@ from zkcontroller.kraft.messages import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
     VoteResponse,
 )
 from zkcontroller.kraft.outputs import DeliverLeader
 from zkcontroller.kraft.states import StateName
-from zkcontroller.kraft.values import ElectionState, LeaderAndEpoch, ReplicaKey
+from zkcontroller.kraft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey
 from zkcontroller.protocol.record_batch import encode_batch
 from zkcontroller.protocol.records import Record
 
@@ -168,3 +172,19 @@ def test_a_rejection_that_comes_while_it_backs_off_does_not_make_it_wait_anew() 
     node.run_ms(1)
 
     assert node.node.epoch == 2
+
+
+@pytest.mark.parametrize(("offset", "end_offset"), [(2, 2), (3, 3), (9, 3)])
+def test_what_is_not_committed_may_part_from_the_leaders_log_down_to_the_high_watermark(
+    offset: int, end_offset: int
+) -> None:
+    node = RaftHarness(log=log_of(1, 1, 1, 3)).start()
+    node.reply(node.follow(2, epoch=4), records(2, 4, high_watermark=2))
+    parted = FetchResponse(leader_id=2, leader_epoch=4, diverging_epoch=OffsetAndEpoch(offset, 1))
+
+    node.reply(node.only_send, parted)
+
+    assert (node.log.end_offset, node.node.high_watermark) == (end_offset, 2)
+    again = node.only_send.request
+    assert isinstance(again, FetchRequest)
+    assert (again.fetch_offset, again.last_fetched_epoch) == (end_offset, 1)
