@@ -14,9 +14,10 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.raft.controller_apis.call import Call, ControllerApi, milliseconds
+from replica_manager.raft.controller_apis.refusals import CLUSTER_REFUSED, TOPIC_REFUSED
 from replica_manager.server.schema import ResponseSchema, response_schema
 from zkcontroller.kraft.controller.api_error import ApiError, ApiException
-from zkcontroller.kraft.controller.config_schema import ConfigResource
+from zkcontroller.kraft.controller.config_schema import ConfigResource, ResourceType
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
 from zkcontroller.kraft.controller.features import FeatureUpdate, UpgradeType
 from zkcontroller.kraft.controller.quorum_controller_requests import (
@@ -26,75 +27,95 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
 )
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
+from zkcontroller.zookeeper.kafka_acl_znodes import ResourceType as AclResourceType
 
-_DUPLICATE_RESOURCE: Final = ApiError(
-    ErrorCode.invalid_request, "Each resource must appear at most once."
-)
-_DUPLICATE_KEY: Final = ApiError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+_DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "Duplicate resource.")
+_OPERATIONS: Final = frozenset(each.value for each in OpType)
+_OTHER_TYPES: Final = {int(ResourceType.BROKER_LOGGER): "BROKER_LOGGER", 32: "GROUP"}
+"""What has a configuration that no controller alters."""
 _ALLOWS_DOWNGRADE: Final = "allow_downgrade"
 
 
 async def _incremental_alter(request: Any, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, call.version)
-    refused = _refused(request.resources)
-    wanted: dict[ConfigResource, dict[str, ConfigOperation]] = {}
-    for resource in request.resources:
-        key = _key(resource)
-        if key in refused:
-            continue
-        operations = [OpType._value2member_map_.get(c.config_operation) for c in resource.configs]
-        if None in operations:
-            message = "Unknown operation type of a configuration key"
-            refused[key] = ApiError(ErrorCode.invalid_request, message)
-            continue
-        wanted[key] = {
-            config.name: ConfigOperation(OpType(config.config_operation), config.value)
-            for config in resource.configs
-        }
-    asked = IncrementalAlterConfigs(wanted, request.validate_only)
-    results = refused | await _altered(call, asked, wanted)
-    return _response(schema, results)
+    try:
+        refused, resources = _sorted_out(request.resources, call)
+        wanted: dict[ConfigResource, dict[str, ConfigOperation]] = {}
+        for key, resource in resources.items():
+            codes = [config.config_operation for config in resource.configs]
+            if any(code not in _OPERATIONS for code in codes):
+                message = "Unknown operation type of a configuration key"
+                refused[key] = ApiError(ErrorCode.invalid_request, message)
+                continue
+            wanted[key] = {
+                config.name: ConfigOperation(OpType(config.config_operation), config.value)
+                for config in resource.configs
+            }
+        results = await call.ask(IncrementalAlterConfigs(wanted, request.validate_only))
+    except ApiException as error:
+        return _refusal(schema, request.resources, error)
+    return _response(schema, refused | results)
 
 
 async def _legacy_alter(request: Any, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.ALTER_CONFIGS, call.version)
-    refused = _refused(request.resources)
-    wanted: dict[ConfigResource, dict[str, str | None]] = {
-        _key(resource): {config.name: config.value for config in resource.configs}
-        for resource in request.resources
-        if _key(resource) not in refused
-    }
-    asked = LegacyAlterConfigs(wanted, request.validate_only)
-    results = refused | await _altered(call, asked, wanted)
-    return _response(schema, results)
+    try:
+        refused, resources = _sorted_out(request.resources, call)
+        wanted: dict[ConfigResource, dict[str, str | None]] = {
+            key: {config.name: config.value for config in resource.configs}
+            for key, resource in resources.items()
+        }
+        results = await call.ask(LegacyAlterConfigs(wanted, request.validate_only))
+    except ApiException as error:
+        return _refusal(schema, request.resources, error)
+    return _response(schema, refused | results)
 
 
 def _key(resource: Any) -> ConfigResource:
     return ConfigResource(resource.resource_type, resource.resource_name)
 
 
-def _refused(resources: Iterable[Any]) -> dict[ConfigResource, ApiError]:
-    """What need not be looked at: resources and keys that are named twice."""
+def _sorted_out(
+    resources: Iterable[Any], call: Call
+) -> tuple[dict[ConfigResource, ApiError], dict[ConfigResource, Any]]:
+    """What is refused before the controller sees it, and what is left for it."""
     resources = list(resources)
     counts = Counter(map(_key, resources))
-    refused = {key: _DUPLICATE_RESOURCE for key, count in counts.items() if count > 1}
+    refused: dict[ConfigResource, ApiError] = {}
+    left: dict[ConfigResource, Any] = {}
     for resource in resources:
-        names = [config.name for config in resource.configs]
-        if len(set(names)) < len(names):
-            refused.setdefault(_key(resource), _DUPLICATE_KEY)
-    return refused
+        key = _key(resource)
+        error = _DUPLICATE if counts[key] > 1 else _error_of(key, call)
+        if error is None:
+            left[key] = resource
+        else:
+            refused[key] = error
+    return refused, left
 
 
-async def _altered(
-    call: Call,
-    request: IncrementalAlterConfigs | LegacyAlterConfigs,
-    wanted: Mapping[ConfigResource, object],
-) -> dict[ConfigResource, ApiError]:
-    try:
-        altered: dict[ConfigResource, ApiError] = await call.ask(request)
-    except ApiException as error:
-        return dict.fromkeys(wanted, error.to_error())
-    return altered
+def _error_of(resource: ConfigResource, call: Call) -> ApiError | None:
+    """Why this client may not alter that, if so."""
+    permissions = call.permissions
+    match resource.resource_type:
+        case ResourceType.BROKER | ResourceType.CLIENT_METRICS:
+            is_allowed = permissions.allow_on_cluster(AclOperation.ALTER_CONFIGS)
+            return None if is_allowed else CLUSTER_REFUSED
+        case ResourceType.TOPIC:
+            is_allowed = permissions.allow(
+                AclOperation.ALTER_CONFIGS, AclResourceType.TOPIC, resource.name
+            )
+            return None if is_allowed else TOPIC_REFUSED
+        case code if code in _OTHER_TYPES:
+            message = f"Unexpected resource type {_OTHER_TYPES[code]}."
+            return ApiError(ErrorCode.invalid_request, message)
+        case code:
+            return ApiError(ErrorCode.unsupported_version, f"Unknown resource type {code}.")
+
+
+def _refusal(
+    schema: ResponseSchema, resources: Iterable[Any], error: ApiException
+) -> ResponsePayload:
+    return _response(schema, dict.fromkeys(map(_key, resources), error.to_error()))
 
 
 def _response(

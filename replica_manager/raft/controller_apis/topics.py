@@ -1,7 +1,7 @@
-"""Administration of topics: created, deleted, grown, moved, led by others.
+"""Administration of topics: created, grown, moved, led by others.
 
-Source: Kafka ``ControllerApis.createTopics``, ``deleteTopics``, ``createPartitions``,
-``handleElectLeaders``, ``handleAlterPartitionReassignments``, ``handleListPartitionReassignments``.
+Source: Kafka ``ControllerApis.createTopics``, ``createPartitions``, ``handleElectLeaders``,
+``handleAlterPartitionReassignments``, ``handleListPartitionReassignments``.
 """
 
 from __future__ import annotations
@@ -9,18 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
-from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.raft.controller_apis.call import (
-    ZERO_UUID,
-    Call,
-    ControllerApi,
-    milliseconds,
-    uuid_or_zero,
-)
+from replica_manager.raft.controller_apis.call import Call, ControllerApi, milliseconds
+from replica_manager.raft.controller_apis.topic_deletion import delete_topics
 from replica_manager.server.schema import ResponseSchema, response_schema
 from zkcontroller.kraft.controller.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.leader_elections import ElectedTopic, ElectionType
@@ -28,10 +22,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     AlterPartitionReassignments,
     CreatePartitions,
     CreateTopics,
-    DeleteTopics,
     ElectLeaders,
-    FindTopicIds,
-    FindTopicNames,
     ListPartitionReassignments,
 )
 from zkcontroller.kraft.controller.reassignment_control import (
@@ -49,35 +40,50 @@ from zkcontroller.kraft.controller.topic_requests import (
 )
 from zkcontroller.kraft.values import METADATA_TOPIC
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
-_TOPICS_BY_ID_SINCE: Final = 6
 _DUPLICATE_NAME: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
-_DUPLICATE_ID: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic id.")
+_INTERNAL_NAME: Final = ApiError(
+    ErrorCode.invalid_request, f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+)
+_NOT_GROWN: Final = ApiError(ErrorCode.topic_authorization_failed)
+_NOT_CREATABLE: Final = ApiError(ErrorCode.topic_authorization_failed, "Authorization failed.")
 
 
 async def _create_topics(request: Any, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.CREATE_TOPICS, call.version)
-    refused = _not_creatable([topic.name for topic in request.topics])
-    wanted = CreateTopicsRequest(
-        topics=tuple(_creatable(topic) for topic in request.topics if topic.name not in refused),
-        validate_only=getattr(request, "validate_only", False),
-        describable=tuple(topic.name for topic in request.topics),
-    )
-    found = [CreatableTopicResult(name, error) for name, error in refused.items()]
     try:
-        found += await call.ask(CreateTopics(wanted), milliseconds(request.timeout))
+        found = await _create(request, call)
     except ApiException as error:
-        found += [CreatableTopicResult(topic.name, error.to_error()) for topic in wanted.topics]
+        refused = error.to_error()
+        found = [CreatableTopicResult(topic.name, refused) for topic in request.topics]
     return schema.response(topics=tuple(_created(schema, result) for result in found))
 
 
-def _not_creatable(names: list[str]) -> dict[str, ApiError]:
-    refused = {name: _DUPLICATE_NAME for name, count in Counter(names).items() if count > 1}
-    if METADATA_TOPIC in names:
-        message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
-        refused[METADATA_TOPIC] = ApiError(ErrorCode.invalid_request, message)
-    return refused
+async def _create(request: Any, call: Call) -> list[CreatableTopicResult]:
+    counts = Counter(topic.name for topic in request.topics)
+    names = [name for name, count in counts.items() if count == 1 and name != METADATA_TOPIC]
+    permissions = call.permissions
+    creatable = dict.fromkeys(names)
+    if not permissions.allow_on_cluster(AclOperation.CREATE, log_if_denied=False):
+        creatable = permissions.allowed_names(AclOperation.CREATE, ResourceType.TOPIC, names)
+    describable = permissions.allowed_names(
+        AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, log_if_denied=False
+    )
+    wanted = CreateTopicsRequest(
+        topics=tuple(_creatable(topic) for topic in request.topics if topic.name in creatable),
+        validate_only=getattr(request, "validate_only", False),
+        describable=tuple(describable),
+    )
+    found = list(await call.ask(CreateTopics(wanted), milliseconds(request.timeout)))
+    for name, count in counts.items():
+        if count > 1:
+            found.append(CreatableTopicResult(name, _DUPLICATE_NAME))
+        elif name == METADATA_TOPIC:
+            found.append(CreatableTopicResult(name, _INTERNAL_NAME))
+        elif name not in creatable:
+            found.append(CreatableTopicResult(name, _NOT_CREATABLE))
+    return found
 
 
 def _creatable(topic: Any) -> CreatableTopic:
@@ -120,102 +126,12 @@ def _created(schema: ResponseSchema, result: CreatableTopicResult) -> Any:
     )
 
 
-class _Deletion:
-    """The topics of one DeleteTopics request, and what becomes of each."""
-
-    def __init__(self, request: Any, call: Call) -> None:
-        self._call = call
-        self._timeout_ms = milliseconds(request.timeout)
-        self.results: list[tuple[str | None, UUID, ApiError]] = []
-        if call.version >= _TOPICS_BY_ID_SINCE:
-            self.names = [topic.name for topic in request.topics if topic.name is not None]
-            self.ids = [uuid_or_zero(t.topic_id) for t in request.topics if t.name is None]
-        else:
-            self.names, self.ids = list(request.topic_names), []
-
-    async def run(self) -> None:
-        to_delete = await self._find()
-        if not to_delete:
-            return
-        verdicts = await self._call.ask(DeleteTopics(tuple(to_delete)), self._timeout_ms)
-        for topic_id, error in verdicts.items():
-            self.results.append((to_delete[topic_id], topic_id, error))
-
-    async def _find(self) -> dict[UUID, str]:
-        """Names by id of what can be deleted; the rest has its result."""
-        names, ids = Counter(self.names), Counter(self.ids)
-        for name, count in names.items():
-            if count > 1:
-                self.results.append((name, ZERO_UUID, _DUPLICATE_NAME))
-        for topic_id, count in ids.items():
-            if count > 1:
-                self.results.append((None, topic_id, _DUPLICATE_ID))
-        once = tuple(name for name, count in names.items() if count == 1)
-        once_ids = tuple(topic_id for topic_id, count in ids.items() if count == 1)
-        found: dict[UUID, str] = {}
-        by_name: Mapping[str, UUID | ApiError] = await self._call.ask(FindTopicIds(once))
-        for name, topic in by_name.items():
-            if isinstance(topic, ApiError):
-                self.results.append((name, ZERO_UUID, topic))
-            else:
-                found[topic] = name
-        by_id: Mapping[UUID, str | ApiError] = await self._call.ask(FindTopicNames(once_ids))
-        for topic_id, named in by_id.items():
-            if isinstance(named, ApiError):
-                self.results.append((None, topic_id, named))
-            elif topic_id in found:
-                # Once by name and once by id.
-                del found[topic_id]
-                self.results.append((named, topic_id, _DUPLICATE_ID))
-            else:
-                found[topic_id] = named
-        return found
-
-
-async def _delete_topics(request: Any, call: Call) -> ResponsePayload:
-    schema = response_schema(ApiKey.DELETE_TOPICS, call.version)
-    deletion = _Deletion(request, call)
-    try:
-        await deletion.run()
-        results = deletion.results
-    except ApiException as error:
-        results = [(name, ZERO_UUID, error.to_error()) for name in deletion.names]
-        results += [(None, topic_id, error.to_error()) for topic_id in deletion.ids]
-    return schema.response(
-        responses=tuple(
-            schema.part(
-                "DeletableTopicResult",
-                name=name,
-                topic_id=topic_id,
-                error_code=error.error,
-                error_message=error.message,
-            )
-            for name, topic_id, error in results
-        )
-    )
-
-
 async def _create_partitions(request: Any, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.CREATE_PARTITIONS, call.version)
-    counts = Counter(topic.name for topic in request.topics)
-    results = [(name, _DUPLICATE_NAME) for name, count in counts.items() if count > 1]
-    wanted = tuple(
-        CreatePartitionsTopic(
-            topic.name,
-            topic.count,
-            None
-            if topic.assignments is None
-            else tuple(tuple(new.broker_ids) for new in topic.assignments),
-        )
-        for topic in request.topics
-        if counts[topic.name] == 1
-    )
     try:
-        results += await call.ask(
-            CreatePartitions(wanted, request.validate_only), milliseconds(request.timeout)
-        )
+        results = await _grow(request, call)
     except ApiException as error:
-        results += [(topic.name, error.to_error()) for topic in wanted]
+        results = [(topic.name, error.to_error()) for topic in request.topics]
     return schema.response(
         results=tuple(
             schema.part(
@@ -229,6 +145,28 @@ async def _create_partitions(request: Any, call: Call) -> ResponsePayload:
     )
 
 
+async def _grow(request: Any, call: Call) -> list[tuple[str, ApiError]]:
+    counts = Counter(topic.name for topic in request.topics)
+    results = [(name, _DUPLICATE_NAME) for name, count in counts.items() if count > 1]
+    names = [name for name, count in counts.items() if count == 1]
+    allowed = call.permissions.allowed_names(AclOperation.ALTER, ResourceType.TOPIC, names)
+    results += [(name, _NOT_GROWN) for name in names if name not in allowed]
+    wanted = tuple(
+        CreatePartitionsTopic(
+            topic.name,
+            topic.count,
+            None
+            if topic.assignments is None
+            else tuple(tuple(new.broker_ids) for new in topic.assignments),
+        )
+        for topic in request.topics
+        if topic.name in allowed
+    )
+    asked = CreatePartitions(wanted, request.validate_only)
+    results += await call.ask(asked, milliseconds(request.timeout))
+    return results
+
+
 async def _elect_leaders(request: Any, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.ELECT_LEADERS, call.version)
     asked = request.topic_partitions
@@ -237,11 +175,15 @@ async def _elect_leaders(request: Any, call: Call) -> ResponsePayload:
         None if asked is None else tuple((t.topic, tuple(t.partitions)) for t in asked),
     )
     top_level = ErrorCode.none
-    elected: tuple[ElectedTopic, ...] = ()
+    elected: tuple[ElectedTopic, ...]
     try:
         elected = await call.ask(wanted, milliseconds(request.timeout))
     except ApiException as error:
         top_level = error.error
+        elected = tuple(
+            ElectedTopic(name, tuple((index, error.to_error()) for index in indexes))
+            for name, indexes in wanted.partitions or ()
+        )
     return schema.response(
         error_code=top_level,
         replica_election_results=tuple(
@@ -275,11 +217,17 @@ async def _alter_reassignments(request: Any, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, call.version)
     wanted = AlterPartitionReassignments(tuple(map(_reassignable, request.topics)))
     failure = ApiError()
-    topics: tuple[ReassignedTopic, ...] = ()
+    topics: tuple[ReassignedTopic, ...]
     try:
         topics = await call.ask(wanted, milliseconds(request.timeout))
     except ApiException as error:
         failure = error.to_error()
+        topics = tuple(
+            ReassignedTopic(
+                topic.name, tuple((each.partition_index, failure) for each in topic.partitions)
+            )
+            for topic in wanted.topics
+        )
     return schema.response(
         error_code=failure.error,
         error_message=failure.message,
@@ -346,8 +294,8 @@ def _listed(topics: Iterable[Any] | None) -> tuple[tuple[str, tuple[int, ...]], 
 
 
 TOPIC_APIS: Final[Mapping[int, ControllerApi]] = {
-    ApiKey.CREATE_TOPICS: ControllerApi(2, 7, _create_topics),
-    ApiKey.DELETE_TOPICS: ControllerApi(1, 6, _delete_topics),
+    ApiKey.CREATE_TOPICS: ControllerApi(0, 7, _create_topics),
+    ApiKey.DELETE_TOPICS: ControllerApi(0, 6, delete_topics),
     ApiKey.CREATE_PARTITIONS: ControllerApi(0, 3, _create_partitions),
     ApiKey.ELECT_LEADERS: ControllerApi(0, 2, _elect_leaders, AclOperation.ALTER),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: ControllerApi(
