@@ -6,7 +6,13 @@ from dataclasses import replace
 from typing import Final
 
 from tests.simulation.raft_weather import CALM, GREY
-from tests.simulation.raft_world import FIRST_OBSERVER, UPSTREAM, RaftWorld
+from tests.simulation.raft_world import (
+    DENSE_EACH,
+    FIRST_OBSERVER,
+    UPSTREAM,
+    RaftWorld,
+    times_of,
+)
 from zkcontroller.kraft.config import QuorumConfig
 
 RESTLESS: Final = QuorumConfig(
@@ -17,8 +23,6 @@ RESTLESS: Final = QuorumConfig(
     request_timeout_ms=600,
 )
 CHECK_QUORUM_MS: Final = UPSTREAM.check_quorum_timeout_ms
-DENSE_EACH: Final = 10
-"""Of so many seeds one has records to replicate all the time, the others now and then."""
 SLACK_MS: Final = 100
 """For messages that are on their way."""
 
@@ -26,7 +30,12 @@ SLACK_MS: Final = 100
 def led_world(seed: int, voters: int = 3, observers: int = 0) -> RaftWorld:
     """A calm world with a leader that all know, and records."""
     world = RaftWorld(
-        seed, voters, observers, retention_bytes=0, told_by="tests/simulation/test_raft_liveness.py"
+        seed,
+        voters,
+        observers,
+        config=times_of(seed),
+        retention_bytes=0,
+        told_by="tests/simulation/test_raft_liveness.py",
     )
     world.start()
     world.append_every((10, 30) if seed % DENSE_EACH == 0 else (30, 90))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -34,7 +35,16 @@ UPSTREAM: Final = QuorumConfig(
     retry_backoff_ms=50,
 )
 """The times of Kafka's own simulation."""
+PATIENT: Final = replace(UPSTREAM, retry_backoff_ms=300)
+"""The same, of nodes that ask less often for a leader while there is none."""
+DENSE_EACH: Final = 10
+"""Of so many seeds one is full of requests and records; the others get on with few."""
 MOST_APPENDS: Final = 3
+
+
+def times_of(seed: int) -> QuorumConfig:
+    """The times of a story in which they do not matter."""
+    return UPSTREAM if seed % DENSE_EACH == 0 else PATIENT
 
 
 class BrokenRaftError(AssertionError):

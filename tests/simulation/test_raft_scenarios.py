@@ -11,8 +11,7 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.raft_stories import DENSE_EACH
-from tests.simulation.raft_world import RaftWorld
+from tests.simulation.raft_world import DENSE_EACH, RaftWorld, times_of
 
 TOLD_BY: Final = "tests/simulation/test_raft_scenarios.py"
 ELECTED_WITHIN_MS: Final = 12_000
@@ -23,7 +22,13 @@ WITHIN_MS: Final = 30_000
 def started_world(seed: int, voters: tuple[int, int], observers: tuple[int, int]) -> RaftWorld:
     """A world with so many of each, at least and at most, in which whoever leads appends."""
     sizes = Random(seed)
-    world = RaftWorld(seed, sizes.randint(*voters), sizes.randint(*observers), told_by=TOLD_BY)
+    world = RaftWorld(
+        seed,
+        sizes.randint(*voters),
+        sizes.randint(*observers),
+        config=times_of(seed),
+        told_by=TOLD_BY,
+    )
     world.start()
     world.append_every((5, 15) if seed % DENSE_EACH == 0 else (30, 90))
     return world
