@@ -30,19 +30,23 @@ from zkcontroller.topic_names import LONGEST_NAME
 class BrokerConfigSchema:
     """Topics' and brokers' keys; a topic's inherits from the broker's it is another name of."""
 
+    def __init__(self) -> None:
+        # Made once: every topic that is created is told all of its keys.
+        self._keys: dict[int, dict[str, ConfigKeySchema]] = {
+            resource_type: {name: _schema(key, resource_type) for name, key in keys.items()}
+            for resource_type, keys in (
+                (ResourceType.TOPIC, TOPIC_KEYS),
+                (ResourceType.BROKER, BROKER_KEYS),
+            )
+        }
+
     def key(self, resource_type: int, name: str) -> ConfigKeySchema | None:
         """None for a key that this kind of resource does not have."""
-        if resource_type == ResourceType.TOPIC:
-            found = TOPIC_KEYS.get(name)
-        elif resource_type == ResourceType.BROKER:
-            found = BROKER_KEYS.get(name)
-        else:
-            return None
-        return None if found is None else _schema(found, resource_type)
+        return self._keys.get(resource_type, {}).get(name)
 
     def topic_keys(self) -> Iterable[ConfigKeySchema]:
         """Every key that a topic can have."""
-        return [_schema(key, ResourceType.TOPIC) for key in TOPIC_KEYS.values()]
+        return self._keys[ResourceType.TOPIC].values()
 
 
 def _schema(key: ConfigKey, resource_type: int) -> ConfigKeySchema:

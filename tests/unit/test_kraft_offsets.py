@@ -6,6 +6,8 @@ Source of the behaviours: Kafka ``OffsetControlManagerTest``, ``DeferredEventQue
 
 from __future__ import annotations
 
+from weakref import WeakSet
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -307,11 +309,23 @@ def test_every_event_comes_out_once_however_it_does(deadlines: list[int], now_ms
     ]
 
 
+class Event:
+    """Something that can be watched as it goes."""
+
+
 def test_what_ran_in_time_leaves_nothing_behind() -> None:
-    queue: ControllerEventQueue[str] = ControllerEventQueue()
+    queue: ControllerEventQueue[Event] = ControllerEventQueue()
+    # Of another one's deadline, so that those of the many wait behind it.
+    queue.schedule_deferred("task", 900_000, Event())
+    events: WeakSet[Event] = WeakSet()
     for _ in range(5_000):
-        queue.append("a", deadline_ms=1_000_000)
+        event = Event()
+        events.add(event)
+        queue.append(event, deadline_ms=1_000_000)
+        del event
         assert queue.take(0) is not None
 
+    assert not events
+    queue.cancel_deferred("task")
     assert queue.next_time_ms(0) is None
-    assert taken(queue, 2_000_000) == []
+    assert queue.take(2_000_000) is None

@@ -36,10 +36,14 @@ class Taken(NamedTuple, Generic[E]):
 
 @dataclass(slots=True, eq=False)
 class _Entry(Generic[E]):
-    event: E
+    event: E | None
+    """None when it is gone: its place among the deadlines outlives it, perhaps by a minute."""
     deadline_ms: int | None
     tag: str | None
-    is_gone: bool = False
+
+    @property
+    def is_gone(self) -> bool:
+        return self.event is None
 
 
 class ControllerEventQueue(Generic[E]):
@@ -110,16 +114,15 @@ class ControllerEventQueue(Generic[E]):
             assert entry.deadline_ms is not None
             is_due = entry.deadline_ms <= now_ms
             if is_due or self.is_shutting_down:
-                self._remove(entry)
+                event = self._remove(entry)
                 if not is_due:
-                    return Taken(entry.event, Outcome.REJECTED)
+                    return Taken(event, Outcome.REJECTED)
                 is_task = entry.tag is not None
-                return Taken(entry.event, Outcome.RUN if is_task else Outcome.TIMED_OUT)
+                return Taken(event, Outcome.RUN if is_task else Outcome.TIMED_OUT)
         while self._queue:
             entry = self._queue.popleft()
             if not entry.is_gone:
-                self._remove(entry)
-                return Taken(entry.event, Outcome.RUN)
+                return Taken(self._remove(entry), Outcome.RUN)
         return None
 
     def next_time_ms(self, now_ms: int) -> int | None:
@@ -142,13 +145,17 @@ class ControllerEventQueue(Generic[E]):
             self._stale -= 1
         return self._by_deadline[0][2] if self._by_deadline else None
 
-    def _remove(self, entry: _Entry[E]) -> None:
-        entry.is_gone = True
+    def _remove(self, entry: _Entry[E]) -> E:
+        event, entry.event = entry.event, None
+        assert event is not None, "it is gone already"
         if entry.tag is not None:
             del self._by_tag[entry.tag]
-        if entry.deadline_ms is None:
-            return
-        self._stale += 1
+        if entry.deadline_ms is not None:
+            self._stale += 1
+            self._drop_stale()
+        return event
+
+    def _drop_stale(self) -> None:
         if self._stale > _MAX_STALE and self._stale * 2 > len(self._by_deadline):
             self._by_deadline = [item for item in self._by_deadline if not item[2].is_gone]
             heapq.heapify(self._by_deadline)
