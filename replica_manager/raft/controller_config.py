@@ -114,6 +114,11 @@ class ControllerConfig:
         """The listener by which the quorum talks."""
         return self.controller_listener_names[0]
 
+    @property
+    def quorum_listener(self) -> Listener:
+        """The same, with its address and its protocol."""
+        return next(each for each in self.listeners if each.listener_name == self.listener_name)
+
     def integer(self, key: str) -> int:
         """The value of a short, int or long key that always has one."""
         return _integer(self.values, key)
@@ -341,4 +346,13 @@ def _check(
         "advertised.listeners",
         config.values["advertised.listeners"],
         "addresses that others can route to; 0.0.0.0 means nothing to them",
+    )
+    early = str(config.values["early.start.listeners"] or "")
+    known = {*(listener.listener_name for listener in every), *config.controller_listener_names}
+    require(
+        # Every listener of a controller is one of them, whether it is named here or not.
+        all(name.strip().upper() in known for name in early.split(",") if name.strip()),
+        "early.start.listeners",
+        early,
+        "names out of listeners or controller.listener.names",
     )
