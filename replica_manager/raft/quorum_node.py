@@ -19,6 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from replica_manager.config import BrokerConfig
+from replica_manager.raft.described_config import UNCONFIGURED
 from replica_manager.raft.metadata_log import MetadataLog
 from replica_manager.raft.metadata_log_config import MetadataLogConfig
 from replica_manager.raft.quorum_requests import QuorumRequests
@@ -38,6 +40,7 @@ from zkcontroller.model import Endpoint as Listener
 from zkcontroller.runtime.client_security import PLAINTEXT, ClientSecurity
 from zkcontroller.runtime.controller_loop import ControllerLoop
 from zkcontroller.runtime.metrics import Metrics
+from zkcontroller.runtime.quorum_controller_metrics import QuorumControllerMetrics
 from zkcontroller.runtime.raft_channel import RaftChannels
 from zkcontroller.runtime.raft_driver import Flush, RaftDriver, RaftListener, WallClock
 from zkcontroller.runtime.raft_metrics import RaftMetrics
@@ -75,6 +78,8 @@ class QuorumNodeSettings:
     """What the other nodes' listeners ask of us."""
     authorizer: Authorizer | None = None
     """Who decides who may do what; None: everybody may do everything."""
+    config: BrokerConfig = UNCONFIGURED
+    """The whole configuration, as clients are told of it."""
 
     @property
     def listener_name(self) -> str:
@@ -162,7 +167,7 @@ class QuorumNode:
             for name, listener in self._listeners.items():
                 driver.register(name, listener)
             if self._make_controller is not None:
-                self._controller = ControllerLoop(driver, self._make_controller, self._now_ms)
+                self._controller = self._make_controller_loop(driver, self._make_controller)
                 self._snapshots = self._make_generator(self._controller, log)
                 self._controller.start()
             upkeep = asyncio.create_task(self._keep_up(log))
@@ -188,6 +193,7 @@ class QuorumNode:
                 self._controller,
                 authorizer=settings.authorizer,
                 listeners=settings.listeners,
+                config=settings.config,
             ).respond,
             broker_id=settings.local.id,
             protected_listener=settings.listener_name,
@@ -242,6 +248,16 @@ class QuorumNode:
             metrics=metrics,
             now_ms=self._now_ms,
         )
+
+    def _make_controller_loop(
+        self, driver: RaftDriver, make: Callable[[RaftAppender], QuorumController]
+    ) -> ControllerLoop:
+        metrics = None
+        if self._metrics is not None:
+            metrics = QuorumControllerMetrics(
+                self._metrics, self._now_ms, lambda: driver.leader_and_epoch.leader_id
+            )
+        return ControllerLoop(driver, make, self._now_ms, metrics)
 
     def _make_generator(
         self, controller: ControllerLoop, log: MetadataLog

@@ -19,9 +19,10 @@ import asyncio
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, assert_never
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, assert_never
 
 from kio.schema.errors import ErrorCode
 
@@ -52,6 +53,7 @@ from zkcontroller.kraft.metadata.metadata_batches import (
     iterate_metadata_batches,
 )
 from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
+from zkcontroller.runtime.quorum_controller_metrics import QuorumControllerMetrics
 from zkcontroller.runtime.raft_driver import CommittedBatches, RaftDriver
 from zkcontroller.runtime.snapshot_generator import CommittedProgress
 
@@ -143,6 +145,13 @@ class _Stop:
 _Happened: TypeAlias = RequestReceived | LeaderChanged | _Commit | _Snapshot | _Look
 
 
+class _InQueue(NamedTuple):
+    """Something that waits for its turn."""
+
+    happened: _Happened | _Stop
+    since_ns: int
+
+
 class ControllerLoop:
     """One controller at work.  Its methods are for the event loop."""
 
@@ -151,6 +160,7 @@ class ControllerLoop:
         driver: RaftDriver,
         make: Callable[[RaftAppender], QuorumController],
         now_ms: Callable[[], int],
+        metrics: QuorumControllerMetrics | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[Exception] = self._loop.create_future()
@@ -162,11 +172,12 @@ class ControllerLoop:
         self._is_closed = False
         # No longer than there are connections, each of which waits for its answer, and listeners,
         # each of which gets a commit when it has taken in the last one.
-        self._waiting: queue.SimpleQueue[_Happened | _Stop] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[_InQueue] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="quorum-controller", daemon=True)
         # What follows is the thread's.
         self._controller = make(DriverAppender(driver))
         self._observer: CommitObserver | None = None
+        self._metrics = metrics
         self._failed: Exception | None = None
 
     def observe(self, make: Callable[[QuorumController], AnyObserver]) -> AnyObserver:
@@ -183,7 +194,7 @@ class ControllerLoop:
     async def close(self) -> None:
         """Ends it, once it has done what it is doing: who waits for an answer gets none."""
         self._is_closed = True
-        self._waiting.put(_Stop())
+        self._put(_Stop())
         await asyncio.to_thread(self._thread.join)
         for answer in self._answers.values():
             if not answer.done():
@@ -219,18 +230,21 @@ class ControllerLoop:
         if self._is_closed:
             raise ConnectionAbortedError("the controller stops")
         self._answers[request_id] = answer
-        self._waiting.put(asked)
+        self._put(asked)
         try:
             return await answer
         finally:
             del self._answers[request_id]
+
+    def _put(self, happened: _Happened | _Stop) -> None:
+        self._waiting.put(_InQueue(happened, time.monotonic_ns()))
 
     # What the quorum says.
 
     def handle_commit(self, batches: CommittedBatches) -> None:
         """Takes in what is committed."""
         is_latest = batches.next_offset >= self._driver.node.log.high_watermark
-        self._waiting.put(_Commit(batches, is_latest))
+        self._put(_Commit(batches, is_latest))
 
     def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         """Begins anew with a snapshot."""
@@ -242,12 +256,12 @@ class ControllerLoop:
         # Read here, where nobody can take it away: some 0.3 ms for each MB.
         parts = range(0, size, _READ_BYTES)
         data = b"".join(log.read_snapshot(snapshot_id, at, _READ_BYTES) for at in parts)
-        self._waiting.put(_Snapshot(snapshot_id, data))
+        self._put(_Snapshot(snapshot_id, data))
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Another leader, or another epoch."""
         _log.info("The leader of epoch %d is %s", leader.epoch, leader.leader_id)
-        self._waiting.put(LeaderChanged(leader))
+        self._put(LeaderChanged(leader))
 
     def _deliver(self, outputs: Sequence[ControllerOutput]) -> None:
         for output in outputs:
@@ -276,7 +290,8 @@ class ControllerLoop:
 
     def _run(self) -> None:
         while True:
-            happened = self._next()
+            waited = self._next()
+            happened = None if waited is None else waited.happened
             if isinstance(happened, _Stop):
                 return
             if self._failed is not None:
@@ -284,14 +299,19 @@ class ControllerLoop:
                     aborted = ConnectionAbortedError("the controller has failed")
                     self._tell(_finish, happened.result, None, aborted)
                 continue
+            began_ns = time.monotonic_ns()
             try:
                 self._take(happened)
             except Exception as error:  # noqa: BLE001 - nobody knows what the state is now
                 _log.error("The controller cannot go on", exc_info=error)
                 self._failed = error
                 self._tell(self._fail, error)
+            if self._metrics is not None:
+                since_ns = began_ns if waited is None else waited.since_ns
+                self._metrics.processed(began_ns - since_ns, time.monotonic_ns() - began_ns)
+                self._metrics.observe(self._controller)
 
-    def _next(self) -> _Happened | _Stop | None:
+    def _next(self) -> _InQueue | None:
         """What comes next; None if it is time that has come."""
         next_ms = None
         if self._failed is None:
@@ -314,6 +334,8 @@ class ControllerLoop:
                 self._step(_loaded(snapshot_id, data))
                 if self._observer is not None:
                     self._observer.loaded()
+                if self._metrics is not None:
+                    self._metrics.loaded()
                 self._tell(self._driver.advanced, LISTENER_NAME, snapshot_id.offset)
             case _:
                 assert_never(happened)
@@ -325,6 +347,8 @@ class ControllerLoop:
             if batch.last_offset >= batches.first_offset
         )
         self._step(CommitHandled(found))
+        if is_latest and self._metrics is not None:
+            self._metrics.caught_up()
         if self._observer is not None and found:
             progress = CommittedProgress(
                 next_offset=batches.next_offset,

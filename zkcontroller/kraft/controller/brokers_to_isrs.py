@@ -47,6 +47,10 @@ class BrokersToPartitions:
         """The partitions under that broker, oldest first."""
         return iter(self._partitions_of.get(broker_id) or ())
 
+    def count(self, broker_id: int) -> int:
+        """How many partitions are under that broker."""
+        return len(self._partitions_of.get(broker_id) or ())
+
     def has_any(self, broker_id: int) -> bool:
         """Whether some partition is under that broker."""
         return broker_id in self._partitions_of
@@ -87,6 +91,11 @@ class BrokersToIsrs:
     def partitions_with_no_leader(self) -> Iterator[TopicIdPartition]:
         """The partitions that nobody leads."""
         return self._leaders.partitions(NO_LEADER)
+
+    @property
+    def leaderless_count(self) -> int:
+        """How many they are."""
+        return self._leaders.count(NO_LEADER)
 
     def partitions_led_by_broker(self, broker_id: int) -> Iterator[TopicIdPartition]:
         """The partitions that the broker leads."""

@@ -37,7 +37,7 @@ from zkcontroller.kraft.controller.registrations import (
 )
 from zkcontroller.kraft.controller.result import ControllerResult, VersionedRecord
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
-from zkcontroller.kraft.controller.timeline import TimelineDict
+from zkcontroller.kraft.controller.timeline import TimelineDict, TimelineValue
 from zkcontroller.kraft.metadata.records import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -83,6 +83,7 @@ class ClusterControlManager:
         self._register_offsets: TimelineDict[int, int] = TimelineDict(registry)
         self._controllers: TimelineDict[int, ControllerRegistration] = TimelineDict(registry)
         self._directory_to_broker: TimelineDict[UUID, int] = TimelineDict(registry)
+        self._fenced_count: TimelineValue[int] = TimelineValue(registry, 0)
         self._heartbeats: BrokerHeartbeatManager | None = None
 
     # ------------------------------------------------------------------ activity
@@ -113,6 +114,16 @@ class ClusterControlManager:
     def registrations(self) -> list[BrokerRegistration]:
         """Every registered broker, in ascending order of ids."""
         return sorted(self._brokers.values(), key=_broker_id)
+
+    @property
+    def fenced_broker_count(self) -> int:
+        """How many of them are fenced."""
+        return self._fenced_count.get()
+
+    @property
+    def active_broker_count(self) -> int:
+        """How many of them are not."""
+        return len(self._brokers) - self._fenced_count.get()
 
     def controllers(self, epoch: int | None = None) -> dict[int, ControllerRegistration]:
         """Every registered controller by id, now or at an epoch."""
@@ -296,6 +307,7 @@ class ClusterControlManager:
         self._register_offsets[broker_id] = offset
         previous = self.registration(broker_id)
         self._brokers[broker_id] = BrokerRegistration.from_record(record)
+        self._count_fenced(previous is not None and previous.fenced, record.fenced)
         self._update_directories(
             broker_id, () if previous is None else previous.directories, record.log_dirs
         )
@@ -311,6 +323,7 @@ class ClusterControlManager:
             self._heartbeats.remove(broker.id)
         self._update_directories(broker.id, broker.directories, ())
         del self._brokers[broker.id]
+        self._count_fenced(broker.fenced, False)
 
     def _replay_registration_change(
         self, record: BrokerRegistrationChangeRecord, now_ms: int
@@ -341,9 +354,14 @@ class ClusterControlManager:
         )
         if changed != broker:
             self._brokers[broker.id] = changed
+            self._count_fenced(broker.fenced, changed.fenced)
         self._update_directories(broker.id, broker.directories, changed.directories)
         if self._heartbeats is not None:
             self._heartbeats.register(broker.id, fenced=changed.fenced, now_ms=now_ms)
+
+    def _count_fenced(self, before: bool, after: bool) -> None:
+        if before is not after:
+            self._fenced_count.set(self._fenced_count.get() + after - before)
 
     def _changing(self, broker_id: int, epoch: int, record: ClusterRecord) -> BrokerRegistration:
         broker = self.registration(broker_id)

@@ -25,9 +25,10 @@ from zkcontroller.kraft.controller.partition_registration import (
     TopicIdPartition,
 )
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
-from zkcontroller.kraft.controller.timeline import TimelineDict, TimelineSet
+from zkcontroller.kraft.controller.timeline import TimelineDict, TimelineSet, TimelineValue
 from zkcontroller.kraft.metadata.metadata_version import MetadataVersion
 from zkcontroller.kraft.metadata.records import (
+    NO_LEADER,
     ZERO_UUID,
     PartitionChangeRecord,
     PartitionRecord,
@@ -62,6 +63,9 @@ class ReplicationState:
         self.brokers_to_isrs = BrokersToIsrs(registry)
         self.reassigning_partitions: TimelineSet[TopicIdPartition] = TimelineSet(registry)
         self.imbalanced_partitions: TimelineSet[TopicIdPartition] = TimelineSet(registry)
+        self.partition_count: TimelineValue[int] = TimelineValue(registry, 0)
+        self.unclean_elections: TimelineValue[int] = TimelineValue(registry, 0)
+        """How many leaders came from outside the ISR since the log, or a snapshot, began."""
         # Names that would collide in metrics; more than one only from before KAFKA-13743.
         self._names_by_unified: TimelineDict[str, TimelineSet[str]] = TimelineDict(registry)
         self._partitions_by_directory: TimelineDict[UUID, TimelineSet[TopicIdPartition]] = (
@@ -117,6 +121,7 @@ class ReplicationState:
                 del self._names_by_unified[topic_names.unified(topic.name)]
         for partition_id, partition in topic.partitions.items():
             self._index(TopicIdPartition(topic.topic_id, partition_id), partition, None)
+        self.partition_count.set(self.partition_count.get() - len(topic.partitions))
         return topic.name
 
     def _topic_of(self, record: PartitionRecord | PartitionChangeRecord) -> TopicControlInfo:
@@ -133,6 +138,10 @@ class ReplicationState:
         after: PartitionRegistration,
     ) -> None:
         topic.partitions[partition_id] = after
+        if before is None:
+            self.partition_count.set(self.partition_count.get() + 1)
+        elif after.leader not in (NO_LEADER, *before.isr):
+            self.unclean_elections.set(self.unclean_elections.get() + 1)
         self._index(TopicIdPartition(topic.topic_id, partition_id), before, after)
 
     def _index(
