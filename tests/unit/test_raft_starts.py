@@ -40,3 +40,11 @@ def test_a_voter_alone_forgets_whoever_led_before_it_was_alone(leader: int | Non
 
     assert node.node.leader_and_epoch == (1, 6)
     assert node.stored == ElectionState(6, leader_id=1)
+
+
+def test_a_voter_alone_that_had_voted_for_itself_wins_that_election_at_once() -> None:
+    node = RaftHarness(voters=[1], stored=ElectionState(5, voted_key=ReplicaKey(1))).start()
+
+    assert node.node.leader_and_epoch == (1, 5)
+    assert node.stored == ElectionState(5, leader_id=1)
+    assert node.log.last_epoch == 5
