@@ -25,6 +25,7 @@ from random import SystemRandom
 from typing import Final, TypeVar
 
 from replica_manager.broker_identity import BrokerIdentity
+from replica_manager.broker_quotas import BrokerQuotas
 from replica_manager.broker_records import BrokerRecords
 from replica_manager.broker_settings import (
     authorizer_of,
@@ -67,7 +68,6 @@ from replica_manager.server.dispatch import OFFERED, refusal, respond
 from replica_manager.server.gate import Gate
 from replica_manager.server.group_settings import offsets_partition_count
 from replica_manager.server.listener import SocketServer
-from replica_manager.server.mutation_quotas import MutationQuotas
 from replica_manager.server.producer_ids import (
     BlocksOfController,
     ProducerIds,
@@ -221,11 +221,7 @@ class BrokerServer:
             on_unclean_topic=self._on_unclean_topic,
             on_client=self._on_client_config,
         )
-        self._mutation_quotas = MutationQuotas(
-            config.integer("controller.quota.window.num")
-            * config.integer("controller.quota.window.size.seconds"),
-            lambda: time.monotonic_ns() // 1_000_000,
-        )
+        self._quotas = BrokerQuotas(config, self.metrics)
         await self._blocking(self._dynamic.load)
         await self._blocking(self._dynamic.load_clients)
         self.state = BrokerState.RECOVERY
@@ -359,6 +355,7 @@ class BrokerServer:
                 for name, security in self._security.items()
                 if security.tls is not None or security.sasl is not None
             },
+            rates=self._quotas.connections,
         )
         self._server.bind_ephemeral()
         self.endpoints = with_real_addresses(config.listeners, self._server.ports, socket.getfqdn())
@@ -429,7 +426,7 @@ class BrokerServer:
             admin=ZooKeeperAdmin(self._session, self._executor),
             auto_creation=AutoTopicCreation(topics, self._metadata_cache, self._current_config),
             controller=self._runtime,
-            mutation_quotas=self._mutation_quotas,
+            quotas=self._quotas.clients,
             offered=OFFERED,
             broker_epoch=lambda: self.broker_epoch,
             features=self._features,
@@ -599,7 +596,7 @@ class BrokerServer:
             self.has_failed.set()
 
     def _on_client_config(self, entity_path: str, config: Mapping[str, str]) -> None:
-        self._loop.call_soon_threadsafe(self._mutation_quotas.configure, entity_path, config)
+        self._loop.call_soon_threadsafe(self._quotas.configure, entity_path, config)
         self._loop.call_soon_threadsafe(self._scram_credentials.configure, entity_path, config)
 
     def _on_unclean_topic(self, topic: str) -> None:

@@ -5,6 +5,9 @@ Pure: from the keys of ``server.properties`` to the settings that each part take
 
 from __future__ import annotations
 
+from typing import Final
+
+from replica_manager.broker_keys import BROKER_KEYS
 from replica_manager.config import BrokerConfig, parse_connection_overrides
 from replica_manager.dynamic_config import UNCLEAN_LEADER_ELECTION_ENABLE
 from replica_manager.security.acl_cache import AclCache
@@ -16,6 +19,8 @@ from zkcontroller.core.config import ControllerConfig
 from zkcontroller.runtime.broker_channel import ChannelSettings
 from zkcontroller.runtime.client_security import ClientSecurity
 from zkcontroller.zookeeper.session import ZooKeeperConfig
+
+CONNECTION_RATE: Final = "max.connection.creation.rate"
 
 
 def zookeeper_settings(config: BrokerConfig, auth: tuple[tuple[str, str], ...]) -> ZooKeeperConfig:
@@ -74,10 +79,25 @@ def limits_of(config: BrokerConfig) -> ServerLimits:
         max_connections=config.integer("max.connections"),
         max_connections_per_ip=config.integer("max.connections.per.ip"),
         max_connections_per_ip_overrides=parse_connection_overrides(overrides),
+        max_connection_creation_rate=config.integer(CONNECTION_RATE),
+        listener_connection_creation_rates=_listener_rates(config),
         backlog=config.integer("socket.listen.backlog.size"),
         send_buffer_bytes=config.integer("socket.send.buffer.bytes"),
         receive_buffer_bytes=config.integer("socket.receive.buffer.bytes"),
     )
+
+
+def _listener_rates(config: BrokerConfig) -> dict[str, int]:
+    """How fast connections may come to those listeners that have a rate of their own."""
+    rates: dict[str, int] = {}
+    for endpoint in config.listeners.bound:
+        name = endpoint.listener_name
+        text = config.originals.get(f"listener.name.{name.lower()}.{CONNECTION_RATE}")
+        if text is not None:
+            rate = BROKER_KEYS[CONNECTION_RATE].parse(text)
+            assert isinstance(rate, int)
+            rates[name] = rate
+    return rates
 
 
 def authorizer_of(config: BrokerConfig) -> Authorizer | None:

@@ -46,9 +46,9 @@ _REFUSED: Final[Mapping[str, str]] = {
 _WITHOUT_EFFECT: Final = re.compile(
     r"log\.(cleaner\.(io|threads)|dir\.|local|preallocate|message\.format)"
     r"|fetch\.purgatory|replica\.socket\.receive|group\.(?:consumer|share|coordinator)|transaction(?!\.partition)"
-    r"|producer\.purgatory|quota\.|remote\.log|zookeeper\.ssl"
+    r"|producer\.purgatory|remote\.log|zookeeper\.ssl"
     r"|sasl\.(kerberos|oauthbearer|login)|ssl\.(allow|keymanager|trustmanager|protocol)|security\.prov"
-    r"|num\.(io|network)|queued\.|max\.connection\.creation|metric|kafka\.metric"
+    r"|num\.(io|network)|queued\.|metric|kafka\.metric"
     r"|auto\.include|delegation|password\.encoder|telemetry|delete\.records"
 )
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"

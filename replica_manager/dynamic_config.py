@@ -5,7 +5,7 @@ clears away those older than 15 minutes.  Notifications are read again after eac
 session, because none is sent to a broker that is away.
 
 Source: Kafka ``ZkNodeChangeNotificationListener``, ``ZkConfigManager``, ``TopicConfigHandler``,
-``BrokerConfigHandler``, ``QuotaConfigHandler``.
+``BrokerConfigHandler``, ``QuotaConfigHandler``, ``IpConfigHandler``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DynamicConfig:
 
         ``on_broker_config`` hears the configuration before and after a change, ``on_topic`` a
         topic's own configuration, ``on_client`` the entity path and the configuration of a user, a
-        client id or both.
+        client id, both, or an address.
         """
         self._session = session
         self._broker_id = broker_id
@@ -101,13 +101,14 @@ class DynamicConfig:
                 self._on_topic(name, config)
 
     def load_clients(self) -> None:
-        """Tells of every user and client id that has a configuration."""
+        """Tells of every user, client id and address that has a configuration."""
         users = [f"users/{name}" for name in self._names("users")]
         clients = [f"clients/{name}" for name in self._names("clients")]
         pairs = [
             f"{user}/clients/{name}" for user in users for name in self._names(f"{user}/clients")
         ]
-        for entity_path in (*clients, *users, *pairs):
+        ips = [f"ips/{name}" for name in self._names("ips")]
+        for entity_path in (*clients, *users, *pairs, *ips):
             self._entity_changed(entity_path)
 
     def process_changes(self) -> None:
@@ -157,7 +158,7 @@ class DynamicConfig:
                     self.load()
                     if self.current != before:
                         self._on_broker_config(before, self.current)
-                case "users" | "clients":
+                case "users" | "clients" | "ips":
                     self._on_client(entity_path, self._config(entity_path))
                 case _:
                     pass

@@ -25,7 +25,6 @@ from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.server.auto_creation import AutoTopicCreation
 from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.group_service import GroupService
-from replica_manager.server.mutation_quotas import MutationQuotas
 from replica_manager.server.producer_ids import ProducerIds
 from replica_manager.server.quota_managers import QuotaManagers, RequestUsage
 from replica_manager.server.record_deletions import RecordDeletions
@@ -141,7 +140,7 @@ class BrokerContext:
     admin: ZooKeeperAdmin
     auto_creation: AutoTopicCreation
     controller: Controller
-    mutation_quotas: MutationQuotas
+    quotas: QuotaManagers
     offered: Mapping[int, tuple[int, int]]
     """API key to the first and last version that is answered."""
     broker_epoch: Callable[[], int]
@@ -153,4 +152,3 @@ class BrokerContext:
     """The authorizer's rules in ZooKeeper; blocks, so it is called in an executor."""
     request_metrics: RequestMetrics | None = None
     """None where nobody can read them."""
-    quotas: QuotaManagers | None = None

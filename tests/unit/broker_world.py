@@ -213,11 +213,10 @@ class BrokerWorld:
             admin=ZooKeeperAdmin(session, executor),
             auto_creation=AutoTopicCreation(self.topics, self.cache, lambda: self.config),
             controller=self.controller,
-            mutation_quotas=self.mutation_quotas,
+            quotas=self.quotas,
             offered=OFFERED,
             broker_epoch=lambda: BROKER_EPOCH,
             features=self.features,
-            quotas=self.quotas,
         )
 
     def look_at_clock(self) -> int:

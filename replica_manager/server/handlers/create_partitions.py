@@ -62,7 +62,7 @@ async def handle(
     outcomes |= {topic.name: _UNAUTHORIZED for topic in named if topic.name not in allowed}
     brokers = await broker.admin.brokers()
     _check_racks(brokers)
-    quota = broker.mutation_quotas.of(
+    quota = broker.quotas.controller_mutation.of(
         context.client_id,
         is_strict=context.api_version >= _STRICT_QUOTA_SINCE,
         user=context.principal.name,

@@ -64,7 +64,7 @@ class _Creation:
         self._request = request
         self._context = context
         self._broker = broker
-        self._quota = broker.mutation_quotas.of(
+        self._quota = broker.quotas.controller_mutation.of(
             context.client_id,
             is_strict=context.api_version >= _STRICT_QUOTA_SINCE,
             user=context.principal.name,

@@ -55,7 +55,7 @@ async def handle(
         )
     snapshot = broker.metadata_cache.snapshot
     topics = [_resolved(topic, snapshot.topic_names) for topic in _named_in(request)]
-    quota = broker.mutation_quotas.of(
+    quota = broker.quotas.controller_mutation.of(
         context.client_id,
         is_strict=context.api_version >= _STRICT_QUOTA_SINCE,
         user=context.principal.name,

@@ -85,7 +85,7 @@ async def _find(
     snapshot = broker.metadata_cache.snapshot
     if OFFSETS_TOPIC not in snapshot.partitions:
         # As in Kafka, who has a topic created by the way is charged for it but never waits.
-        quota = broker.mutation_quotas.of(
+        quota = broker.quotas.controller_mutation.of(
             context.client_id, is_strict=False, user=context.principal.name
         )
         await broker.auto_creation.create((OFFSETS_TOPIC,), quota.charge)

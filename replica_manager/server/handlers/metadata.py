@@ -126,7 +126,7 @@ class _Topics:
             if live.endpoint(context.listener_name) is not None
         }
         # As in Kafka, who creates topics by the way is charged for them but never waits.
-        self._quota = broker.mutation_quotas.of(
+        self._quota = broker.quotas.controller_mutation.of(
             context.client_id, is_strict=False, user=context.principal.name
         )
         self._since_pause = 0

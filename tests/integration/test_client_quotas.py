@@ -1,0 +1,277 @@
+"""Quotas over the wire: real clients are slowed down, others are not, and a muted client waits.
+
+Nothing here looks at a clock: what a client is told, and what comes before what, is enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, Final, cast
+
+import pytest
+from kio.schema.api_versions.v0.request import ApiVersionsRequest
+from kio.static.primitive import i32Timedelta
+
+from tests.integration.broker_processes import Cluster, cluster_in, wait_for
+from tests.unit.log_world import batch
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import request_schema
+from zkcontroller.runtime.connection import Connection
+from zkcontroller.zookeeper.requests import Create
+from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
+from zkcontroller.zookeeper.znodes import ConfigZnode
+
+pytestmark = pytest.mark.integration
+
+confluent = pytest.importorskip("confluent_kafka")
+admin_module = pytest.importorskip("confluent_kafka.admin")
+
+TOPIC: Final = "orders"
+NOTHING: Final = timedelta(0)
+AT_ONCE: Final = {"quota__window__num": "2", "quota__window__size__seconds": "1"}
+"""A rate is over a second, and forgotten two seconds later."""
+OTHERS_REQUESTS: Final = 5
+MANY_CONNECTIONS: Final = 20
+
+
+@pytest.fixture(scope="module")
+def cluster(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A broker that finds the quota of client ``early`` when it starts."""
+    connect = f"{zookeeper_connect}/quotas"
+    session = ZooKeeperSession(ZooKeeperConfig(connect))
+    session.start()
+    session.create_missing(["/config/clients"])
+    early = ConfigZnode({"producer_byte_rate": "1000"}).encode()
+    session.write(Create(ConfigZnode.path("clients/early"), early))
+    session.close()
+    with cluster_in(tmp_path_factory.mktemp("quotas"), connect) as cluster:
+        cluster.start(1, **AT_ONCE, offsets__topic__replication__factor="1")
+        admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        wait_for(lambda: admin.list_topics(timeout=20).controller_id == 1, "a controller")
+        [created] = admin.create_topics(
+            [admin_module.NewTopic(TOPIC, 1, 1)], operation_timeout=20
+        ).values()
+        assert created.result(30) is None
+        yield cluster
+
+
+@asynccontextmanager
+async def connected(cluster: Cluster, client_id: str) -> AsyncIterator[Connection]:
+    host, _, port = cluster.bootstrap_servers.rpartition(":")
+    connection = await Connection.open(host, int(port), client_id=client_id)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+def alteration(entity: Mapping[str, str | None], quotas: Mapping[str, float | None]) -> Any:
+    schema = request_schema(ApiKey.ALTER_CLIENT_QUOTAS, 1)
+    return schema.request(
+        entries=(
+            schema.part(
+                "EntryData",
+                entity=tuple(
+                    schema.part("EntityData", entity_type=kind, entity_name=name)
+                    for kind, name in entity.items()
+                ),
+                ops=tuple(
+                    schema.part("OpData", key=key, value=value or 0.0, remove=value is None)
+                    for key, value in quotas.items()
+                ),
+            ),
+        ),
+        validate_only=False,
+    )
+
+
+def limit(cluster: Cluster, entity: Mapping[str, str | None], **quotas: float | None) -> None:
+    """Sets quotas (None removes one) as administrators do."""
+
+    async def story() -> None:
+        async with connected(cluster, "administrator") as connection:
+            [entry] = (await connection.request(alteration(entity, quotas))).entries  # type: ignore[attr-defined]
+            assert int(entry.error_code) == 0, entry
+
+    asyncio.run(story())
+
+
+def produce_request(size: int) -> Any:
+    schema = request_schema(ApiKey.PRODUCE, 9)
+    partition = schema.part("PartitionProduceData", index=0, records=batch(1, size=size))
+    return schema.request(
+        transactional_id=None,
+        acks=1,
+        timeout=i32Timedelta.parse(timedelta(seconds=10)),
+        topic_data=(schema.part("TopicProduceData", name=TOPIC, partition_data=(partition,)),),
+    )
+
+
+async def produce(connection: Connection, size: int) -> tuple[timedelta, int]:
+    """What the client is told to wait, and the offset of its record."""
+    answer: Any = await connection.request(produce_request(size))
+    [partition] = answer.responses[0].partition_responses
+    assert int(partition.error_code) == 0
+    return answer.throttle_time, partition.base_offset
+
+
+async def until_throttled(connection: Connection, request: Any) -> timedelta:
+    """Asks until there is something to wait for: a note of a quota takes its time to be read."""
+    while True:
+        answer: Any = await connection.request(request)
+        if answer.throttle_time > NOTHING:
+            return cast(timedelta, answer.throttle_time)
+        await asyncio.sleep(0.05)
+
+
+def test_a_muted_client_waits_while_others_are_served(cluster: Cluster) -> None:
+    async def story() -> None:
+        async with connected(cluster, "early") as slow, connected(cluster, "free") as free:
+            # 5,000 bytes where 1,000 a second are allowed: four seconds, and what is around them.
+            told, first = await produce(slow, 5_000)
+            assert timedelta(seconds=4) < told < timedelta(seconds=5)
+
+            second = asyncio.create_task(produce(slow, 10))
+            others = [await produce(free, 5_000) for _ in range(OTHERS_REQUESTS)]
+            assert not second.done()
+
+            _, offset = await second
+            assert [throttle for throttle, _ in others] == [NOTHING] * OTHERS_REQUESTS
+            assert [first, *[offset for _, offset in others], offset] == list(
+                range(first, first + OTHERS_REQUESTS + 2)
+            )
+
+    asyncio.run(story())
+
+
+def test_quotas_take_effect_on_connections_that_are_open(cluster: Cluster) -> None:
+    async def story() -> None:
+        async with (
+            connected(cluster, "late") as connection,
+            connected(cluster, "administrator") as administrator,
+        ):
+            assert (await produce(connection, 3_000))[0] == NOTHING
+
+            whose = {"user": "ANONYMOUS", "client-id": "late"}
+            await administrator.request(alteration(whose, {"producer_byte_rate": 1_000.0}))
+            assert await until_throttled(connection, produce_request(3_000)) > NOTHING
+
+            await administrator.request(alteration(whose, {"producer_byte_rate": None}))
+            while (await produce(connection, 3_000))[0] > NOTHING:
+                pass
+
+    asyncio.run(story())
+
+
+def test_the_time_of_requests_is_limited_too(cluster: Cluster) -> None:
+    limit(cluster, {"client-id": "busy"}, request_percentage=0.0001)
+
+    async def story() -> None:
+        request = request_schema(ApiKey.METADATA, 12).request(
+            topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+        )
+        async with connected(cluster, "busy") as connection:
+            told = await until_throttled(connection, request)
+            assert told == timedelta(seconds=1)  # never more than a window
+        async with connected(cluster, "idle") as connection:
+            answer: Any = await connection.request(request)
+            assert answer.throttle_time == NOTHING
+
+    asyncio.run(story())
+
+
+def test_a_producer_of_librdkafka_is_held_up_and_loses_nothing(cluster: Cluster) -> None:
+    limit(cluster, {"client-id": "producer"}, producer_byte_rate=50_000.0)
+    throttles: list[float] = []
+    delivered: list[int] = []
+    producer = confluent.Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "client.id": "producer",
+            "throttle_cb": lambda event: throttles.append(event.throttle_time),
+            "batch.size": 20_000,
+            "linger.ms": 0,
+        }
+    )
+
+    def send(_: object = None) -> bool:
+        for _ in range(100):
+            producer.produce(
+                TOPIC, bytes(1_000), on_delivery=lambda error, _: delivered.append(error is None)
+            )
+        assert producer.flush(60) == 0
+        return any(throttles)
+
+    wait_for(send, "the producer to be told that it has to wait")
+    assert all(delivered)
+    assert len(delivered) % 100 == 0
+
+
+def test_a_consumer_of_librdkafka_is_held_up_and_misses_nothing(cluster: Cluster) -> None:
+    values = [b"%d|" % n + bytes(2_000) for n in range(100)]
+    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    [created] = admin.create_topics(
+        [admin_module.NewTopic("consumed", 1, 1)], operation_timeout=20
+    ).values()
+    created.result(30)
+    producer = confluent.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for value in values:
+        producer.produce("consumed", value)
+    assert producer.flush(60) == 0
+    limit(cluster, {"client-id": "consumer"}, consumer_byte_rate=100_000.0)
+    throttles: list[float] = []
+    consumer = confluent.Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "client.id": "consumer",
+            "group.id": "g",
+            "throttle_cb": lambda event: throttles.append(event.throttle_time),
+        }
+    )
+
+    def read() -> bool:
+        consumer.assign([confluent.TopicPartition("consumed", 0, 0)])
+        found: list[bytes] = []
+        while len(found) < len(values):
+            for message in consumer.consume(len(values), timeout=1):
+                assert message.error() is None
+                found.append(message.value())
+        assert found == values
+        return any(throttles)
+
+    wait_for(read, "the consumer to be told that it has to wait")
+    consumer.close()
+
+
+def test_an_address_that_connects_too_fast_is_not_heard(cluster: Cluster) -> None:
+    host, _, port = cluster.bootstrap_servers.rpartition(":")
+
+    async def is_heard() -> bool:
+        try:
+            connection = await Connection.open(host, int(port), client_id="many")
+        except OSError:
+            return False
+        try:
+            await connection.request(ApiVersionsRequest())
+        except OSError:
+            return False
+        else:
+            return True
+        finally:
+            await connection.close()
+
+    async def story() -> None:
+        async with connected(cluster, "administrator") as administrator:
+            local = {"ip": host}
+            await administrator.request(alteration(local, {"connection_creation_rate": 2.0}))
+            while all([await is_heard() for _ in range(MANY_CONNECTIONS)]):
+                pass
+
+            await administrator.request(alteration(local, {"connection_creation_rate": None}))
+            while not all([await is_heard() for _ in range(MANY_CONNECTIONS)]):
+                pass
+
+    asyncio.run(story())
