@@ -5,15 +5,28 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from random import Random
 from typing import Final
 
 import pytest
+from typing_extensions import override
 
 from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.unit.quorum import CLUSTER_ID, eventually
 from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
+from zkcontroller.kraft.inputs import ResponseReceived
+from zkcontroller.kraft.messages import (
+    AnyRaftResponse,
+    BeginQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    RaftRequest,
+    VoteRequest,
+    VoteResponse,
+)
 from zkcontroller.kraft.outputs import Send
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import ElectionState, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
@@ -56,8 +69,9 @@ class NoWay:
 class Driven:
     """One of three voters, whose timers are far away."""
 
-    def __init__(self, voters: VoterSet = VOTERS) -> None:
-        self.disk, self.channels, self.log = Disk(), NoWay(), InMemoryRaftLog()
+    def __init__(self, voters: VoterSet = VOTERS, log: InMemoryRaftLog | None = None) -> None:
+        self.disk, self.channels = Disk(), NoWay()
+        self.log = log or InMemoryRaftLog()
         self.driver = RaftDriver(
             RaftNode(
                 local=ReplicaKey(1), cluster_id=CLUSTER_ID, voters=voters, log=self.log,
@@ -73,9 +87,9 @@ class Driven:
         return asyncio.create_task(self.driver.ask(asked, "CONTROLLER"))
 
 
-def told(story: Callable[[Driven], Awaitable[None]]) -> None:
+def told(story: Callable[[Driven], Awaitable[None]], log: InMemoryRaftLog | None = None) -> None:
     async def run() -> None:
-        driven = Driven()
+        driven = Driven(log=log)
         running = asyncio.create_task(driven.driver.run(driven.channels))
         await eventually(lambda: bool(driven.disk.written), "the node has started")
         try:
@@ -116,6 +130,54 @@ def test_a_fetch_is_answered_at_once_by_who_does_not_lead() -> None:
         assert answer.error.name == "not_leader_or_follower"
 
     told(story)
+
+
+class RecordingLog(InMemoryRaftLog):
+    """Remembers what became of a snapshot from the leader."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[str] = []
+
+    @override
+    def append_download(self, data: bytes) -> int:
+        self.done.append(f"part {data.decode()}")
+        return super().append_download(data)
+
+    @override
+    def flush(self) -> None:
+        self.done.append("flushed")
+        super().flush()
+
+
+def test_each_part_of_a_snapshot_is_flushed_before_the_next_is_taken() -> None:
+    async def story(driven: Driven) -> None:
+        assert isinstance(driven.log, RecordingLog)
+        begin = BeginQuorumEpochRequest(CLUSTER_ID, None, 2, 7, {})
+        await driven.driver.ask(begin, "CONTROLLER")
+        snapshot_id = OffsetAndEpoch(50, 6)
+
+        await answered(driven, FetchRequest, FetchResponse(snapshot_id=snapshot_id))
+        driven.log.done.clear()
+        for position, data in enumerate((b"a", b"b", b"c")):
+            part = FetchSnapshotResponse(
+                snapshot_id=snapshot_id, size=3, position=position, data=data
+            )
+            await answered(driven, FetchSnapshotRequest, part)
+
+        await eventually(lambda: driven.log.end_offset == 50, "the snapshot is there")
+        assert driven.log.done == ["flushed", "part a", "flushed", "part b", "flushed", "part c"]
+
+    told(story, RecordingLog())
+
+
+async def answered(driven: Driven, kind: type[RaftRequest], response: AnyRaftResponse) -> None:
+    """Has the leader, 2, answer the request of that kind that it is sent next."""
+    sent = driven.channels.sent
+    await eventually(lambda: bool(sent) and isinstance(sent[-1].request, kind), f"a {kind}")
+    request = sent.pop()
+    known = replace(response, leader_id=2, leader_epoch=7)
+    driven.driver.put(ResponseReceived(2, request.correlation_id, known))
 
 
 def test_a_bounded_number_of_requests_waits_for_a_slow_disk(

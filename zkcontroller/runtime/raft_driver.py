@@ -30,10 +30,11 @@ from zkcontroller.kraft.inputs import (
     RaftInput,
     RequestReceived,
     Resign,
+    ResponseReceived,
     Shutdown,
     Tick,
 )
-from zkcontroller.kraft.messages import AnyRaftResponse, RaftRequest
+from zkcontroller.kraft.messages import AnyRaftResponse, FetchSnapshotResponse, RaftRequest
 from zkcontroller.kraft.outputs import (
     Answer,
     DeliverCommit,
@@ -121,6 +122,12 @@ class _Registration:
 
 
 _Input: TypeAlias = RaftInput | _Registration
+
+
+def _is_part_of_a_snapshot(happened: _Input) -> bool:
+    return isinstance(happened, ResponseReceived) and isinstance(
+        happened.response, FetchSnapshotResponse
+    )
 
 
 class WallClock:
@@ -277,6 +284,10 @@ class RaftDriver:
         await asyncio.to_thread(self._disk.shutdown)
 
     async def _step(self, happened: _Input) -> None:
+        if _is_part_of_a_snapshot(happened):
+            # What came before is on disk first: with its last part it must be there as a whole,
+            # and the step waits for that.
+            await self._flush()
         now_ms = self._now_ms()
         with self._stepping:
             if isinstance(happened, _Registration):
@@ -322,10 +333,7 @@ class RaftDriver:
                 case PersistElection(election):
                     await self._on_disk(self._elections.write, election)
                 case FlushLog():
-                    flush = self._plan_flush()
-                    if flush is not None:
-                        await self._on_disk(flush.run)
-                        flush.finish()
+                    await self._flush()
                 case Send():
                     assert self._channels is not None, "run() has them"
                     self._channels.send(output)
@@ -348,6 +356,12 @@ class RaftDriver:
                     self._left = is_graceful
                 case _:
                     assert_never(output)
+
+    async def _flush(self) -> None:
+        flush = self._plan_flush()
+        if flush is not None:
+            await self._on_disk(flush.run)
+            flush.finish()
 
     async def _on_disk(self, work: Callable[..., T], *arguments: object) -> T:
         loop = asyncio.get_running_loop()
