@@ -142,13 +142,14 @@ class Election:
         return run(self._run(Deadline(timeout_s)))
 
     async def _run(self, deadline: Deadline) -> Outcome:
+        security = self._settings.security
         addresses = {
-            registration.broker.broker_id: registration.plaintext_address
+            registration.broker.broker_id: registration.address_by(security.protocol)
             for registration in await asyncio.to_thread(read_registrations, self._zookeeper)
         }
         reachable = {broker: address for broker, address in addresses.items() if address}
         history, logs = CacheHistory(), self._logs()
-        polls = asyncio.create_task(record_caches(reachable, history))
+        polls = asyncio.create_task(record_caches(reachable, history, security))
         try:
             # The old controller's name first, so that a later answer is a change.
             await _until(

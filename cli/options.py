@@ -1,6 +1,6 @@
 """The options every verb shares, and where their values come from.
 
-``-z``, ``-b``, ``-o``, ``--dir``, ``--timeout`` and ``--debug`` may stand before the verb or after
+``-z``, ``-b``, ``-o``, ``--dir``, ``--timeout`` and the others may stand before the verb or after
 it (``zkctl -o json topic list`` is ``zkctl topic list -o json``); the one nearest to the verb
 wins.  An address comes from its flag, else from the cluster file in a directory that ``--dir``
 names on the command line, else from its environment variable, else from the cluster file that
@@ -24,6 +24,8 @@ from typing_extensions import override
 from .errors import BadUsage, Refused
 
 if TYPE_CHECKING:
+    from zkcontroller.runtime.client_security import ClientSecurity
+
     from .cluster_file import ClusterFile
     from .render import Renderer
 
@@ -50,12 +52,22 @@ class Address:
     origin: Origin
 
 
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """Which servers are asked first, and how one connects to them and to those they name."""
+
+    servers: str
+    """``host:port,host:port``."""
+    security: ClientSecurity
+
+
 @dataclass
 class Settings:
     """The shared options of one command line; None where nothing was said."""
 
     zookeeper_flag: str | None = None
     bootstrap_flag: str | None = None
+    command_config_flag: Path | None = None
     output: str | None = None
     directory_flag: Path | None = None
     timeout_s: float | None = None
@@ -105,15 +117,31 @@ class Settings:
             )
         return address.text
 
-    def bootstrap(self) -> str:
-        """Some brokers' addresses; BadUsage if nobody said any."""
+    @cached_property
+    def security(self) -> ClientSecurity:
+        """How one connects to brokers; ConfigInvalid if the file that says it makes no sense."""
+        from zkcontroller.runtime.client_security import PLAINTEXT
+
+        path = self.command_config_flag or os.environ.get("ZKCTL_COMMAND_CONFIG")
+        if not path:
+            return PLAINTEXT
+        from replica_manager.security.client_properties import client_security_of, read_properties
+
+        return client_security_of(read_properties(Path(path), "--command-config"))
+
+    def bootstrap(self) -> Bootstrap:
+        """Some brokers; BadUsage if nobody said any."""
         address = self.find_bootstrap()
         if address is None:
             raise BadUsage(
                 "which brokers? Say -b HOST:PORT, set ZKCTL_BOOTSTRAP_SERVER, "
                 "or --dir DIR of a local cluster"
             )
-        return address.text
+        return self.servers(address.text)
+
+    def servers(self, addresses: str) -> Bootstrap:
+        """Those servers, connected to as brokers are."""
+        return Bootstrap(addresses, self.security)
 
     def _first(self, flag: str | None, variable: str, recorded: str | None) -> Address | None:
         if flag:
@@ -164,6 +192,15 @@ def _shared() -> list[click.Option]:
             expose_value=False,
             callback=_store("bootstrap_flag"),
             help="Brokers to ask first  [env: ZKCTL_BOOTSTRAP_SERVER]",
+        ),
+        click.Option(
+            ["--command-config"],
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            expose_value=False,
+            callback=_store("command_config_flag"),
+            help="How to connect to brokers, in Kafka's client properties: security.protocol, "
+            "ssl.*, sasl.*  [env: ZKCTL_COMMAND_CONFIG]",
         ),
         click.Option(
             ["-o", "--output"],

@@ -65,7 +65,7 @@ def describe(controllers: str, wants_status: bool, wants_replication: bool) -> N
     if wants_status and wants_replication:
         raise BadUsage("--status or --replication, not both")
     given = settings()
-    described = run(describe_quorum(controllers, Deadline(given.deadline_s)))
+    described = run(describe_quorum(given.servers(controllers), Deadline(given.deadline_s)))
     if wants_replication:
         layout = named("node_id", keys=_REPLICATION_KEYS)
         given.renderer.rows(replication_rows(described), layout)

@@ -21,14 +21,13 @@ class Registration(NamedTuple):
     timestamp_ms: int
     session_id: str | None
 
-    @property
-    def plaintext_address(self) -> tuple[str, int] | None:
-        """Where a client without TLS or SASL reaches it; None if nowhere."""
+    def address_by(self, security_protocol: str) -> tuple[str, int] | None:
+        """Where a client of that protocol reaches it; None if nowhere."""
         return next(
             (
                 (endpoint.host, endpoint.port)
                 for endpoint in self.broker.endpoints
-                if endpoint.security_protocol == "PLAINTEXT"
+                if endpoint.security_protocol == security_protocol
             ),
             None,
         )

@@ -26,9 +26,11 @@ from kio.static.primitive import i32Timedelta
 from typing_extensions import override
 
 from zkcontroller.errors import InvalidFrame
+from zkcontroller.runtime.client_security import PLAINTEXT, ClientSecurity
 from zkcontroller.runtime.connection import Connection
 
 from .errors import BadUsage, CannotConnect, Refused, TimedOut
+from .options import Bootstrap
 
 T = TypeVar("T")
 TopicResult = CreatableTopicResult | DeletableTopicResult
@@ -90,22 +92,25 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 @asynccontextmanager
 async def connected(
-    addresses: Sequence[BrokerAddress], deadline: Deadline
+    addresses: Sequence[BrokerAddress], deadline: Deadline, security: ClientSecurity
 ) -> AsyncIterator[Connection]:
     """A connection to the first broker that answers; CannotConnect, with reasons, if none does."""
-    address, connection = await _open_first(addresses, deadline)
+    address, connection = await _open_first(addresses, deadline, security)
     try:
         yield connection
     except TimeoutError as error:
         raise TimedOut(f"broker {address} did not answer in time") from error
     except (OSError, EOFError, InvalidFrame) as error:
-        raise CannotConnect(f"broker {address} broke off: {_reason(error)}") from error
+        hint = ""
+        if connection.last_correlation_id <= 0 and security == PLAINTEXT:
+            hint = "; if it asks for TLS or a login, say how with --command-config FILE"
+        raise CannotConnect(f"broker {address} broke off: {_reason(error)}{hint}") from error
     finally:
         await connection.close()
 
 
 async def _open_first(
-    addresses: Sequence[BrokerAddress], deadline: Deadline
+    addresses: Sequence[BrokerAddress], deadline: Deadline, security: ClientSecurity
 ) -> tuple[BrokerAddress, Connection]:
     reasons = []
     for address in addresses:
@@ -116,6 +121,7 @@ async def _open_first(
                 client_id=_CLIENT_ID,
                 connect_timeout_ms=min(_CONNECT_TIMEOUT_MS, deadline.left_ms),
                 request_timeout_ms=deadline.left_ms + _ANSWER_GRACE_MS,
+                security=security,
             )
         except OSError as error:
             reasons.append(_reason(error))
@@ -143,15 +149,17 @@ async def ask_metadata(
 
 
 async def metadata(
-    bootstrap: str, deadline: Deadline, topics: Sequence[str] | None = None
+    bootstrap: Bootstrap, deadline: Deadline, topics: Sequence[str] | None = None
 ) -> MetadataResponse:
     """Metadata from the first broker that answers."""
-    async with connected(parse_bootstrap(bootstrap), deadline) as connection:
+    async with connected(
+        parse_bootstrap(bootstrap.servers), deadline, bootstrap.security
+    ) as connection:
         return await ask_metadata(connection, topics)
 
 
 async def ask_controller(
-    bootstrap: str, deadline: Deadline, ask: Callable[[Connection], Awaitable[list[T]]]
+    bootstrap: Bootstrap, deadline: Deadline, ask: Callable[[Connection], Awaitable[list[T]]]
 ) -> list[T]:
     """Put a request to the controller, and again while it moves.
 
@@ -160,7 +168,7 @@ async def ask_controller(
     """
     while True:
         known = await metadata(bootstrap, deadline, ())
-        outcome = await _ask_named_controller(known, deadline, ask)
+        outcome = await _ask_named_controller(known, deadline, bootstrap.security, ask)
         if not isinstance(outcome, str):
             return outcome
         if deadline.is_over:
@@ -169,7 +177,10 @@ async def ask_controller(
 
 
 async def _ask_named_controller(
-    known: MetadataResponse, deadline: Deadline, ask: Callable[[Connection], Awaitable[list[T]]]
+    known: MetadataResponse,
+    deadline: Deadline,
+    security: ClientSecurity,
+    ask: Callable[[Connection], Awaitable[list[T]]],
 ) -> list[T] | str:
     """The controller's results; or why they must be asked for again."""
     controller = next((b for b in known.brokers if b.node_id == known.controller_id), None)
@@ -177,7 +188,7 @@ async def _ask_named_controller(
         return "the brokers know no controller"
     try:
         address = BrokerAddress(controller.host, controller.port)
-        async with connected([address], deadline) as connection:
+        async with connected([address], deadline, security) as connection:
             results = await ask(connection)
     except CannotConnect as error:
         return str(error)
@@ -187,7 +198,7 @@ async def _ask_named_controller(
 
 
 async def create_topic(
-    bootstrap: str, deadline: Deadline, topic: create_topics.CreatableTopic
+    bootstrap: Bootstrap, deadline: Deadline, topic: create_topics.CreatableTopic
 ) -> CreatableTopicResult:
     """Create a topic; the result may carry an error code."""
 
@@ -202,7 +213,7 @@ async def create_topic(
 
 
 async def delete_topics_named(
-    bootstrap: str, deadline: Deadline, names: Sequence[str]
+    bootstrap: Bootstrap, deadline: Deadline, names: Sequence[str]
 ) -> list[DeletableTopicResult]:
     """Delete topics; each result may carry an error code."""
 

@@ -39,6 +39,7 @@ from zkcontroller.runtime.connection import Connection
 
 from .errors import Refused, TimedOut
 from .moves import NamedPartition
+from .options import Bootstrap
 from .wire import (
     BrokerAddress,
     Deadline,
@@ -94,7 +95,7 @@ class ConfigChange(NamedTuple):
 
 
 async def add_partitions(
-    bootstrap: str,
+    bootstrap: Bootstrap,
     deadline: Deadline,
     topic: str,
     count: int,
@@ -130,7 +131,7 @@ async def add_partitions(
 
 
 async def reassign(
-    bootstrap: str,
+    bootstrap: Bootstrap,
     deadline: Deadline,
     targets: Sequence[tuple[NamedPartition, tuple[int, ...] | None]],
 ) -> list[Verdict]:
@@ -168,7 +169,7 @@ async def reassign(
     ]
 
 
-async def ongoing_reassignments(bootstrap: str, deadline: Deadline) -> list[Ongoing]:
+async def ongoing_reassignments(bootstrap: Bootstrap, deadline: Deadline) -> list[Ongoing]:
     """Every partition that is being moved, by name."""
 
     async def ask(connection: Connection) -> ListPartitionReassignmentsResponse:
@@ -194,7 +195,7 @@ async def ongoing_reassignments(bootstrap: str, deadline: Deadline) -> list[Ongo
 
 
 async def elect(
-    bootstrap: str,
+    bootstrap: Bootstrap,
     deadline: Deadline,
     partitions: Sequence[NamedPartition] | None,
     *,
@@ -232,14 +233,14 @@ async def elect(
 
 
 async def configs_of(
-    bootstrap: str, deadline: Deadline, resource_type: int, name: str
+    bootstrap: Bootstrap, deadline: Deadline, resource_type: int, name: str
 ) -> list[DescribeConfigsResourceResult]:
     """Every key of a topic, of a broker, or (a broker without name) of all brokers."""
     resource = describe_configs.DescribeConfigsResource(
         resource_type=i8(resource_type), resource_name=name, configuration_keys=None
     )
     where = await _whom_to_ask(bootstrap, deadline, resource_type, name)
-    async with connected(where, deadline) as connection:
+    async with connected(where, deadline, bootstrap.security) as connection:
         response = await connection.request(
             describe_configs.DescribeConfigsRequest(
                 resources=(resource,), include_synonyms=True, include_documentation=True
@@ -252,7 +253,7 @@ async def configs_of(
 
 
 async def change_configs(
-    bootstrap: str,
+    bootstrap: Bootstrap,
     deadline: Deadline,
     resource_type: int,
     name: str,
@@ -272,7 +273,7 @@ async def change_configs(
         ),
     )
     where = await _whom_to_ask(bootstrap, deadline, resource_type, name)
-    async with connected(where, deadline) as connection:
+    async with connected(where, deadline, bootstrap.security) as connection:
         response = await connection.request(
             alter_configs.IncrementalAlterConfigsRequest(
                 resources=(resource,), validate_only=is_dry_run
@@ -284,11 +285,11 @@ async def change_configs(
 
 
 async def _whom_to_ask(
-    bootstrap: str, deadline: Deadline, resource_type: int, name: str
+    bootstrap: Bootstrap, deadline: Deadline, resource_type: int, name: str
 ) -> list[BrokerAddress]:
     """A broker's own configuration is its own business; any broker knows the others."""
     if resource_type not in (BROKER, BROKER_LOGGER) or not name:
-        return parse_bootstrap(bootstrap)
+        return parse_bootstrap(bootstrap.servers)
     known = await metadata(bootstrap, deadline, ())
     found = next((broker for broker in known.brokers if str(broker.node_id) == name), None)
     if found is None:
@@ -297,7 +298,7 @@ async def _whom_to_ask(
 
 
 async def _ask_for_one(
-    bootstrap: str, deadline: Deadline, ask: Callable[[Connection], Awaitable[_T]]
+    bootstrap: Bootstrap, deadline: Deadline, ask: Callable[[Connection], Awaitable[_T]]
 ) -> _T:
     async def ask_in_a_list(connection: Connection) -> list[_T]:
         return [await ask(connection)]

@@ -22,9 +22,11 @@ from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i64
 
+from zkcontroller.runtime.client_security import ClientSecurity
 from zkcontroller.runtime.connection import Connection
 
 from .errors import CannotConnect, Refused
+from .options import Bootstrap
 from .wire import BrokerAddress, Deadline, connected, error_text, metadata
 
 _NO_LEADER: Final = -1
@@ -37,7 +39,7 @@ _T = TypeVar("_T")
 
 
 async def topic_offsets(
-    bootstrap: str, deadline: Deadline, topics: Sequence[str] | None
+    bootstrap: Bootstrap, deadline: Deadline, topics: Sequence[str] | None
 ) -> list[dict[str, Any]]:
     """Where each partition begins and ends, in rows; Refused if there is no such topic."""
     known = await metadata(bootstrap, deadline, topics)
@@ -61,7 +63,7 @@ async def topic_offsets(
     found: _Bounds = {}
     for answer in await asyncio.gather(
         *(
-            _ask(addresses.get(leader), deadline, asking(partitions))
+            _ask(addresses.get(leader), deadline, bootstrap.security, asking(partitions))
             for leader, partitions in led.items()
         )
     ):
@@ -144,7 +146,7 @@ def _offsets_row(
 
 
 async def log_dirs(
-    bootstrap: str, deadline: Deadline, broker_ids: Sequence[int]
+    bootstrap: Bootstrap, deadline: Deadline, broker_ids: Sequence[int]
 ) -> list[dict[str, Any]]:
     """The log directories of those brokers, of all if none is named, in rows.
 
@@ -157,7 +159,10 @@ async def log_dirs(
             raise Refused(f"the brokers do not know broker {broker_id}")
     wanted = sorted(broker_ids or addresses)
     answers = await asyncio.gather(
-        *(_ask(addresses[broker_id], deadline, _described) for broker_id in wanted)
+        *(
+            _ask(addresses[broker_id], deadline, bootstrap.security, _described)
+            for broker_id in wanted
+        )
     )
     rows = []
     for broker_id, answer in zip(wanted, answers, strict=True):
@@ -193,13 +198,16 @@ def _addresses(known: MetadataResponse) -> Mapping[int, BrokerAddress]:
 
 
 async def _ask(
-    address: BrokerAddress | None, deadline: Deadline, ask: Callable[[Connection], Awaitable[_T]]
+    address: BrokerAddress | None,
+    deadline: Deadline,
+    security: ClientSecurity,
+    ask: Callable[[Connection], Awaitable[_T]],
 ) -> _T | CannotConnect:
     """What a broker answers; why not, if it cannot be reached."""
     if address is None:
         return CannotConnect("its address is not known")
     try:
-        async with connected([address], deadline) as connection:
+        async with connected([address], deadline, security) as connection:
             return await ask(connection)
     except CannotConnect as error:
         return error

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from zkcontroller.runtime.client_security import PLAINTEXT, ClientSecurity
+
 from .errors import CommandFailed
 from .wire import BrokerAddress, Deadline, ask_metadata, connected, run
 
@@ -15,12 +17,17 @@ _ONE_ANSWER_S: Final = 5.0
 _POLL_S: Final = 0.01
 
 
-def controllers_in_caches(brokers: Mapping[int, tuple[str, int]]) -> dict[int, int]:
+def controllers_in_caches(
+    brokers: Mapping[int, tuple[str, int]], security: ClientSecurity = PLAINTEXT
+) -> dict[int, int]:
     """By broker id, the controller its metadata cache names (-1: none); the silent are left out."""
 
     async def ask_all() -> dict[int, int]:
         answers = await asyncio.gather(
-            *(_controller_named_by(BrokerAddress(host, port)) for host, port in brokers.values())
+            *(
+                _controller_named_by(BrokerAddress(host, port), security)
+                for host, port in brokers.values()
+            )
         )
         return {
             broker_id: answer
@@ -31,9 +38,9 @@ def controllers_in_caches(brokers: Mapping[int, tuple[str, int]]) -> dict[int, i
     return run(ask_all())
 
 
-async def _controller_named_by(address: BrokerAddress) -> int | None:
+async def _controller_named_by(address: BrokerAddress, security: ClientSecurity) -> int | None:
     try:
-        async with connected([address], Deadline(_ONE_ANSWER_S)) as connection:
+        async with connected([address], Deadline(_ONE_ANSWER_S), security) as connection:
             return int((await ask_metadata(connection, ())).controller_id)
     except CommandFailed:
         return None
@@ -59,14 +66,16 @@ class CacheHistory:
         }
 
 
-async def record_caches(brokers: Mapping[int, tuple[str, int]], history: CacheHistory) -> None:
+async def record_caches(
+    brokers: Mapping[int, tuple[str, int]], history: CacheHistory, security: ClientSecurity
+) -> None:
     """Poll every broker's Metadata until cancelled; who does not answer is asked again."""
 
     async def record(broker_id: int, address: BrokerAddress) -> None:
         changes = history.seen.setdefault(broker_id, [])
         while True:
             try:
-                async with connected([address], Deadline(_ONE_ANSWER_S)) as connection:
+                async with connected([address], Deadline(_ONE_ANSWER_S), security) as connection:
                     while True:
                         named = int((await ask_metadata(connection, ())).controller_id)
                         if not changes or changes[-1][1] != named:

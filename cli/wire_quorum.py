@@ -28,6 +28,7 @@ from zkcontroller.runtime.connection import Connection
 from zkcontroller.runtime.raft_channel import versions_of
 
 from .errors import CannotConnect, Refused
+from .options import Bootstrap
 from .wire import BrokerAddress, Deadline, connected, parse_bootstrap
 
 MAX_NODES: Final = 100
@@ -46,16 +47,16 @@ _WHO_LEADS: Final = FetchRequest(
 """Every epoch with a leader is above 0, so this is refused, and the refusal names the leader."""
 
 
-async def describe_quorum(controllers: str, deadline: Deadline) -> DescribeQuorumResponse:
+async def describe_quorum(bootstrap: Bootstrap, deadline: Deadline) -> DescribeQuorumResponse:
     """What the leader says; CannotConnect if nobody answers, Refused if nobody leads."""
-    waiting = parse_bootstrap(controllers)
+    waiting = parse_bootstrap(bootstrap.servers)
     asked: list[BrokerAddress] = []
     reasons: list[str] = []
     while waiting and len(asked) < MAX_NODES:
         address = waiting.pop(0)
         asked.append(address)
         try:
-            async with connected([address], deadline) as connection:
+            async with connected([address], deadline, bootstrap.security) as connection:
                 answer = await _described_by(connection, address)
         except CannotConnect as failure:
             reasons.append(str(failure))

@@ -42,7 +42,7 @@ _INTER_BROKER_MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
 _CONTROLLER_MECHANISM: Final = "sasl.mechanism.controller.protocol"
 _ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 _OWN_ZOOKEEPER: Final = "authorizer.zookeeper."
-_UNSUPPORTED: Final[Mapping[str, str]] = {
+UNSUPPORTED: Final[Mapping[str, str]] = {
     "ssl.engine.factory.class": "no value: Java factories cannot be loaded",
     "ssl.provider": "no value: TLS is OpenSSL's",
     "ssl.secure.random.implementation": "no value: random numbers are OpenSSL's",
@@ -198,13 +198,13 @@ class _Listener:
         return self._config.originals.get(f"{self.prefix}{mechanism.lower()}.{key}")
 
     def _refuse_unsupported(self) -> None:
-        for key, allowed in _UNSUPPORTED.items():
+        for key, allowed in UNSUPPORTED.items():
             if self._value(key):
                 raise ConfigInvalid(key, self.text(key), allowed)
         for name, text in self._config.originals.items():
-            refused = next((each for each in _UNSUPPORTED if name.endswith(f".{each}")), None)
+            refused = next((each for each in UNSUPPORTED if name.endswith(f".{each}")), None)
             if refused is not None and name.startswith(self.prefix) and text:
-                raise ConfigInvalid(name, text, _UNSUPPORTED[refused])
+                raise ConfigInvalid(name, text, UNSUPPORTED[refused])
 
     # TLS
 

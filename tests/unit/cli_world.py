@@ -80,7 +80,7 @@ def installed_zkctl(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Zkctl]:
     """The body of a fixture: nothing of the developer's own environment, ZooKeeper in memory."""
-    for variable in ("ZOOKEEPER", "BOOTSTRAP_SERVER", "DIR", "ZOOKEEPER_AUTH"):
+    for variable in ("ZOOKEEPER", "BOOTSTRAP_SERVER", "DIR", "ZOOKEEPER_AUTH", "COMMAND_CONFIG"):
         monkeypatch.delenv(f"ZKCTL_{variable}", raising=False)
     zkctl = Zkctl(capsys, SimulatedZooKeeper())
     module = import_module("zkcontroller_cli.zookeeper")

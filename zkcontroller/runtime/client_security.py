@@ -51,6 +51,12 @@ class ClientSecurity:
     tls: ssl.SSLContext | None = None
     credentials: Credentials | None = None
 
+    @property
+    def protocol(self) -> str:
+        """``security.protocol`` of such a listener."""
+        transport = "PLAINTEXT" if self.tls is None else "SSL"
+        return transport if self.credentials is None else f"SASL_{transport}"
+
 
 PLAINTEXT: Final = ClientSecurity()
 

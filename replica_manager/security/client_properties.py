@@ -1,0 +1,90 @@
+"""The properties by which Kafka's clients and tools connect: ``--command-config`` of the latter.
+
+``security.protocol``, ``ssl.*``, ``sasl.mechanism`` and ``sasl.jaas.config`` are read here; what
+else stands in such a file (``request.timeout.ms``, …) is for other clients and left alone.
+
+Source: Kafka ``CommonClientConfigs``, ``SslConfigs``, ``SaslConfigs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from replica_manager.broker_keys import BROKER_KEYS
+from replica_manager.config_keys import ConfigValue, text_of
+from replica_manager.properties import parse_properties
+from replica_manager.security.logins import check_mechanism, credentials_of
+from replica_manager.security.settings import UNSUPPORTED
+from replica_manager.security.tls import client_context
+from zkcontroller.errors import ConfigInvalid
+from zkcontroller.runtime.client_security import PLAINTEXT, ClientSecurity
+
+MAX_FILE_BYTES: Final = 1024 * 1024
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_DEFAULT_MECHANISM: Final = "GSSAPI"
+
+
+class Properties:
+    """``ssl.*`` of a client: the keys of a broker, without a listener's prefix."""
+
+    def __init__(self, originals: Mapping[str, str]) -> None:
+        self._originals = originals
+
+    @property
+    def prefix(self) -> str:
+        """Nothing stands before the keys."""
+        return ""
+
+    def text(self, key: str) -> str | None:
+        """The value of a key, or its default."""
+        return text_of(self._value(key))
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """The value of a key that has a list."""
+        value = self._value(key)
+        return value if isinstance(value, tuple) else ()
+
+    def _value(self, key: str) -> ConfigValue:
+        text = self._originals.get(key)
+        return BROKER_KEYS[key].default if text is None else BROKER_KEYS[key].parse(text)
+
+
+def client_security_of(properties: Mapping[str, str]) -> ClientSecurity:
+    """How a client with these properties connects; ConfigInvalid if it cannot.  Reads key stores.
+
+    Without ``security.protocol`` that is PLAINTEXT.
+    """
+    protocol = properties.get("security.protocol", "PLAINTEXT").strip()
+    if protocol.upper() not in SECURITY_PROTOCOLS:
+        allowed = "out of " + ", ".join(SECURITY_PROTOCOLS)
+        raise ConfigInvalid("security.protocol", protocol, allowed)
+    if protocol.upper() == "PLAINTEXT":
+        return PLAINTEXT
+    for key, allowed in UNSUPPORTED.items():
+        if properties.get(key):
+            raise ConfigInvalid(key, properties[key], allowed)
+    has_tls = protocol.upper() in ("SSL", "SASL_SSL")
+    credentials = None
+    if protocol.upper().startswith("SASL"):
+        mechanism = properties.get("sasl.mechanism", _DEFAULT_MECHANISM).strip()
+        check_mechanism("sasl.mechanism", mechanism)
+        credentials = credentials_of(
+            "sasl.jaas.config", mechanism, properties.get("sasl.jaas.config")
+        )
+    return ClientSecurity(client_context(Properties(properties)) if has_tls else None, credentials)
+
+
+def read_properties(path: Path, key: str) -> dict[str, str]:
+    """What the file sets; ConfigInvalid, which names ``key``, if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise ConfigInvalid(key, str(path), f"a file of at most {MAX_FILE_BYTES} bytes")
+        return parse_properties(data.decode("utf-8"))
+    except OSError as failure:
+        raise ConfigInvalid(key, str(path), f"a readable file ({failure.strerror})") from None
+    except UnicodeDecodeError:
+        raise ConfigInvalid(key, str(path), "a file of text in UTF-8") from None

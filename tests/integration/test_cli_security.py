@@ -1,0 +1,309 @@
+"""``zkctl --command-config``: every verb that speaks to brokers, through secured listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from cryptography.x509.oid import NameOID
+
+from tests.integration.broker_processes import Cluster, cluster_in, wait_for
+from tests.integration.secured_cluster import (
+    USERS,
+    Certificates,
+    address,
+    broker_properties,
+    write_rules,
+    write_users,
+)
+from tests.unit.cli_world import Answer
+from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
+
+pytestmark = pytest.mark.integration
+
+CANNOT_CONNECT: Final = 3
+REFUSED: Final = 5
+_MODULES: Final = "org.apache.kafka.common.security"
+Zkctl = Callable[..., Answer]
+Properties = Mapping[str, str]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    made = Certificates.make(tmp_path_factory.mktemp("certificates"))
+    (made.directory / "alice.p12").write_bytes(made.alice.pkcs12("storepass"))
+    elsewhere = made.authority.sign((NameOID.COMMON_NAME, "elsewhere.example.org"))
+    elsewhere.write(made.directory, "elsewhere")
+    return made
+
+
+@pytest.fixture(scope="module")
+def connect(zookeeper_connect: str) -> str:
+    return f"{zookeeper_connect}/cli-security"
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, connect: str, certificates: Certificates
+) -> Iterator[Cluster]:
+    """One cluster for all: its brokers take the longest."""
+    session = ZooKeeperSession(ZooKeeperConfig(connect))
+    session.start()
+    try:
+        write_users(session)
+        write_rules(session)
+    finally:
+        session.close()
+    # One listener less that anybody may use, and one whose certificate is another host's.
+    properties = broker_properties(certificates)
+    for name in ("listeners", "listener.security.protocol.map"):
+        open_listener, *others = properties[name].split(",")
+        properties[name] = ",".join((open_listener.replace("OPEN", "STRANGE"), *others))
+    properties["listener.security.protocol.map"] = properties[
+        "listener.security.protocol.map"
+    ].replace("STRANGE:PLAINTEXT", "STRANGE:SSL")
+    properties["listener.name.strange.ssl.keystore.location"] = certificates.path("elsewhere.pem")
+    with cluster_in(tmp_path_factory.mktemp("cluster"), connect) as cluster:
+        cluster.start(1, 2, **properties)
+        yield cluster
+
+
+@pytest.fixture
+def zkctl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Zkctl:
+    """The installed command, in this process, on real sockets."""
+    for variable in ("ZOOKEEPER", "BOOTSTRAP_SERVER", "DIR", "ZOOKEEPER_AUTH", "COMMAND_CONFIG"):
+        monkeypatch.delenv(f"ZKCTL_{variable}", raising=False)
+    [entry_point] = entry_points(group="console_scripts", name="zkctl")
+    main = entry_point.load()
+
+    def call(*arguments: str) -> Answer:
+        capsys.readouterr()
+        return Answer(main(list(arguments)), *capsys.readouterr())
+
+    return call
+
+
+def trusting(certificates: Certificates) -> dict[str, str]:
+    return {
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": certificates.path("trusted.pem"),
+    }
+
+
+def login(mechanism: str, user: str, password: str) -> dict[str, str]:
+    module = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+    return {
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": f"{_MODULES}.{module}LoginModule required "
+        f'username="{user}" password="{password}";',
+    }
+
+
+def over_tls(certificates: Certificates, user: str = "admin", **changes: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_SSL",
+        **trusting(certificates),
+        **login("SCRAM-SHA-512", user, USERS[user]),
+        **{key.replace("_", "."): value for key, value in changes.items()},
+    }
+
+
+def written(directory: Path, properties: Properties) -> str:
+    path = directory / "client.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    return str(path)
+
+
+@pytest.fixture
+def as_admin(
+    zkctl: Zkctl, cluster: Cluster, certificates: Certificates, tmp_path: Path
+) -> Callable[..., Any]:
+    """Runs a verb that must succeed, by SCRAM over TLS; what it says."""
+    file = written(tmp_path, over_tls(certificates))
+    server = address(cluster, 1, "CLOSED")
+
+    def run(*arguments: str) -> Any:
+        answer = zkctl("-b", server, "--command-config", file, "-o", "json", *arguments)
+        assert answer.exit_code == 0, answer.stderr
+        return answer.json if answer.stdout else None
+
+    return run
+
+
+def test_every_verb_that_asks_brokers_goes_through_the_closed_door(
+    as_admin: Callable[..., Any],
+) -> None:
+    as_admin("topic", "create", "moved", "--replica-assignment", "1")
+    as_admin("topic", "alter", "moved", "--partitions", "2")
+    wait_for(lambda: len(as_admin("topic", "describe", "moved")["partitions"]) == 2, "both")
+    assert "moved" in [row["topic"] for row in as_admin("topic", "list")]
+    wait_for(
+        lambda: all(row["latest_offset"] == 0 for row in as_admin("topic", "offsets", "moved")),
+        "leaders",
+    )
+    as_admin("config", "alter", "topic", "moved", "--set", "retention.ms=1000")
+    changed = {
+        row["name"]: row["value"] for row in as_admin("config", "describe", "topic", "moved")
+    }
+    assert changed["retention.ms"] == "1000"
+    # Only broker 2 itself tells of its own configuration: its name is found, and its closed door.
+    own = {row["name"]: row["value"] for row in as_admin("config", "describe", "broker", "2")}
+    assert own["broker.id"] == "2"
+    assert {row["broker_id"] for row in as_admin("broker", "log-dirs")} == {1, 2}
+    as_admin("partition", "reassign", "moved-0:2,1", "--wait")
+    assert as_admin("partition", "reassignments") == []
+    assert as_admin("partition", "elect", "moved-0")[0]["topic"] == "moved"
+    as_admin("topic", "delete", "moved", "--yes")
+    wait_for(lambda: "moved" not in [row["topic"] for row in as_admin("topic", "list")], "its end")
+
+
+def test_an_election_is_seen_in_the_brokers_by_their_secured_listeners(
+    zkctl: Zkctl, cluster: Cluster, connect: str, certificates: Certificates, tmp_path: Path
+) -> None:
+    assert set(cluster.brokers) == {1, 2}
+    file = written(tmp_path, over_tls(certificates))
+
+    def moved() -> Any:
+        words = ("controller", "elect", "--yes", "-o", "json")
+        answer = zkctl("-z", connect, "--command-config", file, *words)
+        assert answer.exit_code == 0, answer.stderr
+        outcome = answer.json
+        # The same broker may win again, and then its name tells nothing.
+        return outcome if outcome["controller_id"] != outcome["controller_id_before"] else None
+
+    outcome = wait_for(moved, "the other broker to win")
+    assert outcome["first_update_metadata_source"] == "metadata"
+    assert outcome["all_brokers_updated_ms"] is not None
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("listener", ["PLAIN", "CLOSED"])
+def test_whoever_logs_in_sees_what_the_rules_allow(
+    listener: str,
+    mechanism: str,
+    zkctl: Zkctl,
+    as_admin: Callable[..., Any],
+    cluster: Cluster,
+    certificates: Certificates,
+    tmp_path: Path,
+) -> None:
+    names = {row["topic"] for row in as_admin("topic", "list")}
+    for topic in {"alice-orders", "orders"} - names:
+        as_admin("topic", "create", topic, "--replica-assignment", "1")
+    tls = trusting(certificates) if listener == "CLOSED" else {}
+    protocol = "SASL_SSL" if tls else "SASL_PLAINTEXT"
+    properties = {"security.protocol": protocol, **tls, **login(mechanism, "alice", USERS["alice"])}
+    file = written(tmp_path, properties)
+    list_topics = partial(
+        zkctl, "-b", address(cluster, 1, listener), "--command-config", file, "topic"
+    )
+
+    wait_for(lambda: list_topics("list", "-o", "name").stdout == "alice-orders\n", "her topic")
+    refused = list_topics("create", "orders-too", "--partitions", "1")
+    assert refused.exit_code == REFUSED
+    assert "TOPIC_AUTHORIZATION_FAILED" in refused.stderr
+
+
+@pytest.mark.parametrize("kind", ["PEM file", "PEM text", "PKCS12"])
+def test_a_certificate_tells_who_asks(
+    kind: str,
+    zkctl: Zkctl,
+    as_admin: Callable[..., Any],
+    cluster: Cluster,
+    certificates: Certificates,
+    tmp_path: Path,
+) -> None:
+    if "alice-orders" not in {row["topic"] for row in as_admin("topic", "list")}:
+        as_admin("topic", "create", "alice-orders", "--replica-assignment", "1")
+    alice = certificates.alice
+    joined = "\\\n"
+    stores = {
+        "PEM file": {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": certificates.path("alice.pem"),
+        },
+        "PEM text": {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.key": alice.key_pem().strip().replace("\n", f"\\n{joined}"),
+            "ssl.keystore.certificate.chain": alice.certificate_pem.strip().replace(
+                "\n", f"\\n{joined}"
+            ),
+        },
+        "PKCS12": {
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.location": certificates.path("alice.p12"),
+            "ssl.keystore.password": "storepass",
+        },
+    }
+    file = written(tmp_path, {"security.protocol": "SSL", **trusting(certificates), **stores[kind]})
+
+    def seen() -> str:
+        server = address(cluster, 1, "CERTIFIED")
+        return zkctl("-b", server, "--command-config", file, "topic", "list", "-o", "name").stdout
+
+    wait_for(lambda: seen() == "alice-orders\n", "her topic")
+
+
+@pytest.mark.parametrize(
+    ("listener", "changes", "said"),
+    [
+        ("CLOSED", login("SCRAM-SHA-512", "admin", "guessed"), "SASL_AUTHENTICATION_FAILED"),
+        ("CLOSED", login("SCRAM-SHA-512", "nobody", "guessed"), "SASL_AUTHENTICATION_FAILED"),
+        ("BROKERS", login("PLAIN", "admin", USERS["admin"]), "but by: SCRAM-SHA-512"),
+        ("CLOSED", {"ssl.truststore.location": "stranger.pem"}, "CERTIFICATE_VERIFY_FAILED"),
+        ("STRANGE", {"security.protocol": "SSL"}, "not valid for '127.0.0.1'"),
+        ("CERTIFIED", {"security.protocol": "SSL"}, "CERTIFICATE_REQUIRED"),
+        ("CLOSED", {"security.protocol": "PLAINTEXT"}, "--command-config"),
+        ("PLAIN", {}, "within the TLS handshake"),
+    ],
+    ids=[
+        "another password",
+        "an unknown user",
+        "a mechanism that is not offered",
+        "an unknown authority",
+        "another host's certificate",
+        "no certificate",
+        "no TLS",
+        "TLS where there is none",
+    ],
+)
+def test_who_does_not_come_in_is_told_why(
+    listener: str,
+    changes: Properties,
+    said: str,
+    zkctl: Zkctl,
+    cluster: Cluster,
+    certificates: Certificates,
+    tmp_path: Path,
+) -> None:
+    properties = over_tls(certificates) | dict(changes)
+    if properties["ssl.truststore.location"] == "stranger.pem":
+        properties["ssl.truststore.location"] = certificates.path("stranger.pem")
+    file = written(tmp_path, properties)
+
+    answer = zkctl("-b", address(cluster, 1, listener), "--command-config", file, "topic", "list")
+
+    assert answer.exit_code == CANNOT_CONNECT, answer.stderr
+    assert said in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert USERS["admin"] not in answer.stderr
+    assert answer.stderr.count("\n") == 1
+
+
+def test_a_host_that_is_not_checked_comes_in(
+    zkctl: Zkctl, cluster: Cluster, certificates: Certificates, tmp_path: Path
+) -> None:
+    unchecked = {
+        "security.protocol": "SSL",
+        "ssl.endpoint.identification.algorithm": "",
+        **trusting(certificates),
+    }
+    file = written(tmp_path, unchecked)
+
+    answer = zkctl("-b", address(cluster, 1, "STRANGE"), "--command-config", file, "topic", "list")
+
+    assert answer.exit_code == 0, answer.stderr
