@@ -9,26 +9,23 @@ the JMX exporter gives to MBeans.
 from __future__ import annotations
 
 import re
-import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
 from benchmarks.broker_process import OurBroker
-from benchmarks.kafka_peer import run_kafka_tool
 from tests.peers.cluster import PROPERTIES, Cluster
 from tests.peers.controller_story import CANDIDATE, Storyteller
+from tests.peers.metric_values import Values, kafkas_metrics, scraped
 from tests.peers.recording_brokers import RecordingBrokers
 
 pytestmark = pytest.mark.peers
 
 RECORDERS: Final = (101, 102, 103)
 QUIET_S: Final = 1.5
-MBEANS: Final = str(Path(__file__).with_name("MBeans.java"))
 GROUPS: Final = (
     "kafka.controller:*",
     "kafka.server:type=SessionExpireListener,*",
@@ -51,9 +48,6 @@ _NOT_ALIKE: Final = (
     "eventqueuetimems",
 )
 
-Values = dict[str, float | str]
-"""Sample, as ``name{label="value"}``, to what it says; of histograms and timers their counts."""
-
 
 class ScrapedBroker(OurBroker):
     """Our broker with a metrics port."""
@@ -68,44 +62,7 @@ class ScrapedBroker(OurBroker):
             found[1] for line in self.log_lines("server.log") if (found := _SERVED_AT.search(line))
         ]
         assert url.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(url, timeout=10) as response:
-            text = response.read().decode()
-        values: Values = {}
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                if sample.name.endswith("_sum") or "quantile" in sample.labels:
-                    continue
-                name = sample.name
-                if family.type in ("counter", "summary"):
-                    name = name.removesuffix("_total").removesuffix("_count")
-                labels = dict(sample.labels)
-                said = labels.pop("value", None)
-                values[_sample(name, labels)] = sample.value if said is None else said
-        return values
-
-
-def kafkas_metrics(pid: int) -> Values:
-    """The MBeans of a broker of Kafka, renamed as the JMX exporter does."""
-    done = run_kafka_tool(MBEANS, str(pid), *GROUPS)
-    assert done.returncode == 0, done.stderr
-    values: Values = {}
-    for line in done.stdout.splitlines():
-        mbean, attribute, value = line.split("\t")
-        if attribute not in ("Value", "Count"):
-            continue
-        domain, _, keys = mbean.partition(":")
-        labels = dict(pair.split("=", 1) for pair in keys.split(","))
-        name = re.sub(r"\W", "_", f"{domain}_{labels.pop('type')}_{labels.pop('name')}").lower()
-        if attribute == "Count":
-            name = name.removesuffix("persec")
-        labels = {key.replace("-", "_"): text for key, text in labels.items()}
-        is_number = re.fullmatch(r"-?[\d.]+(E-?\d+)?", value)
-        values[_sample(name, labels)] = float(value) if is_number else value
-    return values
-
-
-def _sample(name: str, labels: dict[str, str]) -> str:
-    return f"{name}{sorted(labels.items())}"
+        return scraped(url)
 
 
 @pytest.mark.timeout(240)
@@ -118,7 +75,7 @@ def test_after_the_same_story_metrics_have_the_same_names_and_values(
     kafka_broker = kafkas.start_kafka(CANDIDATE)
 
     our_chapters = _story(ours, our_broker.metrics)
-    kafka_chapters = _story(kafkas, lambda: kafkas_metrics(kafka_broker.pid))
+    kafka_chapters = _story(kafkas, lambda: kafkas_metrics(kafka_broker.pid, GROUPS))
 
     for chapter, expected in kafka_chapters.items():
         found = our_chapters[chapter]
