@@ -1,4 +1,4 @@
-"""What the controllers of one quorum tell of themselves, ours and Kafka's: equal names and values."""
+"""What the controllers of one quorum tell of themselves, ours and Kafka's: the same."""
 
 from __future__ import annotations
 
