@@ -7,6 +7,7 @@ import pytest
 from tests.unit.raft_harness import (
     CONFIG,
     RaftHarness,
+    begin,
     fetch,
     rejected,
 )
@@ -50,3 +51,15 @@ def test_a_candidate_that_leaves_and_has_lost_asks_nobody_any_more() -> None:
     outputs = node.run_ms(10 * CONFIG.retry_backoff_ms)
 
     assert not [o for o in outputs if isinstance(o, Send) and isinstance(o.request, VoteRequest)]
+
+
+def test_the_next_record_of_a_leader_goes_behind_those_that_wait_to_be_written() -> None:
+    node = RaftHarness().start().become_leader()
+    assert node.node.next_append_offset == node.log.end_offset == 1
+
+    node.node.prepare_append(1, [b"a", b"b"], node.now_ms)
+    assert (node.node.next_append_offset, node.log.end_offset) == (3, 1)
+    node.begin(begin(3, 2))
+
+    # What it had not written is gone, and who leads says what comes next.
+    assert node.node.next_append_offset == node.log.end_offset == 1
