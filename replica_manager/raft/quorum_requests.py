@@ -9,45 +9,49 @@ Source: Kafka ``ControllerApis``, ``SocketServer`` of a controller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
-from kio.static.protocol import ResponsePayload
 
+from replica_manager.config import BrokerConfig
 from replica_manager.raft.controller_apis.call import (
     Call,
     Controller,
     ControllerServices,
+    LocalNode,
     RequestContext,
+    permissions_of,
 )
 from replica_manager.raft.controller_apis.envelope import (
     EnvelopeRefused,
     open_envelope,
     write_envelope,
 )
+from replica_manager.raft.controller_apis.sasl import OFFERED_FOR_LOGINS, answer_late_login
 from replica_manager.raft.controller_apis.table import (
     OFFERED_BY_CONTROLLER,
     answer,
     check_version,
 )
+from replica_manager.raft.described_config import UNCONFIGURED
+from replica_manager.raft.node_versions import API_VERSIONS, NodeVersions
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import host_name_of
 from replica_manager.server.connection import Answer, Peer
 from zkcontroller.errors import InvalidFrame, UnsupportedVersion
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
-from zkcontroller.kraft.wire import OFFERED, RefusedRequest, read_request, write_response
-from zkcontroller.model import Endpoint as Listener
-from zkcontroller.protocol.api_versions import (
-    ApiKey,
-    api,
-    api_versions_error,
-    api_versions_response,
-    is_valid_software,
-    unsupported_api_versions_response,
+from zkcontroller.kraft.wire import (
+    OFFERED,
+    RefusedRequest,
+    read_request,
+    write_refusal,
+    write_response,
 )
+from zkcontroller.model import Endpoint as Listener
+from zkcontroller.protocol.api_versions import ApiKey, api
 from zkcontroller.protocol.framing import (
     RequestHeader,
     frame,
@@ -59,12 +63,15 @@ from zkcontroller.protocol.messages import write
 from zkcontroller.runtime.raft_driver import RaftDriver
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
-_API_VERSIONS: Final = (0, 4)
-_NAMES_SOFTWARE_SINCE: Final = 3
+_OPERATIONS: Final[Mapping[int, AclOperation]] = {
+    ApiKey.DESCRIBE_QUORUM: AclOperation.DESCRIBE,
+}
+"""What must be allowed on the cluster, for whatever is not among nodes of the quorum alone."""
 
 ALL_OFFERED: Final[Mapping[int, tuple[int, int]]] = {
     **OFFERED,
-    ApiKey.API_VERSIONS: _API_VERSIONS,
+    **OFFERED_FOR_LOGINS,
+    ApiKey.API_VERSIONS: API_VERSIONS,
 }
 """What ApiVersions tells: API key to first and last version."""
 
@@ -79,11 +86,13 @@ class QuorumRequests:
         controller: Controller | None = None,
         *,
         authorizer: Authorizer | None = None,
-        listeners: Iterable[Listener] = (),
+        listeners: Sequence[Listener] = (),
+        config: BrokerConfig = UNCONFIGURED,
     ) -> None:
         """Without a controller only what is the quorum's is offered.
 
-        ``authorizer``: None where everybody may do everything.
+        ``authorizer``: None where everybody may do everything.  The first of the listeners is the
+        quorum's.  ``config`` is what clients are told of the node's.
         """
         self._driver = driver
         self._cluster_id = cluster_id
@@ -92,8 +101,11 @@ class QuorumRequests:
         self._offered = ALL_OFFERED
         self._protocols = {each.listener_name: each.security_protocol for each in listeners}
         if controller is not None:
-            self._services = ControllerServices(controller, authorizer)
+            listener_name = listeners[0].listener_name if listeners else ""
+            node = LocalNode(cluster_id, listener_name, config, driver.node)
+            self._services = ControllerServices(controller, node, authorizer)
             self._offered = {**OFFERED_BY_CONTROLLER, **ALL_OFFERED}
+        self._versions = NodeVersions(self._offered, controller)
 
     async def respond(self, data: bytes, peer: Peer) -> Answer:
         """The answer to the request in ``data``; InvalidFrame if it must not be answered."""
@@ -108,7 +120,7 @@ class QuorumRequests:
             self._protocols.get(peer.listener_name, "PLAINTEXT"),
         )
         if header.api_key == ApiKey.API_VERSIONS:
-            body = write(_versions(header, data, start, self._offered))
+            body = write(await self._versions.answer(header, data, start))
         elif header.api_key == ApiKey.ENVELOPE and self._services is not None:
             check_version(header)
             body = await self._envelope(data, start, Call(context, self._services))
@@ -128,6 +140,8 @@ class QuorumRequests:
         if services is not None and header.api_key in OFFERED_BY_CONTROLLER:
             check_version(header)
             return await answer(data, start, Call(context, services))
+        if header.api_key in OFFERED_FOR_LOGINS:
+            return answer_late_login(header, data, start)
         return await self._raft(header, data, start, context)
 
     async def _envelope(self, data: bytes, start: int, call: Call) -> bytes:
@@ -137,8 +151,9 @@ class QuorumRequests:
         looks for the one that is.
         """
         request = read_message(ApiKey.ENVELOPE, call.version, data, start)
-        if not call.permissions.allow_on_cluster(AclOperation.CLUSTER_ACTION):
-            return write_envelope(None, ErrorCode.cluster_authorization_failed)
+        error = self._refusal_of(call.context)
+        if error is not None:
+            return write_envelope(None, error)
         watched = _Watched(call.services.controller)
         try:
             header, inner, inner_start, context = open_envelope(request, call.context)
@@ -162,10 +177,32 @@ class QuorumRequests:
         first, last = OFFERED.get(api_key, (0, -1))
         if not first <= version <= last:
             raise UnsupportedVersion(f"{api(api_key).name} version {version} is not answered here")
+        error = self._refusal_of(context)
+        if error is not None:
+            return write_refusal(api_key, version, error)
         request = read_request(api_key, version, data, start, cluster_id=self._cluster_id)
         if isinstance(request, RefusedRequest):
             return request.body
         return write_response(await self._driver.ask(request, context.listener_name), version)
+
+    def _refusal_of(self, context: RequestContext) -> ErrorCode | None:
+        """Why the client may not ask the quorum that."""
+        operation = _OPERATIONS.get(context.api_key, AclOperation.CLUSTER_ACTION)
+        try:
+            is_allowed = permissions_of(context, self._authorizer).allow_on_cluster(operation)
+        except ApiException as not_ready:
+            return not_ready.error
+        return None if is_allowed else ErrorCode.cluster_authorization_failed
+
+
+def refusal(data: bytes, error: ErrorCode) -> bytes | None:
+    """The frame that refuses the request in ``data``; None if the connection only closes."""
+    header, _ = parse_request_header(data)
+    first, last = OFFERED.get(header.api_key, (0, -1))
+    if not first <= header.api_version <= last:
+        return None
+    head = response_header(header.api_key, header.api_version, header.correlation_id)
+    return frame((head, write_refusal(header.api_key, header.api_version, error)))
 
 
 class _Watched:
@@ -182,18 +219,3 @@ class _Watched:
         except ApiException as error:
             self.has_moved |= error.error is ErrorCode.not_controller
             raise
-
-
-def _versions(
-    header: RequestHeader, data: bytes, start: int, offered: Mapping[int, tuple[int, int]]
-) -> ResponsePayload:
-    first, last = _API_VERSIONS
-    if not first <= header.api_version <= last:
-        return unsupported_api_versions_response()
-    request: Any = read_message(ApiKey.API_VERSIONS, header.api_version, data, start)
-    if header.api_version >= _NAMES_SOFTWARE_SINCE and not (
-        is_valid_software(request.client_software_name)
-        and is_valid_software(request.client_software_version)
-    ):
-        return api_versions_error(header.api_version, ErrorCode.invalid_request)
-    return api_versions_response(header.api_version, offered)

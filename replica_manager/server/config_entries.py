@@ -28,6 +28,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
 
 
 _TYPE_IDS: Final = {
@@ -65,6 +66,7 @@ class ConfigEntry:
     synonyms: tuple[ConfigSynonym, ...]
     type_id: int
     documentation: str | None
+    """Empty, as the schema has it, where Kafka says nothing whether it is asked or not."""
 
 
 def topic_entries(config: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
@@ -116,10 +118,18 @@ def default_broker_entries(broker: BrokerConfig) -> list[ConfigEntry]:
 
 def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
     """Every logger with its level."""
-    source = ConfigSource.DYNAMIC_BROKER_LOGGER
+    return _plain_entries(levels, ConfigSource.DYNAMIC_BROKER_LOGGER)
+
+
+def client_metrics_entries(config: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every key of a subscription to clients' metrics (KIP-714)."""
+    return _plain_entries(config, ConfigSource.CLIENT_METRICS)
+
+
+def _plain_entries(texts: Mapping[str, str], source: ConfigSource) -> list[ConfigEntry]:
     return [
-        ConfigEntry(name, level, source, False, False, (), _UNKNOWN_TYPE, None)
-        for name, level in levels.items()
+        ConfigEntry(name, text, source, False, False, (), _UNKNOWN_TYPE, "")
+        for name, text in texts.items()
     ]
 
 

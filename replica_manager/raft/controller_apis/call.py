@@ -19,11 +19,13 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.config import BrokerConfig
 from replica_manager.security.authorizer import Authorizer, Requester
 from replica_manager.security.permissions import Permissions
 from replica_manager.security.principals import ANONYMOUS, Principal
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
+from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.protocol.api_versions import api
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
@@ -62,10 +64,29 @@ class RequestContext:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalNode:
+    """What an API must know of the node that it is answered by; for the event loop."""
+
+    cluster_id: str
+    listener_name: str
+    """The one by which the quorum talks."""
+    config: BrokerConfig
+    """Its configuration as clients are told of it."""
+    raft: RaftNode
+    """To look at."""
+
+    @property
+    def leader_id(self) -> int | None:
+        """Who leads, as far as this node knows."""
+        return self.raft.leader_and_epoch.leader_id
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerServices:
     """What the APIs of one node have in common."""
 
     controller: Controller
+    node: LocalNode
     authorizer: Authorizer | None = None
     """None: everybody may do everything."""
 

@@ -14,8 +14,12 @@ from replica_manager.raft.controller_apis.call import Call, ControllerApi
 from replica_manager.raft.controller_apis.clients import CLIENT_APIS
 from replica_manager.raft.controller_apis.cluster import CLUSTER_APIS
 from replica_manager.raft.controller_apis.configs import CONFIG_APIS
+from replica_manager.raft.controller_apis.describe_cluster import DESCRIBE_CLUSTER_APIS
+from replica_manager.raft.controller_apis.describe_configs import DESCRIBE_CONFIGS_APIS
 from replica_manager.raft.controller_apis.partitions import PARTITION_APIS
 from replica_manager.raft.controller_apis.topics import TOPIC_APIS
+from replica_manager.raft.controller_apis.unhandled import UNHANDLED_APIS
+from replica_manager.raft.controller_apis.voters import VOTER_APIS
 from zkcontroller.errors import UnsupportedVersion
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.protocol.api_versions import ApiKey, api
@@ -29,6 +33,10 @@ _APIS: Final[Mapping[int, ControllerApi]] = {
     **CONFIG_APIS,
     **CLIENT_APIS,
     **ACL_APIS,
+    **DESCRIBE_CLUSTER_APIS,
+    **DESCRIBE_CONFIGS_APIS,
+    **VOTER_APIS,
+    **UNHANDLED_APIS,
 }
 ENVELOPE_VERSIONS: Final = (0, 0)
 

@@ -14,16 +14,16 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.server.authorization import is_allowed, is_cluster_allowed
 from replica_manager.server.config_entries import (
     ConfigEntry,
-    ConfigSource,
     broker_entries,
     default_broker_entries,
     logger_entries,
     topic_entries,
 )
+from replica_manager.server.config_rows import config_result, config_rows
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.log_levels import log_levels
-from replica_manager.server.schema import ResponseSchema, response_schema
+from replica_manager.server.schema import response_schema
 from replica_manager.server.topic_creation import check_name
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.api_versions import ApiKey
@@ -33,7 +33,6 @@ from zkcontroller.zookeeper.kafka_acl_znodes import ResourceType as AclResourceT
 
 API_KEY: Final = ApiKey.DESCRIBE_CONFIGS
 VERSIONS: Final = (0, 4)
-_LONGEST_MESSAGE: Final = 1000
 _TOPIC: Final = 2
 _SENTENCES: Final = {
     ErrorCode.topic_authorization_failed: "Topic authorization failed.",
@@ -44,13 +43,11 @@ _SENTENCES: Final = {
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
     """One result per resource."""
     schema = response_schema(API_KEY, context.api_version)
-    has_synonyms = getattr(request, "include_synonyms", False)
-    has_documentation = getattr(request, "include_documentation", False)
     results = []
     unauthorized = []
     for resource in request.resources:
         if (denied := _unauthorized(resource, context, broker)) is not None:
-            unauthorized.append(_result(schema, resource, denied, _SENTENCES[denied], ()))
+            unauthorized.append(config_result(schema, resource, denied, _SENTENCES[denied]))
             continue
         # The schema's default, which Kafka leaves where it has nothing to say.
         error, message = ErrorCode.none, ""
@@ -61,25 +58,8 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
             error, message = refused.error, refused.message or ""
         except ZkControllerError as failure:
             error, message = error_code_for(failure), str(failure)
-        wanted = resource.configuration_keys
-        results.append(
-            _result(
-                schema,
-                resource,
-                error,
-                message,
-                tuple(
-                    _config(
-                        schema,
-                        entry,
-                        has_synonyms=has_synonyms,
-                        has_documentation=has_documentation,
-                    )
-                    for entry in entries
-                    if not wanted or entry.name in wanted
-                ),
-            )
-        )
+        rows = config_rows(schema, entries, request, resource.configuration_keys or ())
+        results.append(config_result(schema, resource, error, message, rows))
     return schema.response(results=(*results, *unauthorized))
 
 
@@ -104,7 +84,7 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
     """Every resource of the request, with that code."""
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
-        results=tuple(_result(schema, each, error, None, ()) for each in request.resources)
+        results=tuple(config_result(schema, each, error, None) for each in request.resources)
     )
 
 
@@ -159,48 +139,3 @@ def _broker_id(name: str) -> int:
         raise RequestRefused(
             ErrorCode.invalid_request, f"Broker id must be an integer, but it is: {name}"
         ) from None
-
-
-def _result(
-    schema: ResponseSchema,
-    resource: Any,
-    error: ErrorCode,
-    message: str | None,
-    configs: tuple[Any, ...],
-) -> Any:
-    return schema.part(
-        "DescribeConfigsResult",
-        error_code=error,
-        error_message=message and message[:_LONGEST_MESSAGE],
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        configs=configs,
-    )
-
-
-def _config(
-    schema: ResponseSchema, entry: ConfigEntry, *, has_synonyms: bool, has_documentation: bool
-) -> Any:
-    synonyms: tuple[Any, ...] = ()
-    if has_synonyms and schema.has("DescribeConfigsSynonym"):
-        synonyms = tuple(
-            schema.part(
-                "DescribeConfigsSynonym",
-                name=synonym.name,
-                value=synonym.value,
-                source=synonym.source,
-            )
-            for synonym in entry.synonyms
-        )
-    return schema.part(
-        "DescribeConfigsResourceResult",
-        name=entry.name,
-        value=entry.value,
-        read_only=entry.is_read_only,
-        is_default=entry.source is ConfigSource.DEFAULT,
-        config_source=entry.source,
-        is_sensitive=entry.is_sensitive,
-        synonyms=synonyms,
-        config_type=entry.type_id,
-        documentation=entry.documentation if has_documentation else None,
-    )

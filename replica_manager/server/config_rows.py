@@ -1,0 +1,77 @@
+"""DescribeConfigs' rows: what is said of one resource, and of one of its keys.
+
+Source: Kafka ``ConfigHelper``, ``DescribeConfigsResponse``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.server.config_entries import ConfigEntry, ConfigSource
+from replica_manager.server.schema import ResponseSchema
+
+_LONGEST_MESSAGE: Final = 1000
+
+
+def config_result(
+    schema: ResponseSchema,
+    resource: Any,
+    error: ErrorCode,
+    message: str | None,
+    configs: tuple[Any, ...] = (),
+) -> Any:
+    """The row of a resource of the request."""
+    return schema.part(
+        "DescribeConfigsResult",
+        error_code=error,
+        error_message=message and message[:_LONGEST_MESSAGE],
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=configs,
+    )
+
+
+def config_rows(
+    schema: ResponseSchema, entries: Sequence[ConfigEntry], request: Any, wanted: Collection[str]
+) -> tuple[Any, ...]:
+    """The rows of those entries that are wanted, of all if none is named."""
+    has_synonyms = getattr(request, "include_synonyms", False)
+    has_documentation = getattr(request, "include_documentation", False)
+    return tuple(
+        _row(schema, entry, has_synonyms=has_synonyms, has_documentation=has_documentation)
+        for entry in entries
+        if not wanted or entry.name in wanted
+    )
+
+
+def _row(
+    schema: ResponseSchema, entry: ConfigEntry, *, has_synonyms: bool, has_documentation: bool
+) -> Any:
+    synonyms: tuple[Any, ...] = ()
+    if has_synonyms and schema.has("DescribeConfigsSynonym"):
+        synonyms = tuple(
+            schema.part(
+                "DescribeConfigsSynonym",
+                name=synonym.name,
+                value=synonym.value,
+                source=synonym.source,
+            )
+            for synonym in entry.synonyms
+        )
+    return schema.part(
+        "DescribeConfigsResourceResult",
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        is_default=entry.source is ConfigSource.DEFAULT,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=synonyms,
+        config_type=entry.type_id,
+        documentation=entry.documentation
+        if has_documentation or entry.documentation == ""
+        else None,
+    )
