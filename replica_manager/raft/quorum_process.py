@@ -16,6 +16,7 @@ import queue
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
@@ -31,13 +32,18 @@ from replica_manager.raft.controller_service import (
     controller_maker,
     read_bootstrap,
 )
+from replica_manager.raft.described_config import described_config
+from replica_manager.raft.metadata_publishing import LISTENER_NAME as PUBLISHING
+from replica_manager.raft.metadata_publishing import MetadataPublisher, MetadataPublishing
 from replica_manager.raft.node_files import initialize_log_dirs, lock_metadata_log_dir
+from replica_manager.raft.node_security import NodeSecurity, node_security
 from replica_manager.raft.quorum_node import QuorumNode, QuorumNodeSettings
 from replica_manager.server.listener import ServerLimits
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata
 from zkcontroller.kraft.values import Endpoint, ReplicaKey
+from zkcontroller.runtime.client_security import ClientSecurity
 from zkcontroller.runtime.interpreter import set_up_interpreter
 from zkcontroller.runtime.metrics import Metrics
 
@@ -45,7 +51,6 @@ FAILED: Final = 1
 MAX_QUEUED_LINES: Final = 10_000
 """So many lines wait to be written; more are lost, for no election may wait for a terminal."""
 _FORMAT: Final = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
-_PLAINTEXT: Final = "PLAINTEXT"
 _log: Final = logging.getLogger("kafka.server.KafkaRaftServer")
 
 
@@ -57,6 +62,7 @@ def run_node(path: Path, metrics_port: int | None = None) -> int:
     config = load_controller_config(path)
     config.check_voters_are_routable()
     _refuse_unsupported(config)
+    security = node_security(config)
     set_up_interpreter()
     with ExitStack() as stack:
         dirs = initialize_log_dirs(config.log_dirs, config.metadata_log_dir, config.node_id, uuid4)
@@ -77,8 +83,8 @@ def run_node(path: Path, metrics_port: int | None = None) -> int:
         bootstrap = read_bootstrap(
             config.metadata_log_dir, config.originals.get("inter.broker.protocol.version")
         )
-        settings = _settings(config, local, meta.cluster_id)
-        return asyncio.run(_run(config, settings, bootstrap, metrics))
+        settings = _settings(config, local, meta.cluster_id, security)
+        return asyncio.run(_run(config, settings, bootstrap, metrics, security.publishers))
 
 
 async def _run(
@@ -86,8 +92,11 @@ async def _run(
     settings: QuorumNodeSettings,
     bootstrap: BootstrapMetadata,
     metrics: Metrics,
+    publishers: Sequence[MetadataPublisher],
 ) -> int:
     node = QuorumNode(settings, metrics)
+    if publishers:
+        node.add_listener(PUBLISHING, MetadataPublishing(lambda: node.driver, publishers))
     node.set_controller(controller_maker(config, settings.cluster_id, bootstrap))
     is_stopping = False
 
@@ -102,7 +111,7 @@ async def _run(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
-    registering = loop.create_task(_register(config, node))
+    registering = loop.create_task(_register(config, node, settings.security))
     try:
         await node.run()
     except Exception:  # noqa: BLE001 - whatever it is, a node that goes on would endanger others
@@ -113,12 +122,14 @@ async def _run(
     return 0
 
 
-async def _register(config: ControllerConfig, node: QuorumNode) -> None:
+async def _register(config: ControllerConfig, node: QuorumNode, security: ClientSecurity) -> None:
     await node.started()
-    await ControllerRegistrations(config, node.driver, node.controller).run()
+    await ControllerRegistrations(config, node.driver, node.controller, security).run()
 
 
-def _settings(config: ControllerConfig, local: ReplicaKey, cluster_id: str) -> QuorumNodeSettings:
+def _settings(
+    config: ControllerConfig, local: ReplicaKey, cluster_id: str, security: NodeSecurity
+) -> QuorumNodeSettings:
     first = config.listener_name
     # The quorum's own listener comes first, whatever the order in the file.
     listeners = sorted(config.listeners, key=lambda listener: listener.listener_name != first)
@@ -134,6 +145,10 @@ def _settings(config: ControllerConfig, local: ReplicaKey, cluster_id: str) -> Q
         log=config.metadata_log,
         snapshots=config.snapshots,
         limits=_limits(config),
+        gates=security.gates,
+        security=security.client,
+        authorizer=security.authorizer,
+        config=described_config(config),
     )
 
 
@@ -165,18 +180,6 @@ def _refuse_unsupported(config: ControllerConfig) -> None:
         raise ConfigInvalid("process.roles", ",".join(config.roles), "controller, and nothing else")
     if not config.voters.endpoints:
         raise ConfigInvalid("controller.quorum.voters", "", "the voters: they are static here")
-    for listener in config.listeners:
-        if listener.security_protocol != _PLAINTEXT:
-            raise ConfigInvalid(
-                "listener.security.protocol.map",
-                f"{listener.listener_name}:{listener.security_protocol}",
-                "PLAINTEXT for the listeners of a node of the quorum",
-            )
-    authorizer = config.values["authorizer.class.name"]
-    if authorizer:
-        raise ConfigInvalid(
-            "authorizer.class.name", authorizer, "no value: a node of the quorum reads no ACLs"
-        )
 
 
 class _Lines(QueueHandler):

@@ -15,11 +15,13 @@ from typing_extensions import override
 from replica_manager.raft.controller_apis.envelope import principal_bytes
 from replica_manager.raft.controller_config import ControllerConfig
 from replica_manager.raft.controller_service import controller_maker, read_bootstrap
+from replica_manager.raft.described_config import described_config
 from replica_manager.raft.metadata_publishing import LISTENER_NAME, MetadataPublishing
 from replica_manager.raft.node_security import NodeSecurity, node_security
 from replica_manager.raft.quorum_node import QuorumNode, QuorumNodeSettings
 from replica_manager.security.principals import Principal
-from tests.unit.quorum import CLUSTER_ID, Quorum
+from tests.unit.quorum import CLUSTER_ID, Quorum, eventually, in_the_end
+from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read_response, write
@@ -75,6 +77,8 @@ class SecuredQuorum(Quorum):
                 "controller.listener.names": "CONTROLLER",
                 "listeners": f"CONTROLLER://127.0.0.1:{voters[node_id].port}",
                 "log.dirs": str(self.directory / f"node-{node_id}"),
+                # Followers know everything as committed only while nothing is written.
+                "metadata.max.idle.interval.ms": "0",
                 **self.properties,
                 **self.own.get(node_id, {}),
             }
@@ -90,6 +94,7 @@ class SecuredQuorum(Quorum):
             gates=security.gates,
             security=security.client,
             authorizer=security.authorizer,
+            config=described_config(config),
         )
 
     @override
@@ -109,6 +114,9 @@ class Client:
 
     async def ask(self, request: RequestPayload) -> Any:
         return await self._connection.request(request)
+
+    async def call(self, api_key: int, version: int, body: bytes) -> bytes:
+        return await self._connection.call(api_key, version, (body,))
 
     async def forward(self, user: str, request: RequestPayload, host: bytes = b"\x7f\0\0\1") -> Any:
         """The answer to somebody else's request in an Envelope, or the envelope's error."""
@@ -154,6 +162,10 @@ class SecuredNode:
             await connection.close()
 
 
+def _is_active(controller: QuorumController) -> bool:
+    return controller.is_active
+
+
 def told(
     directory: Path,
     story: Callable[[SecuredNode], Awaitable[None]],
@@ -166,6 +178,11 @@ def told(
         try:
             await quorum.start(1)
             await quorum.leader()
+            authorizer = quorum.security[1].authorizer
+            if authorizer is not None:
+                await eventually(lambda: authorizer.is_loaded, "the rules are there")
+            controller = quorum.nodes[1].controller
+            await in_the_end(lambda: controller.look(_is_active), "the controller is active")
             await story(SecuredNode(quorum))
         finally:
             await quorum.close()

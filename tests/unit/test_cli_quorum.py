@@ -148,8 +148,9 @@ def test_a_snapshot_is_dumped_and_files_longer_than_a_window_too(
     ("key", "value"),
     [
         ("process.roles", "broker,controller"),
-        ("listener.security.protocol.map", "CONTROLLER:SSL"),
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("listener.security.protocol.map", "CONTROLLER:KERBEROS"),
+        ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),
+        ("early.start.listeners", "CONTROLLER,OTHER"),
         ("controller.quorum.voters", "1@0.0.0.0:9093"),
     ],
 )

@@ -63,7 +63,12 @@ def test_api_versions_offers_exactly_what_is_answered(tmp_path: Path, version: i
             int(each.api_key): (int(each.min_version), int(each.max_version))
             for each in response.api_keys
         }
-        assert offered == {**OFFERED, ApiKey.API_VERSIONS: (0, 4)}
+        assert offered == {
+            **OFFERED,
+            ApiKey.API_VERSIONS: (0, 4),
+            ApiKey.SASL_HANDSHAKE: (0, 1),
+            ApiKey.SASL_AUTHENTICATE: (0, 2),
+        }
 
     asked(tmp_path, story)
 
