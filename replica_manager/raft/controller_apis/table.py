@@ -17,6 +17,7 @@ from replica_manager.raft.controller_apis.configs import CONFIG_APIS
 from replica_manager.raft.controller_apis.describe_cluster import DESCRIBE_CLUSTER_APIS
 from replica_manager.raft.controller_apis.describe_configs import DESCRIBE_CONFIGS_APIS
 from replica_manager.raft.controller_apis.partitions import PARTITION_APIS
+from replica_manager.raft.controller_apis.tokens import TOKEN_APIS
 from replica_manager.raft.controller_apis.topics import TOPIC_APIS
 from replica_manager.raft.controller_apis.unhandled import UNHANDLED_APIS
 from replica_manager.raft.controller_apis.voters import VOTER_APIS
@@ -35,6 +36,7 @@ _APIS: Final[Mapping[int, ControllerApi]] = {
     **ACL_APIS,
     **DESCRIBE_CLUSTER_APIS,
     **DESCRIBE_CONFIGS_APIS,
+    **TOKEN_APIS,
     **VOTER_APIS,
     **UNHANDLED_APIS,
 }

@@ -1,0 +1,145 @@
+"""Delegation tokens (38, 39, 40): a client has one made, prolonged or ended.
+
+Whoever asks must be sure to be himself: by a login, or by a broker that forwards what he asks; and
+a token does not beget tokens.
+
+Source: Kafka ``ControllerApis.handleCreateDelegationTokenRequest``, ``allowTokenRequests`` and
+their neighbours (KIP-48, KIP-373, KIP-900).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.raft.controller_apis.call import Call, ControllerApi, milliseconds
+from replica_manager.security.principals import ANONYMOUS, USER, Principal
+from replica_manager.server.schema import NO_THROTTLE
+from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.kraft.controller.delegation_token_control import CreatedDelegationToken
+from zkcontroller.kraft.controller.quorum_controller_requests import (
+    CreateDelegationToken,
+    ExpireDelegationToken,
+    RenewDelegationToken,
+)
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.numeric_times import NO_TIME, numeric_response_type
+from zkcontroller.protocol.versioned_messages import made_of
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+
+_PLAINTEXT: Final = "PLAINTEXT"
+_SSL: Final = "SSL"
+
+
+async def _create(request: Any, call: Call) -> ResponsePayload:
+    requester = call.context.principal
+    owner = requester
+    if getattr(request, "owner_principal_name", None):
+        owner = Principal(request.owner_principal_type or USER, request.owner_principal_name)
+    try:
+        error = _denial(call, owner)
+        if error is not ErrorCode.none:
+            return _created(call, error, owner, time_ms=NO_TIME)
+        created: CreatedDelegationToken = await call.ask(
+            CreateDelegationToken(
+                str(requester),
+                str(owner),
+                tuple((each.principal_type, each.principal_name) for each in request.renewers),
+                milliseconds(request.max_lifetime),
+            )
+        )
+    except ApiException as refused:
+        return _created(call, refused.error, owner, time_ms=0)
+    return _created(call, ErrorCode.none, owner, created=created)
+
+
+def _denial(call: Call, owner: Principal) -> ErrorCode:
+    if not _are_token_requests_allowed(call):
+        return ErrorCode.delegation_token_request_not_allowed
+    # For himself everybody may have one.
+    if owner != call.context.principal and not call.permissions.allow(
+        AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner)
+    ):
+        return ErrorCode.delegation_token_authorization_failed
+    return ErrorCode.none
+
+
+def _are_token_requests_allowed(call: Call) -> bool:
+    context = call.context
+    if context.is_token_authenticated:
+        return False
+    if context.is_forwarded:
+        return True
+    if context.security_protocol == _SSL:
+        return context.principal != ANONYMOUS
+    return context.security_protocol != _PLAINTEXT
+
+
+def _created(
+    call: Call,
+    error: ErrorCode,
+    owner: Principal,
+    *,
+    created: CreatedDelegationToken | None = None,
+    time_ms: int = 0,
+) -> ResponsePayload:
+    """``time_ms`` stands for every time where nothing was created."""
+    requester = call.context.principal
+    token = None if created is None else created.record
+    return _response(
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        call,
+        error_code=error,
+        principal_type=owner.principal_type,
+        principal_name=owner.name,
+        token_requester_principal_type=requester.principal_type,
+        token_requester_principal_name=requester.name,
+        issue_timestamp=time_ms if token is None else token.issue_timestamp,
+        expiry_timestamp=time_ms if token is None else token.expiration_timestamp,
+        max_timestamp=time_ms if token is None else token.max_timestamp,
+        token_id="" if token is None else token.token_id,
+        hmac=b"" if created is None else created.hmac,
+    )
+
+
+async def _renew(request: Any, call: Call) -> ResponsePayload:
+    wanted = RenewDelegationToken(
+        str(call.context.principal), request.hmac, milliseconds(request.renew_period)
+    )
+    return await _expiring(ApiKey.RENEW_DELEGATION_TOKEN, call, wanted)
+
+
+async def _expire(request: Any, call: Call) -> ResponsePayload:
+    wanted = ExpireDelegationToken(
+        str(call.context.principal), request.hmac, milliseconds(request.expiry_time_period)
+    )
+    return await _expiring(ApiKey.EXPIRE_DELEGATION_TOKEN, call, wanted)
+
+
+async def _expiring(
+    api_key: ApiKey, call: Call, wanted: RenewDelegationToken | ExpireDelegationToken
+) -> ResponsePayload:
+    """Has a token end at another time, and tells when that is."""
+    if not _are_token_requests_allowed(call):
+        error = ErrorCode.delegation_token_request_not_allowed
+        return _response(api_key, call, error_code=error, expiry_timestamp=NO_TIME)
+    try:
+        expires_ms = await call.ask(wanted)
+    except ApiException as refused:
+        return _response(api_key, call, error_code=refused.error, expiry_timestamp=0)
+    return _response(api_key, call, error_code=ErrorCode.none, expiry_timestamp=expires_ms)
+
+
+def _response(api_key: ApiKey, call: Call, **values: object) -> ResponsePayload:
+    kind = numeric_response_type(api_key, call.version)
+    return cast(ResponsePayload, made_of(kind, {"throttle_time": NO_THROTTLE} | values))
+
+
+TOKEN_APIS: Final[Mapping[int, ControllerApi]] = {
+    ApiKey.CREATE_DELEGATION_TOKEN: ControllerApi(0, 3, _create),
+    ApiKey.RENEW_DELEGATION_TOKEN: ControllerApi(0, 2, _renew),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: ControllerApi(0, 2, _expire),
+}
