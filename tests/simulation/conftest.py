@@ -10,6 +10,9 @@ from typing import Final
 import pytest
 
 SEEDS_BY_DEFAULT: Final = 5
+COSTLY_EACH: Final = 10
+"""Of so many seeds one is for the tests whose stories cost several times as much."""
+LEAST_COSTLY: Final = 3
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,12 +26,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every test with a ``seed`` runs once per seed.
+    """Every test with a ``seed`` runs once per seed; with a ``costly_seed``, for a tenth of them.
 
     The options exist only where this folder is named on the command line.
     """
-    if "seed" in metafunc.fixturenames:
-        seed = metafunc.config.getoption("seed", None)
-        count = metafunc.config.getoption("seeds", SEEDS_BY_DEFAULT)
-        first = metafunc.config.getoption("first_seed", 0)
-        metafunc.parametrize("seed", range(first, first + count) if seed is None else [seed])
+    seed = metafunc.config.getoption("seed", None)
+    count = metafunc.config.getoption("seeds", SEEDS_BY_DEFAULT)
+    first = metafunc.config.getoption("first_seed", 0)
+    costly = max(min(count, LEAST_COSTLY), count // COSTLY_EACH)
+    for name, most in (("seed", count), ("costly_seed", costly)):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, range(first, first + most) if seed is None else [seed])

@@ -8,6 +8,7 @@ L5 it is so after everybody was down.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -253,7 +254,7 @@ class RaftChaos:
         self._later((1, 1) if self._is_well else bounds, start)
 
 
-def random_world(seed: int) -> RaftWorld:
+def random_world(seed: int, log_directory: Path | None = None) -> RaftWorld:
     """Voters, observers, times and sizes as the seed wants them."""
     random = RaftWorld(seed).random
     voters = random.choice((1, 2, 3, 3, 3, 4, 5, 5))
@@ -267,7 +268,21 @@ def random_world(seed: int) -> RaftWorld:
         snapshot_every=random.choice((5, 10, 1_000)),
         retention_bytes=random.choice((0, 500, WITHOUT_LIMIT)),
         chunk_bytes=random.choice((7, 16, 1_000)),
+        log_directory=log_directory,
     )
+
+
+def stormy_quorum_on_disk(seed: int, directory: Path) -> RaftWorld:
+    """On the logs of production, which must say what the model says, whatever they go through."""
+    world = random_world(seed, directory)
+    chaos = RaftChaos(world)
+    try:
+        chaos.begin()
+        chaos.storm(SHORT_STORM_MS)
+        chaos.peace()
+    finally:
+        world.close()
+    return world
 
 
 def quorum_with_strangers(seed: int) -> None:

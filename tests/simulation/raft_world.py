@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Final
 
 from tests.simulation.history import LINES_SHOWN
 from tests.simulation.raft_invariants import RaftInvariants
 from tests.simulation.raft_log_model import WITHOUT_LIMIT, InMemoryRaftLog
+from tests.simulation.raft_mirrored_log import MirroredRaftLog
 from tests.simulation.raft_network import Network
 from tests.simulation.raft_process import Disk, RaftProcess, endpoint_of
 from tests.simulation.raft_timeline import RaftTimeline
@@ -74,9 +76,13 @@ class RaftWorld:
         snapshot_every: int = 10,
         retention_bytes: int = WITHOUT_LIMIT,
         chunk_bytes: int = 16,
+        log_directory: Path | None = None,
         told_by: str = "tests/simulation/test_raft_seeds.py",
     ) -> None:
-        """A state machine snapshots every so many numbers; ``told_by`` tells the story again."""
+        """A state machine snapshots every so many numbers; ``told_by`` tells the story again.
+
+        With a ``log_directory`` every node has the log of production beside the model of it.
+        """
         self.timeline = RaftTimeline(seed)
         self.random: Random = self.timeline.random
         self.config = config
@@ -85,6 +91,8 @@ class RaftWorld:
         self.description = f"{voters} voters, {observers} observers"
         self._retention_bytes = retention_bytes
         self._chunk_bytes = chunk_bytes
+        self._log_directory = log_directory
+        self._mirrored: list[MirroredRaftLog] = []
         self.cluster_id = "simulated-quorum"
         self.voter_set = VoterSet({number: endpoint_of(number) for number in range(1, voters + 1)})
         self.grown_voter_set: VoterSet | None = None
@@ -162,7 +170,24 @@ class RaftWorld:
 
     def make_log(self) -> InMemoryRaftLog:
         """An empty one, as a new disk has it."""
-        return InMemoryRaftLog(retention_bytes=self._retention_bytes, chunk_bytes=self._chunk_bytes)
+        retention, chunk = self._retention_bytes, self._chunk_bytes
+        if self._log_directory is None:
+            return InMemoryRaftLog(retention_bytes=retention, chunk_bytes=chunk)
+        number = len(self._mirrored)
+        log = MirroredRaftLog(
+            self._log_directory / f"disk-{number}",
+            lambda: self.timeline.clock.now_ms,
+            Random(number),
+            retention_bytes=retention,
+            chunk_bytes=chunk,
+        )
+        self._mirrored.append(log)
+        return log
+
+    def close(self) -> None:
+        """Lets the files of all logs go."""
+        for log in self._mirrored:
+            log.close()
 
     def touched(self, process: RaftProcess) -> None:
         """A process has done something and is to be looked at."""

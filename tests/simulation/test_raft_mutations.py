@@ -11,12 +11,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.simulation.raft_chaos import quorum_with_strangers, stormy_quorum
+from replica_manager.log import log_recovery
+from replica_manager.log.leader_epochs import LeaderEpochs
+from replica_manager.raft import metadata_log
+from replica_manager.raft.metadata_log import MetadataLog
+from tests.simulation.raft_chaos import (
+    quorum_with_strangers,
+    stormy_quorum,
+    stormy_quorum_on_disk,
+)
 from tests.simulation.raft_stories import isolated_leader_resigns, restless_voters
 from zkcontroller.kraft import inbound, leader_state, listeners, quorum, responses
 from zkcontroller.kraft import raft as raft_module
@@ -291,6 +301,33 @@ def take_a_part_for_the_snapshot(patch: Patch) -> None:
     patch.setattr(responses.Responses, "_fetch_snapshot", hasty)
 
 
+# ---------------------------------------------------------------------- the log on disk
+
+
+def leave_epochs_behind(patch: Patch) -> None:
+    """What is cut off the log stays in the list of its epochs."""
+    patch.setattr(LeaderEpochs, "truncate_from_end", lambda *_: None)
+
+
+def begin_with_the_first_segment(patch: Patch) -> None:
+    """After a restart the log begins where its first file does, not where its snapshot ends."""
+
+    def first_of_all(directory: Path) -> int:
+        return min((int(file.stem) for file in directory.glob("*.log")), default=0)
+
+    patch.setattr(metadata_log, "find_start_offset", first_of_all)
+
+
+def keep_the_log_before_a_snapshot(patch: Patch) -> None:
+    """A snapshot is loaded, and the records before it stay."""
+    patch.setattr(MetadataLog, "_truncate_to_latest_snapshot", lambda _: True)
+
+
+def check_no_batch_at_a_start(patch: Patch) -> None:
+    """A batch of which a loss of power has left the header and zeros is taken for one."""
+    patch.setattr(log_recovery, "is_intact", lambda *_: True)
+
+
 # ---------------------------------------------------------------------- strangers
 
 
@@ -347,6 +384,12 @@ def _advance_over(
     patch.setattr(leader_state.Leader, "_advance", advance)
 
 
+def on_disk(seed: int) -> None:
+    """The story that needs a folder."""
+    with TemporaryDirectory() as directory:
+        stormy_quorum_on_disk(seed, Path(directory))
+
+
 MUTATIONS: Final[tuple[tuple[Callable[[Patch], None], Story], ...]] = (
     (grant_two_votes_in_an_epoch, stormy_quorum),
     (grant_to_a_shorter_log, stormy_quorum),
@@ -370,6 +413,10 @@ MUTATIONS: Final[tuple[tuple[Callable[[Patch], None], Story], ...]] = (
     (truncate_to_the_leaders_offset_alone, restless_voters),
     (fetch_before_the_flush, stormy_quorum),
     (take_a_part_for_the_snapshot, stormy_quorum),
+    (leave_epochs_behind, on_disk),
+    (begin_with_the_first_segment, on_disk),
+    (keep_the_log_before_a_snapshot, on_disk),
+    (check_no_batch_at_a_start, on_disk),
     (believe_in_any_epoch, quorum_with_strangers),
     (raise_observers_alone, quorum_with_strangers),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -14,6 +15,7 @@ from tests.simulation.raft_chaos import (
     quorum_whose_lists_differ,
     quorum_with_strangers,
     stormy_quorum,
+    stormy_quorum_on_disk,
 )
 from tests.simulation.raft_log_model import Batch
 from tests.simulation.raft_stories import led_world
@@ -57,6 +59,12 @@ def test_what_strangers_say_does_not_matter(seed: int) -> None:
 
 def test_lists_of_voters_that_differ_by_one_break_no_rule(seed: int) -> None:
     quorum_whose_lists_differ(seed)
+
+
+def test_the_log_of_production_does_as_the_model_of_it(costly_seed: int, tmp_path: Path) -> None:
+    world = stormy_quorum_on_disk(costly_seed, tmp_path)
+
+    assert world.invariants.exposed_end > 0
 
 
 def test_a_newcomer_is_elected_by_those_who_know_of_it() -> None:
