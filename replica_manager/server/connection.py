@@ -18,6 +18,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
@@ -42,6 +43,8 @@ class Peer(NamedTuple):
     address: str
     """IP address."""
     principal: Principal = ANONYMOUS
+    is_in: bool = True
+    """False while it has to log in."""
 
 
 class Answer(NamedTuple):
@@ -58,6 +61,8 @@ class Answer(NamedTuple):
     """To be called when all of it has been sent."""
     loop_time: LoopTime | None = None
     """To which the turns count that it takes to send it."""
+    muted: AbstractContextManager[None] = nullcontext()
+    """Entered for as long as the client is not listened to."""
 
 
 Respond: TypeAlias = Callable[[bytes, Peer], Awaitable[Answer]]
@@ -135,8 +140,9 @@ class ClientConnection:
                 self.last_active_s = loop.time()
                 if answer.mute_ms > 0:
                     # Muted for longer than it may be idle, it is closed, as in Kafka.
-                    async with asyncio.timeout(self._max_idle_s):
-                        await asyncio.sleep(answer.mute_ms / 1000)
+                    with answer.muted:
+                        async with asyncio.timeout(self._max_idle_s):
+                            await asyncio.sleep(answer.mute_ms / 1000)
         except AdmissionRefused:
             pass  # told and logged
         except InvalidFrame as invalid:
@@ -196,7 +202,7 @@ class ClientConnection:
                 raise AdmissionRefused(str(invalid)) from None
             reply = step.reply
             if step.is_for_dispatcher:
-                reply = (await self._respond(data, self._peer)).frame
+                reply = (await self._respond(data, self._peer._replace(is_in=False))).frame
             if step.failure is not None:
                 raise AdmissionRefused(step.failure, reply)
             if reply is not None:

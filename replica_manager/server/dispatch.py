@@ -191,7 +191,7 @@ async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Answer:
     """The frame that answers the request in ``data``; InvalidFrame if it must not be answered."""
     header, start = parse_request_header(data)
     usage = None
-    if broker.quotas.is_enabled:
+    if broker.quotas.is_enabled and peer.is_in:
         usage = broker.quotas.begin(peer.principal.name, header.client_id or "", len(data))
     context = RequestContext(
         header.api_key,

@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from enum import Enum, auto
 from typing import Final
 
@@ -109,6 +110,7 @@ class RequestUsage:
         self._counted = _Counted.NOT_YET
         self.throttle_ms = 0
         """How long the client has to wait; 0 until the request is counted."""
+        self._blamed = quotas.request
 
     @property
     def is_counted(self) -> bool:
@@ -156,6 +158,10 @@ class RequestUsage:
         elif self._counted is _Counted.NOBODYS:
             self._quotas.exempt.record(self._unrecorded_percent())
 
+    def waiting(self) -> AbstractContextManager[None]:
+        """Around the time for which the client is not listened to."""
+        return self._blamed.waiting()
+
     def _record_time(self) -> int:
         self._counted = _Counted.CLIENTS
         percent = self._unrecorded_percent()
@@ -170,6 +176,6 @@ class RequestUsage:
     def _throttle(self, quotas: RateQuotas, throttle_ms: int, request_ms: int) -> int:
         self.throttle_ms = max(throttle_ms, request_ms)
         if self.throttle_ms > 0:
-            blamed = quotas if throttle_ms > request_ms else self._quotas.request
-            blamed.record_throttle(self._user, self._client_id, self.throttle_ms)
+            self._blamed = quotas if throttle_ms > request_ms else self._quotas.request
+            self._blamed.record_throttle(self._user, self._client_id, self.throttle_ms)
         return self.throttle_ms

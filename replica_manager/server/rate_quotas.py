@@ -14,7 +14,8 @@ KIP-124).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from replica_manager.server.client_quotas import (
@@ -65,6 +66,19 @@ def throttle_ms(rate: float, bound: float, window_ms: int, longest_ms: float = m
     return whole_throttle_ms(min(excess * window_ms, longest_ms))
 
 
+class _Queue:
+    """How many clients wait just now."""
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    def record(self, value: float) -> None:
+        self._size += int(value)
+
+    def attributes(self) -> dict[str, float]:
+        return {"queue-size": self._size}
+
+
 class _Client:
     """One client's rate, what it may be, and how long the client had to wait of late."""
 
@@ -94,6 +108,8 @@ class RateQuotas:
         self._metrics = metrics
         self._longest_ms = windows.sample_ms if kind.is_bounded else math.inf
         self._clients: RecentClients[ClientKey, _Client] = RecentClients(self._make, self._forget)
+        self._queue = _Queue()
+        metrics.sensor(tagged_mbean(METRICS_DOMAIN, kind.name, {}), self._queue)
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -121,6 +137,15 @@ class RateQuotas:
     def record_throttle(self, user: str, client_id: str, duration_ms: int) -> None:
         """The client is made to wait so long."""
         self._client(user, client_id, self._now_ms()).throttle_time.record(duration_ms)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A client waits, from here to the end of the block."""
+        self._queue.record(1)
+        try:
+            yield
+        finally:
+            self._queue.record(-1)
 
     def most_at_once(self, user: str, client_id: str) -> float:
         """More than this at once is too much whatever was before; infinite without a quota."""

@@ -56,8 +56,10 @@ def counted(response: Response, context: RequestContext, usage: RequestUsage) ->
 
 def used(answer: Answer, usage: RequestUsage) -> Answer:
     """The answer to a client that is not listened to while it has to wait."""
-    mute_ms = max(answer.mute_ms, usage.throttle_ms)
-    return answer._replace(mute_ms=mute_ms, sent=(usage.finish,), loop_time=usage.loop_time)
+    answer = answer._replace(sent=(usage.finish,), loop_time=usage.loop_time)
+    if usage.throttle_ms <= answer.mute_ms:
+        return answer
+    return answer._replace(mute_ms=usage.throttle_ms, muted=usage.waiting())
 
 
 def _with_throttle_time(response: Response, throttle_ms: int) -> Response:

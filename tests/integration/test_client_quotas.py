@@ -93,7 +93,8 @@ def limit(cluster: Cluster, entity: Mapping[str, str | None], **quotas: float | 
 
     async def story() -> None:
         async with connected(cluster, "administrator") as connection:
-            [entry] = (await connection.request(alteration(entity, quotas))).entries  # type: ignore[attr-defined]
+            answer: Any = await connection.request(alteration(entity, quotas))
+            [entry] = answer.entries
             assert int(entry.error_code) == 0, entry
 
     asyncio.run(story())

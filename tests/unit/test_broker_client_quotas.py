@@ -20,6 +20,8 @@ from kio.static.primitive import i32Timedelta
 from replica_manager.security.acl_cache import AclCache
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import USER, Principal
+from replica_manager.server.connection import Peer
+from replica_manager.server.dispatch import respond
 from replica_manager.server.request_metrics import RequestMetrics
 from tests.unit.broker_world import CORRELATION_ID, BrokerWorld
 from tests.unit.fetch_world import NEWEST, ORDERS_ID, ask, fill, log_of, made, offsets
@@ -32,6 +34,7 @@ from zkcontroller.protocol.versioned_messages import request_schema
 
 CLIENT = "clients/test"
 """What the client of a :class:`BrokerWorld` is called."""
+HOME = "192.0.2.1"
 SECOND = timedelta(seconds=1)
 NOTHING = timedelta(0)
 
@@ -233,8 +236,8 @@ def test_followers_never_wait(world: BrokerWorld) -> None:
 
     assert offsets(answer.responses[0].partitions[0].records) == [0]
     assert answer.throttle_time == NOTHING == waits(world)
-    [exempt] = world.metrics.snapshot()["kafka.server:type=Request"].values()
-    assert float(exempt) > 0
+    request = world.metrics.snapshot()["kafka.server:type=Request"]
+    assert float(request["exempt-request-time"]) > 0
 
 
 # ---------------------------------------------------------------------- the time of requests
@@ -348,6 +351,18 @@ def test_the_quota_is_that_of_who_has_logged_in(world: BrokerWorld) -> None:
     assert ask(world, metadata).throttle_time == NOTHING
     world.principal = Principal(USER, "CN=alice")
     assert ask(world, metadata).throttle_time == SECOND
+
+
+def test_who_has_not_logged_in_yet_is_nobody_whose_quota_counts(world: BrokerWorld) -> None:
+    world.quotas.configure("users/ANONYMOUS", {"request_percentage": "0.1"})
+    world.ns_per_look = 200_000_000
+    data = request_header(int(ApiKey.API_VERSIONS), 0, CORRELATION_ID, "test")
+
+    answer = asyncio.run(respond(data, Peer("SASL", HOME, is_in=False), world.context))
+
+    assert answer.frame
+    assert answer.mute_ms == 0
+    assert "kafka.server:type=Request,user=ANONYMOUS" not in world.metrics.snapshot()
 
 
 def test_metrics_of_requests_know_how_long_their_clients_wait(world: BrokerWorld) -> None:

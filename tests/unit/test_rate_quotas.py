@@ -196,7 +196,9 @@ def test_clients_that_were_not_seen_for_long_are_forgotten(
 
     world.now_ms += INACTIVE_MS + 1
     quotas.record("alice", "e", 1)
-    assert list(world.metrics.snapshot()) == ["kafka.server:type=Produce,client-id=e"]
+    assert len(quotas) == 1
+    assert "kafka.server:type=Produce,client-id=e" in world.metrics.snapshot()
+    assert "kafka.server:type=Produce,client-id=d" not in world.metrics.snapshot()
 
 
 # ---------------------------------------------------------------------- metrics
@@ -227,10 +229,31 @@ def test_what_is_not_known_of_a_client_is_no_tag(world: World) -> None:
     quotas.configure("users/alice", {"producer_byte_rate": "100"})
     quotas.record("alice", "app", 100)
 
-    [name] = world.metrics.snapshot()
+    [name] = (name for name in world.metrics.snapshot() if "user" in name)
 
     assert name == "kafka.server:type=Produce,user=alice"
     assert math.isnan(float(str(world.attributes(name)["throttle-time"])))
+
+
+def test_who_waits_is_counted(world: World) -> None:
+    both = {"producer_byte_rate": "100", "request_percentage": "1"}
+    quotas = world.managers(("clients/app", both))
+    for_bytes = world.begin(quotas, 2_000)
+    for_bytes.produced(is_answered=True)
+    for_time = world.begin(quotas, 0, took_ms=150)
+    for_time.requested()
+
+    def queue_sizes() -> list[object]:
+        return [
+            world.attributes(f"kafka.server:type={name}")["queue-size"]
+            for name in ("Produce", "Fetch", "Request")
+        ]
+
+    with for_bytes.waiting():
+        assert queue_sizes() == [1, 0, 0]
+        with for_time.waiting():
+            assert queue_sizes() == [1, 0, 1]
+    assert queue_sizes() == [0, 0, 0]
 
 
 # ---------------------------------------------------------------------- requests
@@ -270,7 +293,7 @@ def test_without_an_answer_only_the_bytes_count(world: World) -> None:
     assert usage.produced(is_answered=False) == 200
     # Two windows of thirty seconds, one of them to come: 60 % of a second in thirty.
     exempt = world.attributes("kafka.server:type=Request")
-    assert exempt == {"exempt-request-time": pytest.approx(2.0)}
+    assert exempt == {"exempt-request-time": pytest.approx(2.0), "queue-size": 0}
 
 
 def test_a_throttled_fetch_has_fetched_nothing(world: World) -> None:
@@ -324,7 +347,7 @@ def test_what_brokers_ask_is_nobodys_time(world: World) -> None:
 
     assert usage.throttle_ms == 0
     exempt = world.attributes("kafka.server:type=Request")
-    assert exempt == {"exempt-request-time": pytest.approx(2.0)}
+    assert exempt == {"exempt-request-time": pytest.approx(2.0), "queue-size": 0}
     assert world.begin(quotas, 50).requested() == 0
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from cryptography.x509.oid import NameOID
+from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v1.request import MetadataRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
@@ -78,16 +79,20 @@ class Broker:
 
     def __init__(self) -> None:
         self.peers: list[str] = []
+        self.are_in: list[bool] = []
 
     async def respond(self, data: bytes, peer: Peer) -> Answer:
         self.peers.append(str(peer.principal))
+        self.are_in.append(peer.is_in)
         header, _ = parse_request_header(data)
         kind: Any = response_type(header.api_key, header.api_version)
-        body = (
-            kind(error_code=ErrorCode.illegal_sasl_state, mechanisms=())
-            if header.api_key == SaslHandshakeRequest.__api_key__
-            else kind(brokers=(), controller_id=1, topics=())
-        )
+        match header.api_key:
+            case SaslHandshakeRequest.__api_key__:
+                body = kind(error_code=ErrorCode.illegal_sasl_state, mechanisms=())
+            case ApiVersionsRequest.__api_key__:
+                body = kind(error_code=ErrorCode.none, api_keys=())
+            case _:
+                body = kind(brokers=(), controller_id=1, topics=())
         head = response_header(header.api_key, header.api_version, header.correlation_id)
         return Answer(frame((head, write(body))))
 
@@ -135,6 +140,21 @@ def test_a_broker_logs_in_at_another(protocol: str, mechanism: str) -> None:
             await ask(port, ClientSecurity(client, credentials), times=3)
 
         assert broker.peers == ["User:alice"] * 3
+
+    run(story())
+
+
+def test_who_asks_before_the_login_is_known_to_be_outside() -> None:
+    async def story() -> None:
+        broker = Broker()
+        security = ListenerSecurity("SASL_PLAINTEXT", sasl=sasl())
+        async with listener(broker, security) as port:
+            connection = await Connection.open("127.0.0.1", port, client_id="test")
+            await connection.request(ApiVersionsRequest())
+            await connection.close()
+            await ask(port, ClientSecurity(None, Credentials("PLAIN", "alice", USERS["alice"])))
+
+        assert broker.are_in == [False, True]
 
     run(story())
 
