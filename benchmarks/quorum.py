@@ -6,7 +6,7 @@
 * the same after SIGTERM, by which a leader hands over;
 * changes of configuration a second, each one a record that is committed before its answer, sent to
   the active controller by so many connections at once;
-* the memory of a node, afterwards.
+* the memory of a node, afterwards, and of the leader once there are ten thousand topics.
 
 The client is the same for both: this process.  Kafka's JVMs get the options that its own
 ``kafka-server-start.sh`` gives them.  Our nodes run by the interpreter named by ``--python``: kio
@@ -23,10 +23,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
 from benchmarks.quorum_changes import change
+from benchmarks.silent_brokers import SilentBroker, create_topics
 from tests.peers.quorum_cluster import MixedQuorum, OurVoter, RealVoter
 from zkcontroller.runtime.connection import Connection
 
@@ -34,6 +36,10 @@ CONNECTIONS: Final = 16
 LOAD_S: Final = 10.0
 WARM_UP_S: Final = 3.0
 POLL_S: Final = 0.01
+BROKERS: Final = (11, 12, 13)
+TOPICS: Final = 10_000
+TOPICS_AT_ONCE: Final = 100
+_REQUEST_TIMEOUT_MS: Final = 60_000
 KAFKAS_OWN_OPTIONS: Final = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent",
@@ -50,6 +56,7 @@ class Side:
         self.stopped_s: list[float] = []
         self.changes_s = 0.0
         self.megabytes = 0.0
+        self.megabytes_with_topics = 0.0
 
     def measure(self, rounds: int) -> None:
         """Runs it from start to end."""
@@ -62,7 +69,11 @@ class Side:
             for _ in range(rounds):
                 self.killed_s.append(self._until_next_commit(signal.SIGKILL))
                 self.stopped_s.append(self._until_next_commit(signal.SIGTERM))
-            self.megabytes = statistics.median(self._resident_megabytes())
+            self.megabytes = statistics.median(self._resident_megabytes().values())
+            leader = self.quorum.leader()
+            asyncio.run(_fill(self.quorum.ports[leader]))
+            assert self.quorum.leader() == leader, "another one leads now"
+            self.megabytes_with_topics = self._resident_megabytes()[leader]
         finally:
             self.quorum.close()
 
@@ -94,14 +105,35 @@ class Side:
         described = self.quorum.described()
         return -1 if described is None else described.leader_epoch
 
-    def _resident_megabytes(self) -> list[float]:
-        found = []
+    def _resident_megabytes(self) -> dict[int, float]:
+        found = {}
         for voter in self.quorum.running:
             assert voter.process is not None
             status = Path(f"/proc/{voter.process.pid}/status").read_text()
             [line] = [line for line in status.splitlines() if line.startswith("VmRSS")]
-            found.append(int(line.split()[1]) / 1024)
+            found[voter.node_id] = int(line.split()[1]) / 1024
         return found
+
+
+async def _fill(port: int) -> None:
+    """Has the active controller create topics on brokers that are alive until it has."""
+    async with AsyncExitStack() as stack:
+
+        async def connect(client_id: str) -> Connection:
+            opened = await Connection.open(
+                "127.0.0.1", port, client_id=client_id, request_timeout_ms=_REQUEST_TIMEOUT_MS
+            )
+            stack.push_async_callback(opened.close)
+            return opened
+
+        for broker_id in BROKERS:
+            broker = SilentBroker(broker_id, await connect(f"broker-{broker_id}"))
+            await broker.join()
+            stack.callback(broker.fall_silent)
+        client = await connect("client")
+        for first in range(0, TOPICS, TOPICS_AT_ONCE):
+            names = [f"topic-{number}" for number in range(first, first + TOPICS_AT_ONCE)]
+            await create_topics(client, names, partitions=1, replicas=len(BROKERS))
 
 
 async def _changes(port: int, seconds: float) -> float:
@@ -150,6 +182,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ("SIGTERM until the next commit, s (median)", *_medians(ours.stopped_s, kafkas.stopped_s)),
         ("changes committed a second", ours.changes_s, kafkas.changes_s),
         ("memory of a node, MB", ours.megabytes, kafkas.megabytes),
+        (
+            f"memory of the leader, {TOPICS} topics, MB",
+            ours.megabytes_with_topics,
+            kafkas.megabytes_with_topics,
+        ),
     ):
         print(f"{what:46} {mine:9.2f} {theirs:12.2f} {mine / theirs:7.2f}")
     return 0

@@ -23,19 +23,15 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
-from uuid import UUID, uuid4
-
-from kio.static.primitive import i16, i32, i64, u16
+from typing import Final
 
 from benchmarks.quorum import KAFKAS_OWN_OPTIONS
-from tests.peers.quorum_cluster import CLUSTER_ID, MixedQuorum, RealVoter
+from benchmarks.silent_brokers import SilentBroker, create_topics
+from tests.peers.quorum_cluster import MixedQuorum, RealVoter
 from zkcontroller.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from zkcontroller.kraft.wire import read_response, write_request
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
 from zkcontroller.runtime.connection import Connection
 
 BROKERS: Final = (11, 12, 13)
@@ -43,14 +39,10 @@ SILENT: Final = 11
 SESSION_S: Final = 9.0
 """``broker.session.timeout.ms``, as it is if nobody sets it."""
 PARTITIONS_A_TOPIC: Final = 1_000
-HEARTBEAT_S: Final = 1.0
 PROBE_S: Final = 0.02
 PATIENCE_S: Final = 300.0
 _REQUEST_TIMEOUT_MS: Final = 120_000
-_METADATA_VERSION: Final = (1, 21)
 _VERSION: Final = 2
-_EVERYTHING: Final = 2**62
-"""What a broker says that it has read: it is never behind."""
 
 
 @dataclass(slots=True)
@@ -61,80 +53,6 @@ class Measured:
     fencing_s: float
     elections: int
     silence_ms: float
-
-
-class SilentBroker:
-    """A broker that is alive as long as it sends heartbeats, and does nothing else."""
-
-    def __init__(self, broker_id: int, connection: Connection) -> None:
-        self.broker_id = broker_id
-        self.last_beat_s = 0.0
-        """When its last heartbeat was answered."""
-        self._connection = connection
-        self._epoch = -1
-        self._beating: asyncio.Task[None] | None = None
-
-    async def join(self) -> None:
-        """Registers, and is unfenced by its first heartbeat."""
-        schema = request_schema(ApiKey.BROKER_REGISTRATION, 4)
-        listener = schema.part(
-            "Listener",
-            name="PLAINTEXT",
-            host="localhost",
-            port=u16(9092),
-            security_protocol=i16(0),
-        )
-        first, last = _METADATA_VERSION
-        feature = schema.part(
-            "Feature",
-            name="metadata.version",
-            min_supported_version=i16(first),
-            max_supported_version=i16(last),
-        )
-        response: Any = await self._connection.request(
-            schema.request(
-                broker_id=i32(self.broker_id),
-                cluster_id=CLUSTER_ID,
-                incarnation_id=uuid4(),
-                listeners=(listener,),
-                features=(feature,),
-                rack=None,
-                is_migrating_zk_broker=False,
-                log_dirs=(UUID(int=500 + self.broker_id),),
-                previous_broker_epoch=i64(-1),
-            )
-        )
-        assert response.error_code == 0, f"the registration was refused: {response}"
-        self._epoch = response.broker_epoch
-        while await self._beat():
-            await asyncio.sleep(PROBE_S)
-        self._beating = asyncio.create_task(self._beat_on())
-
-    def fall_silent(self) -> None:
-        """Sends no more heartbeats."""
-        assert self._beating is not None, "it has joined"
-        self._beating.cancel()
-
-    async def _beat(self) -> bool:
-        """Whether it is fenced."""
-        schema = request_schema(ApiKey.BROKER_HEARTBEAT, 1)
-        response: Any = await self._connection.request(
-            schema.request(
-                broker_id=i32(self.broker_id),
-                broker_epoch=i64(self._epoch),
-                current_metadata_offset=i64(_EVERYTHING),
-                want_fence=False,
-                want_shut_down=False,
-                offline_log_dirs=(),
-            )
-        )
-        self.last_beat_s = time.monotonic()
-        return bool(response.is_fenced)
-
-    async def _beat_on(self) -> None:
-        while True:
-            await asyncio.sleep(HEARTBEAT_S)
-            await self._beat()
 
 
 class Watch:
@@ -164,24 +82,6 @@ class Watch:
         return answer
 
 
-async def create(connection: Connection, name: str) -> None:
-    """A topic; returns when it is committed."""
-    schema = request_schema(ApiKey.CREATE_TOPICS, 7)
-    topic = schema.part(
-        "CreatableTopic",
-        name=name,
-        num_partitions=i32(PARTITIONS_A_TOPIC),
-        replication_factor=i16(len(BROKERS)),
-        assignments=(),
-        configs=(),
-    )
-    response: Any = await connection.request(
-        schema.request(topics=(topic,), timeout=timedelta(minutes=1), validate_only=False)
-    )
-    [created] = response.topics
-    assert created.error_code == 0, f"{name} was refused: {created}"
-
-
 async def measure(port: int, topics: int) -> Measured:
     """Tells the story to the active controller, which listens at that port."""
     async with AsyncExitStack() as connections:
@@ -199,7 +99,12 @@ async def measure(port: int, topics: int) -> Measured:
         client, watch = await connect("client"), Watch(await connect("watch"))
         began_s = time.monotonic()
         for number in range(topics):
-            await create(client, f"topic-{number}")
+            await create_topics(
+                client,
+                [f"topic-{number}"],
+                partitions=PARTITIONS_A_TOPIC,
+                replicas=len(BROKERS),
+            )
         created_s = time.monotonic() - began_s
         before = await watch.described()
         watch.longest_s = 0.0
