@@ -36,6 +36,7 @@ from zkcontroller.kraft.messages import (
 )
 from zkcontroller.kraft.outputs import Send
 from zkcontroller.kraft.quorum import Quorum
+from zkcontroller.kraft.request_manager import RequestManager
 from zkcontroller.kraft.states import StateName, Unattached
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey
 
@@ -87,6 +88,12 @@ def test_an_election_timeout_is_drawn_between_once_and_twice_what_is_configured(
 
 def test_without_an_election_timeout_nothing_is_drawn() -> None:
     assert deadlines_of_elections(0, 3) == {0}
+
+
+def test_of_no_bootstrap_servers_none_is_drawn() -> None:
+    requests = RequestManager({}, CONFIG.request_timeout_ms, CONFIG.retry_backoff_ms, Random(7))
+
+    assert requests.ready_bootstrap_server(START_MS) is None
 
 
 def test_two_voters_need_each_other() -> None:
