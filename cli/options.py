@@ -24,6 +24,8 @@ from typing_extensions import override
 from .errors import BadUsage, Refused
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from zkcontroller.runtime.client_security import ClientSecurity
 
     from .cluster_file import ClusterFile
@@ -68,6 +70,7 @@ class Settings:
     zookeeper_flag: str | None = None
     bootstrap_flag: str | None = None
     command_config_flag: Path | None = None
+    zk_tls_config_flag: Path | None = None
     output: str | None = None
     directory_flag: Path | None = None
     timeout_s: float | None = None
@@ -129,6 +132,18 @@ class Settings:
 
         return client_security_of(read_properties(Path(path), "--command-config"))
 
+    @cached_property
+    def zookeeper_tls(self) -> SSLContext | None:
+        """How one connects to ZooKeeper, None without TLS; ConfigInvalid for a useless file."""
+        path = self.zk_tls_config_flag or os.environ.get("ZKCTL_ZK_TLS_CONFIG_FILE")
+        if not path:
+            return None
+        from replica_manager.security.client_properties import read_properties
+        from replica_manager.security.zookeeper_tls import tls_of_file
+
+        option = "--zk-tls-config-file"
+        return tls_of_file(read_properties(Path(path), option), option)
+
     def bootstrap(self) -> Bootstrap:
         """Some brokers; BadUsage if nobody said any."""
         address = self.find_bootstrap()
@@ -185,6 +200,15 @@ def _shared() -> list[click.Option]:
             expose_value=False,
             callback=_store("zookeeper_flag"),
             help="ZooKeeper of the cluster  [env: ZKCTL_ZOOKEEPER]",
+        ),
+        click.Option(
+            ["--zk-tls-config-file"],
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            expose_value=False,
+            callback=_store("zk_tls_config_flag"),
+            help="How to connect to ZooKeeper under TLS: zookeeper.ssl.* as Kafka's tools read them"
+            "  [env: ZKCTL_ZK_TLS_CONFIG_FILE]",
         ),
         click.Option(
             ["-b", "--bootstrap-server"],

@@ -105,6 +105,7 @@ def open_zookeeper(
             session_timeout_ms=_SESSION_TIMEOUT_MS,
             connection_timeout_ms=round(timeout_s * 1000),
             auth=_credentials(),
+            tls=settings.zookeeper_tls,
             name="zkctl",
         ),
         on_watch=on_watch,

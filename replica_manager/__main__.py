@@ -5,7 +5,8 @@
 SIGTERM and SIGINT stop it by controlled shutdown; a second one ends it at once.  It is ready when
 server.log says ``[KafkaServer id=1] started`` and ``broker.json`` stands in the first log
 directory.  Exit code 0 after a stop, 1 after a failure.  The environment variable
-``ZKCONTROLLER_ZOOKEEPER_AUTH``, ``digest:USER:PASSWORD``, holds its credentials for ZooKeeper.
+``ZKCONTROLLER_ZOOKEEPER_AUTH``, ``digest:USER:PASSWORD`` or ``sasl:USER:PASSWORD``, holds its
+credentials for ZooKeeper.
 
 Source: Kafka's ``kafka-server-start.sh``, ``kafka.Kafka``.
 """
@@ -23,8 +24,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
-from replica_manager.broker import ZOOKEEPER_AUTH_VARIABLE, BrokerServer
+from replica_manager.broker import BrokerServer
 from replica_manager.broker_identity import stored_broker_id
+from replica_manager.broker_settings import ZOOKEEPER_AUTH_VARIABLE
 from replica_manager.config import BrokerConfig, load_config, parse_overrides
 from replica_manager.metrics_server import LOOPBACK, MetricsServer
 from zkcontroller.errors import ZkControllerError

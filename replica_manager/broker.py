@@ -82,7 +82,7 @@ from zkcontroller.core.events import (
     TopicUncleanLeaderElectionEnable,
     UncleanLeaderElectionEnable,
 )
-from zkcontroller.errors import BrokerIdInUse, ConfigInvalid, KafkaStorage
+from zkcontroller.errors import BrokerIdInUse, KafkaStorage
 from zkcontroller.model import UNKNOWN_BROKER_EPOCH, Broker, Endpoint
 from zkcontroller.protocol.inter_broker_versions import (
     broker_znode_version,
@@ -96,8 +96,6 @@ from zkcontroller.zookeeper.requests import WatchFired
 from zkcontroller.zookeeper.session import SessionState, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigChangesZnode, FeatureZnode
 
-ZOOKEEPER_AUTH_VARIABLE: Final = "ZKCONTROLLER_ZOOKEEPER_AUTH"
-"""Environment variable with the credentials for ZooKeeper; Kafka takes them from a JAAS file."""
 EXECUTOR_CLOSE_TIMEOUT_S: Final = 5.0
 _log = logging.getLogger("kafka.server.KafkaServer")
 _replica_log = logging.getLogger("kafka.server.ReplicaManager")
@@ -133,12 +131,6 @@ class BrokerServer:
 
         ``counts_partitions``: every partition has gauges of its own among them.
         """
-        if config.is_enabled("zookeeper.set.acl") and not zookeeper_auth:
-            raise ConfigInvalid(
-                "zookeeper.set.acl",
-                "true",
-                f"true only with credentials: set {ZOOKEEPER_AUTH_VARIABLE}=digest:USER:PASSWORD",
-            )
         self.metrics = metrics or Metrics()
         self._request_metrics = RequestMetrics(self.metrics) if counts_requests else None
         self._counts_partitions = counts_partitions
@@ -153,7 +145,6 @@ class BrokerServer:
         self._config = config
         self._state_changes = state_changes
         self._trace = trace_state_changes
-        self._zookeeper_auth = zookeeper_auth
         self._is_stopping = threading.Event()
         self._runtime: ControllerRuntime | None = None
         self._refreshers: list[Refresher] = []
@@ -164,6 +155,7 @@ class BrokerServer:
         self._server: SocketServer | None = None
         self._dynamic: DynamicConfig | None = None
         # Read at once, so that a broker whose keys or passwords are wrong does not even begin.
+        self._zookeeper_settings = zookeeper_settings(config, zookeeper_auth)
         self._security = listener_security(config)
         self._client_security = {
             name: client_security(config, name)
@@ -334,7 +326,7 @@ class BrokerServer:
         config = self._config
         _log.info("%sConnecting to zookeeper on %s", self._prefix, config.zookeeper_connect)
         self._session = ZooKeeperSession(
-            zookeeper_settings(config, self._zookeeper_auth),
+            self._zookeeper_settings,
             on_watch=self._on_watch,
             on_state=self._on_session_state,
             on_latency_ms=self._on_latency_ms,

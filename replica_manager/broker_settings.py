@@ -1,6 +1,6 @@
 """What the configuration of a broker means to the parts it is put together from.
 
-Pure: from the keys of ``server.properties`` to the settings that each part takes.
+From the keys of ``server.properties`` to the settings that each part takes; nothing is begun.
 """
 
 from __future__ import annotations
@@ -14,17 +14,32 @@ from replica_manager.security.acl_cache import AclCache
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import Principal
 from replica_manager.security.settings import authorizer_settings
+from replica_manager.security.zookeeper_tls import shows_certificate, zookeeper_tls
 from replica_manager.server.listener import ServerLimits
 from zkcontroller.core.config import ControllerConfig
+from zkcontroller.errors import ConfigInvalid
 from zkcontroller.runtime.broker_channel import ChannelSettings
 from zkcontroller.runtime.client_security import ClientSecurity
 from zkcontroller.zookeeper.session import ZooKeeperConfig
 
 CONNECTION_RATE: Final = "max.connection.creation.rate"
 
+ZOOKEEPER_AUTH_VARIABLE: Final = "ZKCONTROLLER_ZOOKEEPER_AUTH"
+"""Environment variable with the credentials for ZooKeeper; Kafka takes them from a JAAS file."""
+
 
 def zookeeper_settings(config: BrokerConfig, auth: tuple[tuple[str, str], ...]) -> ZooKeeperConfig:
-    """How the broker's session with ZooKeeper is kept."""
+    """How the broker's session with ZooKeeper is kept.  Reads key stores.
+
+    ConfigInvalid if znodes shall be protected and ZooKeeper would not know by whom.
+    """
+    if config.is_enabled("zookeeper.set.acl") and not auth and not shows_certificate(config.values):
+        raise ConfigInvalid(
+            "zookeeper.set.acl",
+            "true",
+            f"true only with credentials: set {ZOOKEEPER_AUTH_VARIABLE}=digest:USER:PASSWORD or "
+            "sasl:USER:PASSWORD, or show a certificate by zookeeper.ssl.keystore.location",
+        )
     return ZooKeeperConfig(
         connect=config.zookeeper_connect,
         session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
@@ -32,6 +47,7 @@ def zookeeper_settings(config: BrokerConfig, auth: tuple[tuple[str, str], ...]) 
         max_in_flight_requests=config.integer("zookeeper.max.in.flight.requests"),
         set_acl=config.is_enabled("zookeeper.set.acl"),
         auth=auth,
+        tls=zookeeper_tls(config.values),
     )
 
 

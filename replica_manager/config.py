@@ -32,7 +32,6 @@ _REFUSED: Final[Mapping[str, str]] = {
     "process.roles": "no value: this is a ZooKeeper-mode broker",
     "controller.listener.names": "no value: it must be empty when not running in KRaft mode",
     "zookeeper.metadata.migration.enable": "false: migration to KRaft is not supported",
-    "zookeeper.ssl.client.enable": "false: TLS to ZooKeeper is not supported yet",
     "create.topic.policy.class.name": "no value: Java policies cannot be loaded",
     "alter.config.policy.class.name": "no value: Java policies cannot be loaded",
     "client.quota.callback.class": "no value: Java callbacks cannot be loaded",
@@ -46,7 +45,7 @@ _REFUSED: Final[Mapping[str, str]] = {
 _WITHOUT_EFFECT: Final = re.compile(
     r"log\.(cleaner\.(io|threads)|dir\.|local|preallocate|message\.format)"
     r"|fetch\.purgatory|replica\.socket\.receive|group\.(?:consumer|share|coordinator)|transaction(?!\.partition)"
-    r"|producer\.purgatory|remote\.log|zookeeper\.ssl"
+    r"|producer\.purgatory|remote\.log"
     r"|sasl\.(kerberos|oauthbearer|login)|ssl\.(allow|keymanager|trustmanager|protocol)|security\.prov"
     r"|num\.(io|network)|queued\.|metric|kafka\.metric"
     r"|auto\.include|delegation|password\.encoder|telemetry|delete\.records"

@@ -6,6 +6,7 @@ reads here it would read there.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -80,8 +81,8 @@ def installed_zkctl(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Zkctl]:
     """The body of a fixture: nothing of the developer's own environment, ZooKeeper in memory."""
-    for variable in ("ZOOKEEPER", "BOOTSTRAP_SERVER", "DIR", "ZOOKEEPER_AUTH", "COMMAND_CONFIG"):
-        monkeypatch.delenv(f"ZKCTL_{variable}", raising=False)
+    for variable in [name for name in os.environ if name.startswith("ZKCTL_")]:
+        monkeypatch.delenv(variable)
     zkctl = Zkctl(capsys, SimulatedZooKeeper())
     module = import_module("zkcontroller_cli.zookeeper")
     monkeypatch.setattr(module, "ZooKeeperSession", zkctl.open_session)

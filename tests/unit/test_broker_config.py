@@ -75,7 +75,6 @@ def test_a_default_fits_its_own_rule() -> None:
         ("connections.max.idle.ms", "100", "connection.failed.authentication.delay.ms"),
         ("process.roles", "broker", "ZooKeeper-mode"),
         ("controller.listener.names", "CONTROLLER", "must be empty"),
-        ("zookeeper.ssl.client.enable", "true", "not supported yet"),
         ("zookeeper.connect", "host:port", "port"),
     ],
 )

@@ -73,6 +73,8 @@ def _server(text: str, part: str) -> tuple[str, int]:
 def parse_credentials(variable: str, text: str) -> tuple[tuple[str, str], ...]:
     """``digest:user:password`` as a scheme and its credential; none if ``text`` is empty.
 
+    ``sasl:user:password`` is a login by DIGEST-MD5.
+
     Credentials come from the environment (``variable``): an argument would be seen by everybody who
     lists processes, a properties file is copied and shown.  Raises ConfigInvalid without repeating
     them.
@@ -81,6 +83,6 @@ def parse_credentials(variable: str, text: str) -> tuple[tuple[str, str], ...]:
         return ()
     scheme, _, credential = text.partition(":")
     user, colon, _ = credential.partition(":")
-    if scheme != "digest" or not user or not colon:
-        raise ConfigInvalid(variable, "…", "expected digest:USER:PASSWORD")
+    if scheme not in ("digest", "sasl") or not user or not colon:
+        raise ConfigInvalid(variable, "…", "expected digest:USER:PASSWORD or sasl:USER:PASSWORD")
     return ((scheme, credential),)

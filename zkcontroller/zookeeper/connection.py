@@ -1,12 +1,14 @@
 """kazoo, bent to bulk work: the connection of a ZooKeeper session.  The only importer of kazoo.
 
-kazoo does what it is good at: it finds servers, opens and resumes sessions, authenticates, sends
-pings, reconnects for ever.  Three things are ours:
+kazoo does what it is good at: it finds servers, opens and resumes sessions, sends pings, reconnects
+for ever.  Four things are ours:
 
 * Requests are :class:`PendingRequest` values in kazoo's queue.  Their answers are handed over
   undecoded, so that decoding happens in the thread that asked.
 * Watches.  kazoo forgets them with every connection; here a resumed session arms them again with
   ``setWatches``, before any other request goes out, as ZooKeeper's own client does.
+* TLS by a context that was made before, and logins by SASL that a broken cable does not end for
+  good.
 * Whatever a peer sends that makes no sense drops the connection.  In kazoo it ends the thread.
 
 Everything here but :meth:`Connection.send` runs in kazoo's connection thread.
@@ -18,7 +20,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import secrets
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -33,13 +37,14 @@ from kazoo.exceptions import (
     KazooException,
     SessionExpiredError,
 )
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.connection import PING_XID, WATCH_XID, ConnectionHandler
-from kazoo.protocol.serialization import CloseInstance, ReplyHeader
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.connection import CLOSE_RESPONSE, PING_XID, WATCH_XID, ConnectionHandler
+from kazoo.protocol.serialization import SASL, CloseInstance, ReplyHeader
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
-from zkcontroller.errors import AuthenticationFailed, SessionExpired
+from zkcontroller.errors import AuthenticationFailed, SaslRefused, SessionExpired
+from zkcontroller.zookeeper.digest_md5 import DigestMd5Login
 from zkcontroller.zookeeper.jute import OpCode, Reply, code_of, decode_watch
 from zkcontroller.zookeeper.plans import Ask, ConnectionLostError
 from zkcontroller.zookeeper.read_plan import requests_to_arm_again
@@ -52,6 +57,11 @@ RECONNECT_DELAY_S: Final = 0.1
 RECONNECT_MAX_DELAY_S: Final = 1.0
 SET_WATCHES_XID: Final = -8  # as ZooKeeper's own client; kazoo counts its xids up from 1
 REPLY_HEADER_BYTES: Final = 16
+SASL_SCHEME: Final = "sasl"
+MAX_LOGIN_ROUNDS: Final = 4
+"""DIGEST-MD5 takes two."""
+_LOGIN_REFUSED: Final = (-115, -124)
+"""AUTHFAILED, and SESSIONCLOSEDREQUIRESASLAUTH of a server that lets nobody in without a login."""
 
 # kazoo prints requests at DEBUG, credentials among them, so its logger starts at INFO.
 _log = logging.getLogger("org.apache.zookeeper.ClientCnxn")
@@ -162,6 +172,25 @@ class Listener(Protocol):
         """A notification arrived; ``path`` as the server knows it."""
 
 
+class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is untyped
+    """kazoo's threads, with sockets under TLS."""
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        super().__init__()
+        self._tls = tls
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str, timeout: float, **_: object
+    ) -> ssl.SSLSocket:
+        """A socket after its handshake; OSError if there is none."""
+        plain = super().create_connection(address, timeout=timeout)
+        try:
+            return self._tls.wrap_socket(plain, server_hostname=hostname)
+        except BaseException:
+            plain.close()
+            raise
+
+
 class Connection(KazooClient):  # type: ignore[misc]  # kazoo is untyped
     """One client of one ensemble: one session after the other, over one socket after the other.
 
@@ -175,19 +204,24 @@ class Connection(KazooClient):  # type: ignore[misc]  # kazoo is untyped
         *,
         session_timeout_ms: int,
         auth: tuple[tuple[str, str], ...],
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         # Before kazoo's own constructor, which already resets the session.
         self._listener = listener
         super().__init__(
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
-            auth_data=set(auth),
+            auth_data={each for each in auth if each[0] != SASL_SCHEME},
+            handler=None if tls is None else _TlsHandler(tls),
             connection_retry=KazooRetry(
                 max_tries=-1, delay=RECONNECT_DELAY_S, max_delay=RECONNECT_MAX_DELAY_S
             ),
             logger=_log,
         )
-        self._connection = self._socket_loop = _SocketLoop(self, self._conn_retry.copy(), listener)
+        login = next((credential for scheme, credential in auth if scheme == SASL_SCHEME), None)
+        self._connection = self._socket_loop = _SocketLoop(
+            self, self._conn_retry.copy(), listener, login
+        )
 
     @property
     def last_error(self) -> str:
@@ -235,12 +269,16 @@ class Connection(KazooClient):  # type: ignore[misc]  # kazoo is untyped
 
 
 class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
-    """kazoo's loop over one socket, with our answers, watches and suspicions."""
+    """kazoo's loop over one socket, with our answers, watches, logins and suspicions."""
 
     _connection_routine: threading.Thread | None
 
-    def __init__(self, client: Connection, retry: KazooRetry, listener: Listener) -> None:
-        super().__init__(client, retry, logger=_log)
+    def __init__(
+        self, client: Connection, retry: KazooRetry, listener: Listener, login: str | None
+    ) -> None:
+        """``login``: ``user:password`` of SASL; None for none."""
+        super().__init__(client, retry, logger=_log, sasl_options=None if login is None else {})
+        self._login = login
         self._listener = listener
         self._thread_id = 0
         self.last_error = ""
@@ -294,6 +332,31 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
             raise
         return read_timeout, connect_timeout
 
+    def _authenticate_with_sasl(self, _host: str, timeout_s: float) -> None:
+        """Logs in.  Called by kazoo, which takes every lost connection for wrong credentials."""
+        assert self._login is not None
+        username, _, password = self._login.partition(":")
+        login = DigestMd5Login(username, password, secrets.token_urlsafe(24))
+        token = login.first()
+        try:
+            for xid in range(1, MAX_LOGIN_ROUNDS + 1):
+                token = login.step(self._login_round(xid, token, timeout_s))
+                if login.is_complete:
+                    return
+        except SaslRefused as refused:
+            raise AuthFailedError(str(refused)) from refused
+        raise ConnectionDropped("the login came to no end")
+
+    def _login_round(self, xid: int, token: bytes, timeout_s: float) -> bytes:
+        self._submit(SASL(token), timeout_s, xid)
+        header, frame, offset = self._read_header(timeout_s)
+        if header.err in _LOGIN_REFUSED:
+            raise AuthFailedError(f"the login was answered with error {header.err}")
+        if header.xid != xid or header.err:
+            raise ConnectionDropped(f"xid {header.xid}, error {header.err} instead of a challenge")
+        challenge, _ = SASL.deserialize(frame, offset)
+        return challenge or b""
+
     def _arm_watches_again(self, seen_zxid: int, timeout_s: float) -> None:
         """Whatever changed after ``seen_zxid`` fires now; a new session has an empty table."""
         for ask in requests_to_arm_again(self._listener.watches, seen_zxid):
@@ -320,7 +383,14 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
 
     def _read_socket(self, read_timeout: float) -> Any:
         with _nonsense_drops_the_connection():
-            return super()._read_socket(read_timeout)
+            while True:
+                response = super()._read_socket(read_timeout)
+                # What TLS has taken out of the kernel wakes nobody any more.
+                if response == CLOSE_RESPONSE or not self._has_decrypted():
+                    return response
+
+    def _has_decrypted(self) -> bool:
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         self._listener.fired(*decode_watch(buffer, offset))

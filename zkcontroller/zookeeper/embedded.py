@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -86,7 +86,7 @@ class EmbeddedZooKeeper:
     command to run; by default ``$JAVA_HOME/bin/java``, then ``java`` on the ``PATH``.  Session
     timeouts may lie between 2 and 2,000 ticks of ``tick_time_ms``.  ``jvm_flags`` come last, so
     that they win: the heap of 512 MB is enough for some 500,000 znodes, and a server that runs out
-    of memory exits.
+    of memory exits.  ``properties`` are added to ``zoo.cfg``.
 
     Raises:
         ConfigInvalid: no Java of version 17 or newer, or no pyspark (from :meth:`start`).
@@ -100,12 +100,14 @@ class EmbeddedZooKeeper:
         java: str | None = None,
         tick_time_ms: int = 500,
         jvm_flags: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self._data_dir = data_dir
         self._port = port
         self._java = java
         self._tick_time_ms = tick_time_ms
         self._jvm_flags = jvm_flags
+        self._properties = {} if properties is None else properties
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -213,6 +215,7 @@ class EmbeddedZooKeeper:
             "admin.enableServer=false\n"
             "autopurge.snapRetainCount=3\n"
             "autopurge.purgeInterval=1\n"
+            + "".join(f"{key}={value}\n" for key, value in self._properties.items())
         )
         return config
 

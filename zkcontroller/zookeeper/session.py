@@ -16,6 +16,7 @@ Source: Kafka 3.9 ``ZooKeeperClient``, ``KafkaZkClient``.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, overload
@@ -63,9 +64,11 @@ class ZooKeeperConfig:
 
     ``connect`` is ``host:port,host:port/chroot``.  ``connection_timeout_ms`` bounds
     :meth:`ZooKeeperSession.start`; None means the session timeout.  ``auth`` are pairs of scheme
-    and credential, ``("digest", "user:password")``.  ``max_buffer_bytes``: answers of bulk reads
-    are kept about this small.  ``server_max_buffer_bytes``: no request is larger; the server drops
-    the connection of a client that sends more than its ``jute.maxbuffer`` (1,048,575 by default).
+    and credential, ``("digest", "user:password")``, or ``("sasl", "user:password")`` for a login by
+    DIGEST-MD5.  ``tls``: how to connect to servers that listen under TLS.  ``max_buffer_bytes``:
+    answers of bulk reads are kept about this small.  ``server_max_buffer_bytes``: no request is
+    larger; the server drops the connection of a client that sends more than its
+    ``jute.maxbuffer`` (1,048,575 by default).
     """
 
     connect: str
@@ -74,6 +77,7 @@ class ZooKeeperConfig:
     max_in_flight_requests: int = 10
     set_acl: bool = False
     auth: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # a log may show the rest
+    tls: ssl.SSLContext | None = None
     max_buffer_bytes: int = 4 * 1024 * 1024
     server_max_buffer_bytes: int = 1_000_000
     name: str = "Kafka server"  # in log lines
@@ -112,6 +116,7 @@ class ZooKeeperSession:
             name=config.name,
             session_timeout_ms=config.session_timeout_ms,
             auth=config.auth,
+            tls=config.tls,
             max_in_flight_requests=config.max_in_flight_requests,
             on_watch=on_watch,
             on_state=on_state,

@@ -11,6 +11,7 @@ Source: Kafka 3.9 ``ZooKeeperClient`` (``connectionState``, ``StateChangeHandler
 from __future__ import annotations
 
 import logging
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -54,6 +55,7 @@ class SessionLife:
         name: str,
         session_timeout_ms: int,
         auth: tuple[tuple[str, str], ...],
+        tls: ssl.SSLContext | None,
         max_in_flight_requests: int,
         on_watch: Callable[[WatchFired], object],
         on_state: Callable[[SessionState], object],
@@ -75,7 +77,7 @@ class SessionLife:
         self._over: SessionState | None = None
         self._state_counts: Counter[SessionState] = Counter()
         self.connection = Connection(
-            self, where.hosts, session_timeout_ms=session_timeout_ms, auth=auth
+            self, where.hosts, session_timeout_ms=session_timeout_ms, auth=auth, tls=tls
         )
 
     @property

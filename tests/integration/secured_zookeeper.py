@@ -1,0 +1,91 @@
+"""A ZooKeeper that listens under TLS too, and knows users by SASL and by their certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cryptography.x509.oid import NameOID
+
+from tests.certificates import Authority, Identity
+from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, free_port
+
+USERS: Final = {"alice": "alice-secret", "bob": "bob-secret", "kafka": "kafka-secret"}
+STORE_PASSWORD: Final = "storepass"
+NETTY_SOCKET: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
+
+
+@dataclass(frozen=True)
+class SecuredZooKeeper:
+    """Where it is, and the files to come in by."""
+
+    directory: Path
+    plain: str
+    secure: str
+
+    def path(self, name: str) -> str:
+        return str(self.directory / name)
+
+    def trusting(self, **others: str) -> dict[str, str]:
+        """Keys of a client that trusts it; ``__`` for a dot."""
+        return {
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.clientCnxnSocket": NETTY_SOCKET,
+            "zookeeper.ssl.truststore.location": self.path("trusted.pem"),
+            **{key.replace("__", "."): value for key, value in others.items()},
+        }
+
+    def certified(self) -> dict[str, str]:
+        """Keys of a client that also shows who it is."""
+        return self.trusting(
+            zookeeper__ssl__keystore__location=self.path("kafka.p12"),
+            zookeeper__ssl__keystore__password=STORE_PASSWORD,
+        )
+
+
+def identities(directory: Path) -> tuple[Identity, Identity]:
+    """Those of the server and of kafka, written beside the authority that is trusted."""
+    authority = Authority()
+    server = authority.sign((NameOID.COMMON_NAME, "zookeeper"), hosts=True)
+    kafka = authority.sign((NameOID.COMMON_NAME, "kafka"))
+    (directory / "trusted.pem").write_text(authority.identity.certificate_pem)
+    (directory / "other.pem").write_text(Authority("Another").identity.certificate_pem)
+    (directory / "server.p12").write_bytes(server.pkcs12(STORE_PASSWORD, authority.identity))
+    (directory / "kafka.p12").write_bytes(kafka.pkcs12(STORE_PASSWORD, authority.identity))
+    (directory / "kafka.pem").write_text(kafka.key_pem(STORE_PASSWORD) + kafka.certificate_pem)
+    return server, kafka
+
+
+@contextmanager
+def secured_zookeeper(directory: Path) -> Iterator[SecuredZooKeeper]:
+    """Runs one."""
+    identities(directory)
+    users = "\n".join(f'    user_{name}="{password}"' for name, password in USERS.items())
+    jaas = directory / "jaas.conf"
+    jaas.write_text(
+        "Server {\n"
+        f"    org.apache.zookeeper.server.auth.DigestLoginModule required\n{users};\n"
+        "};\n"
+    )
+    secure_port = free_port()
+    server = EmbeddedZooKeeper(
+        directory / "zookeeper",
+        jvm_flags=(f"-Djava.security.auth.login.config={jaas}",),
+        properties={
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "secureClientPort": str(secure_port),
+            "secureClientPortAddress": "0.0.0.0",  # 127.0.0.2 reaches it, and is not its name
+            "ssl.keyStore.location": str(directory / "server.p12"),
+            "ssl.keyStore.password": STORE_PASSWORD,
+            "ssl.trustStore.location": str(directory / "trusted.pem"),
+            "ssl.clientAuth": "want",
+            "ssl.enabledProtocols": "TLSv1.2,TLSv1.3",
+            "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+            "authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+        },
+    )
+    with server:
+        yield SecuredZooKeeper(directory, server.connect, f"127.0.0.1:{secure_port}")

@@ -1,0 +1,301 @@
+"""ZooKeeper behind TLS, and by SASL: sessions, a broker, and ``zkctl``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from replica_manager.config import BrokerConfig
+from replica_manager.security.zookeeper_tls import zookeeper_tls
+from tests.integration.broker_processes import Cluster, cluster_in
+from tests.integration.conftest import Client, OpenClient
+from tests.integration.secured_zookeeper import (
+    STORE_PASSWORD,
+    USERS,
+    SecuredZooKeeper,
+    secured_zookeeper,
+)
+from tests.integration.zookeeper_proxy import Proxy
+from tests.unit.cli_world import Answer
+from zkcontroller.errors import AuthenticationFailed, ZooKeeperUnavailable
+from zkcontroller.zookeeper.requests import (
+    Create,
+    ReadZnodes,
+    SetData,
+    Stat,
+    UnfencedBatch,
+    WatchFired,
+    WatchKind,
+    Written,
+    ZkCode,
+    Znode,
+)
+from zkcontroller.zookeeper.session import SessionState
+
+pytestmark = pytest.mark.integration
+
+CANNOT_CONNECT: Final = 3
+Zkctl = Callable[..., Answer]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredZooKeeper]:
+    with secured_zookeeper(tmp_path_factory.mktemp("secured")) as server:
+        yield server
+
+
+@pytest.fixture
+def zkctl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Zkctl:
+    """The installed command, in this process, on real sockets."""
+    for variable in ("ZOOKEEPER", "DIR", "ZOOKEEPER_AUTH", "ZK_TLS_CONFIG_FILE"):
+        monkeypatch.delenv(f"ZKCTL_{variable}", raising=False)
+    [entry_point] = entry_points(group="console_scripts", name="zkctl")
+    main = entry_point.load()
+
+    def call(*arguments: str) -> Answer:
+        capsys.readouterr()
+        return Answer(main(list(arguments)), *capsys.readouterr())
+
+    return call
+
+
+def context(properties: dict[str, str]) -> Any:
+    return zookeeper_tls(BrokerConfig.parse({"zookeeper.connect": "z:1", **properties}).values)
+
+
+def sasl(user: str, password: str | None = None) -> tuple[tuple[str, str], ...]:
+    return (("sasl", f"{user}:{USERS[user] if password is None else password}"),)
+
+
+# TLS
+
+
+def test_thousands_of_answers_come_through_tls_without_waiting_for_each_other(
+    server: SecuredZooKeeper, chroot: str, open_client: OpenClient
+) -> None:
+    client = open_client(server.secure + chroot, tls=context(server.trusting()))
+    paths = [f"/n{number}" for number in range(3000)]
+    data = bytes(range(256)) * 8
+
+    began = time.monotonic()
+    written = client.perform(UnfencedBatch([Create(path, data) for path in paths]))
+    found = client.perform(ReadZnodes(paths))
+    elapsed_s = time.monotonic() - began
+
+    assert written == [Written(path, 0, -1) for path in paths]
+    assert [each.data for each in found if isinstance(each, Znode)] == [data] * 3000
+    # An answer left behind in the TLS layer would be noticed at the next ping: after seconds.
+    assert elapsed_s < 4
+    assert SessionState.SUSPENDED not in client.states.heard
+
+
+def test_watches_and_pings_come_through_tls(
+    server: SecuredZooKeeper, chroot: str, open_client: OpenClient
+) -> None:
+    quick = open_client(
+        server.secure + chroot, tls=context(server.trusting()), session_timeout_ms=2_000
+    )
+    other = open_client(server.plain + chroot)
+    quick.session.write(Create("/watched"))
+    quick.session.read("/watched", watch=True)
+    time.sleep(2.5)  # longer than the session lives without a ping
+
+    other.session.write(SetData("/watched", b"news"))
+
+    fired = WatchFired(WatchKind.NODE_DATA_CHANGED, "/watched")
+    assert fired in quick.watches.wait_for(fired)
+    assert quick.states.heard == [SessionState.CONNECTED]
+
+
+def test_a_connection_that_breaks_is_replaced_under_tls(
+    server: SecuredZooKeeper, chroot: str, open_client: OpenClient
+) -> None:
+    client = open_client(server.secure + chroot, tls=context(server.trusting()))
+    session_id = client.session.session_id
+    client.session.read("/", watch=True)
+
+    for times in (2, 3):
+        client.session._life.connection._socket_loop.cut()
+        client.states.wait_for(SessionState.CONNECTED, times=times)
+        assert isinstance(client.session.exists("/"), Stat)
+
+    assert client.session.session_id == session_id
+    client.session.write(SetData("/", b"news"))
+    client.watches.wait_for(WatchFired(WatchKind.NODE_DATA_CHANGED, "/"))
+
+
+def test_the_protocol_is_the_one_that_is_named(
+    server: SecuredZooKeeper, open_client: OpenClient
+) -> None:
+    for protocol in ("TLSv1.2", "TLSv1.3"):
+        tls = context(server.trusting(zookeeper__ssl__protocol=protocol))
+        client = open_client(server.secure, tls=tls)
+        assert client.session._life.connection._socket_loop._socket.version() == protocol
+
+
+def test_a_server_of_another_authority_is_not_spoken_to(
+    server: SecuredZooKeeper, open_client: OpenClient
+) -> None:
+    trusting = server.trusting(zookeeper__ssl__truststore__location=server.path("other.pem"))
+
+    with pytest.raises(ZooKeeperUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+        open_client(server.secure, tls=context(trusting), connection_timeout_ms=1_500)
+
+
+def test_a_server_of_another_name_is_not_spoken_to_unless_names_do_not_count(
+    server: SecuredZooKeeper, open_client: OpenClient
+) -> None:
+    elsewhere = server.secure.replace("127.0.0.1", "127.0.0.2")
+    unchecked = server.trusting(zookeeper__ssl__endpoint__identification__algorithm="")
+
+    with pytest.raises(ZooKeeperUnavailable, match=r"not valid for '127\.0\.0\.2'"):
+        open_client(elsewhere, tls=context(server.trusting()), connection_timeout_ms=1_500)
+    assert open_client(elsewhere, tls=context(unchecked)).session.session_id
+
+
+def test_a_server_without_tls_is_not_spoken_to(
+    server: SecuredZooKeeper, open_client: OpenClient
+) -> None:
+    tls = context(server.trusting())
+
+    with pytest.raises(ZooKeeperUnavailable, match="no connection"):
+        open_client(server.plain, tls=tls, connection_timeout_ms=1_500)
+
+
+@pytest.mark.parametrize("store", ["kafka.p12", "kafka.pem"])
+def test_a_certificate_is_a_name_in_access_control_lists(
+    store: str, server: SecuredZooKeeper, chroot: str, open_client: OpenClient
+) -> None:
+    shown = server.trusting(
+        zookeeper__ssl__keystore__location=server.path(store),
+        zookeeper__ssl__keystore__password=STORE_PASSWORD,
+    )
+    kafka = open_client(server.secure + chroot, tls=context(shown), set_acl=True)
+    nobody = open_client(server.secure + chroot, tls=context(server.trusting()))
+
+    kafka.session.create_missing(["/config/users"])
+    kafka.session.write(Create("/config/users/alice", b"secret"))
+
+    assert nobody.session.read("/config/users/alice") is ZkCode.NO_AUTH
+    found = kafka.session.read("/config/users/alice")
+    assert isinstance(found, Znode)
+    assert found.data == b"secret"
+
+
+# SASL
+
+
+def test_who_logs_in_is_a_name_in_access_control_lists(
+    server: SecuredZooKeeper, chroot: str, open_client: OpenClient
+) -> None:
+    alice = open_client(server.plain + chroot, auth=sasl("alice"), set_acl=True)
+    bob = open_client(server.plain + chroot, auth=sasl("bob"))
+    alice.session.create_missing(["/config/users"])
+    alice.session.write(Create("/config/users/carol", b"secret"))
+
+    assert bob.session.read("/config/users/carol") is ZkCode.NO_AUTH
+    assert isinstance(alice.session.read("/config/users/carol"), Znode)
+
+
+def test_a_login_is_repeated_when_a_connection_is_replaced(
+    server: SecuredZooKeeper, chroot: str, open_client: OpenClient
+) -> None:
+    proxy = Proxy(server.plain)
+    try:
+        alice = open_client(proxy.connect + chroot, auth=sasl("alice"), set_acl=True)
+        alice.session.create_missing(["/config/users"])
+        alice.session.write(Create("/config/users/carol", b"secret"))
+        alice.session.read("/config/users/carol", watch=True)
+        for times in (2, 3):
+            proxy.cut()
+            alice.states.wait_for(SessionState.CONNECTED, times=times)
+            assert isinstance(alice.session.read("/config/users/carol"), Znode)
+        alice.session.write(SetData("/config/users/carol", b"new"))
+        alice.watches.wait_for(WatchFired(WatchKind.NODE_DATA_CHANGED, "/config/users/carol"))
+    finally:
+        proxy.close()
+
+
+def test_wrong_credentials_end_the_session_for_good(
+    server: SecuredZooKeeper, open_client: OpenClient
+) -> None:
+    for auth in (sasl("alice", "guessed"), (("sasl", "nobody:guessed"),)):
+        with pytest.raises(AuthenticationFailed):
+            open_client(server.plain, auth=auth)
+
+
+def test_a_login_goes_through_tls_as_well(
+    server: SecuredZooKeeper, chroot: str, open_client: OpenClient
+) -> None:
+    client: Client = open_client(
+        server.secure + chroot, tls=context(server.trusting()), auth=sasl("alice"), set_acl=True
+    )
+
+    client.session.create_missing(["/config/users"])
+    client.session.write(Create("/config/users/dave", b"x"))
+
+    assert isinstance(client.session.read("/config/users/dave"), Znode)
+
+
+# A broker, and zkctl
+
+
+@pytest.fixture
+def cluster(server: SecuredZooKeeper, tmp_path: Path, chroot: str) -> Iterator[Cluster]:
+    """A broker that protects its znodes, under TLS."""
+    with cluster_in(tmp_path, server.secure + chroot) as cluster:
+        cluster.start(1, **server.certified(), **{"zookeeper.set.acl": "true"})
+        yield cluster
+
+
+def test_a_broker_and_zkctl_reach_zookeeper_under_tls(
+    server: SecuredZooKeeper, cluster: Cluster, zkctl: Zkctl, tmp_path: Path, chroot: str
+) -> None:
+    assert set(cluster.brokers) == {1}
+    file = tmp_path / "zookeeper.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in server.certified().items()))
+    words = ("-z", server.secure + chroot, "-o", "json", "controller", "show")
+
+    shown = zkctl(*words, "--zk-tls-config-file", str(file))
+    assert shown.exit_code == 0, shown.stderr
+    assert shown.json["controller_id"] == 1
+    elected = zkctl(
+        "-z", server.secure + chroot, "controller", "elect", "--yes",
+        "--zk-tls-config-file", str(file), "-o", "json",
+    )  # fmt: skip
+    assert elected.exit_code == 0, elected.stderr
+    assert elected.json["controller_epoch"] == shown.json["controller_epoch"] + 1
+
+    plain = zkctl(*words, "--timeout", "1")
+    assert plain.exit_code == CANNOT_CONNECT
+    assert plain.stderr.count("\n") == 1
+
+
+def test_a_broker_and_zkctl_log_in_at_zookeeper(
+    server: SecuredZooKeeper,
+    zkctl: Zkctl,
+    tmp_path: Path,
+    chroot: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ZKCONTROLLER_ZOOKEEPER_AUTH", f"sasl:kafka:{USERS['kafka']}")
+    with cluster_in(tmp_path, server.plain + chroot) as cluster:
+        cluster.start(1, **{"zookeeper.set.acl": "true"})
+        elect = ("-z", server.plain + chroot, "controller", "elect", "--yes", "-o", "json")
+
+        nobody = zkctl(*elect)
+        assert nobody.exit_code != 0
+        assert "NO_AUTH" in nobody.stderr
+        monkeypatch.setenv("ZKCTL_ZOOKEEPER_AUTH", f"sasl:kafka:{USERS['kafka']}")
+        elected = zkctl(*elect)
+        assert elected.exit_code == 0, elected.stderr
+        monkeypatch.setenv("ZKCTL_ZOOKEEPER_AUTH", "sasl:kafka:guessed")
+        refused = zkctl(*elect)
+        assert refused.exit_code != 0
+        assert "refused the credentials" in refused.stderr
+        assert "guessed" not in refused.stderr
