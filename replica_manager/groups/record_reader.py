@@ -12,6 +12,7 @@ from typing import Final
 from zkcontroller.errors import InvalidFrame, ZkControllerError
 from zkcontroller.protocol.wire_guard import read_unsigned_varint, skip_tagged_fields
 
+_INT8: Final = Struct(">b")
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
@@ -30,6 +31,9 @@ class RecordReader:
         self._data = data
         self._position = 0
         self._what = what
+
+    def int8(self) -> int:
+        return self._fixed(_INT8)
 
     def int16(self) -> int:
         return self._fixed(_INT16)

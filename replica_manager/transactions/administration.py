@@ -1,0 +1,72 @@
+"""Transactional ids listed and described, for tools.
+
+Source: Kafka ``TransactionCoordinator`` (``handleListTransactions``,
+``handleDescribeTransactions``; KIP-664, KIP-994).
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.transactions.desk import Desk
+from replica_manager.transactions.requests import (
+    DescribedTransaction,
+    ListedTransaction,
+    ListResult,
+    ListTransactions,
+)
+from replica_manager.transactions.states import STATE_OF_LABEL
+from replica_manager.transactions.transaction import Transaction
+
+
+class Administration:
+    """What there is."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def describe(self, transactional_id: str) -> DescribedTransaction:
+        """The id, or why it is not told."""
+        if not transactional_id:
+            return DescribedTransaction(transactional_id, ErrorCode.invalid_request)
+        owner = self._desk.owner_of(transactional_id)
+        if isinstance(owner, ErrorCode):
+            return DescribedTransaction(transactional_id, owner)
+        found = owner.transactions.get(transactional_id)
+        if found is None:
+            return DescribedTransaction(transactional_id, ErrorCode.transactional_id_not_found)
+        return DescribedTransaction(
+            transactional_id,
+            ErrorCode.none,
+            found.producer_id,
+            found.producer_epoch,
+            found.state.label,
+            found.timeout_ms,
+            found.start_ms,
+            tuple(found.partitions),
+        )
+
+    def list(self, request: ListTransactions) -> ListResult:
+        """Those that pass every filter; nothing while a partition is being loaded."""
+        if self._desk.loading:
+            return ListResult(ErrorCode.coordinator_load_in_progress)
+        known = {STATE_OF_LABEL[name] for name in request.states if name in STATE_OF_LABEL}
+        begun_before_ms = self._desk.now_ms - request.longer_than_ms
+
+        def passes(transaction: Transaction) -> bool:
+            return (
+                (not request.states or transaction.state in known)
+                and (not request.producer_ids or transaction.producer_id in request.producer_ids)
+                and (request.longer_than_ms < 0 or transaction.start_ms < begun_before_ms)
+            )
+
+        return ListResult(
+            ErrorCode.none,
+            tuple(
+                ListedTransaction(each.transactional_id, each.producer_id, each.state.label)
+                for owner in self._desk.owned.values()
+                for each in owner.transactions.values()
+                if passes(each)
+            ),
+            tuple(name for name in request.states if name not in STATE_OF_LABEL),
+        )

@@ -1,0 +1,76 @@
+"""Transactional ids that nobody has used for long are forgotten.
+
+Source: Kafka ``TransactionStateManager.removeExpiredTransactionalIds``.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.groups.events import Level
+from replica_manager.groups.records import Record
+from replica_manager.transactions.config import MAX_TOMBSTONE_BATCH_BYTES
+from replica_manager.transactions.desk import Desk, OwnedPartition
+from replica_manager.transactions.records import encode_key
+from replica_manager.transactions.states import TransactionState
+from replica_manager.transactions.transaction import Transaction
+
+
+class Expiry:
+    """Forgets ids, once that stands in the log."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def sweep(self) -> None:
+        """Writes tombstones for what has expired, some 16 KB of keys to a batch."""
+        for partition, owner in self._desk.owned.items():
+            if partition in self._desk.loading:
+                continue
+            batch: list[tuple[Transaction, Record]] = []
+            size = 0
+            for transaction in owner.transactions.values():
+                if not self._is_expired(transaction):
+                    continue
+                transaction.prepare_death()
+                key = encode_key(transaction.transactional_id)
+                if batch and size + len(key) > MAX_TOMBSTONE_BATCH_BYTES:
+                    self._write(partition, owner, batch)
+                    batch, size = [], 0
+                batch.append((transaction, Record(key, None)))
+                size += len(key)
+            if batch:
+                self._write(partition, owner, batch)
+
+    def _is_expired(self, transaction: Transaction) -> bool:
+        oldest_ms = self._desk.now_ms - self._desk.config.transactional_id_expiration_ms
+        return (
+            transaction.pending_state is None
+            and transaction.state.may_expire
+            and transaction.last_update_ms <= oldest_ms
+        )
+
+    def _write(
+        self, partition: int, owner: OwnedPartition, batch: list[tuple[Transaction, Record]]
+    ) -> None:
+        desk = self._desk
+
+        def when_written(error: ErrorCode) -> None:
+            for transaction, _ in batch:
+                if desk.owned.get(partition) is not owner:
+                    return  # somebody else may have led it in between
+                assert transaction.pending_state is TransactionState.DEAD, transaction.state
+                if error is ErrorCode.none:
+                    del owner.transactions[transaction.transactional_id]
+                    continue
+                transaction.pending_state = None
+                desk.say_of_log(
+                    Level.WARN,
+                    "Failed to remove expired transactionalId:"
+                    f" {transaction.transactional_id} from cache. Tombstone append error code:"
+                    f" {error.name.upper()}",
+                )
+
+        desk.append(
+            partition, [record for _, record in batch], desk.config.request_timeout_ms, when_written
+        )

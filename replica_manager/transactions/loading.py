@@ -1,0 +1,221 @@
+"""Which partitions of ``__transaction_state`` this coordinator has, and how it gets their content.
+
+Whoever is elected leader of a partition reads its log from the start to the end; the last record of
+an id counts.  A transaction whose end was decided goes on from there: its markers are sent again,
+under the new epoch, and a partition that has one already gets a second, which changes nothing.
+
+Source: Kafka ``TransactionStateManager`` (``loadTransactionsForTxnTopicPartition``,
+``removeTransactionsForTxnTopicPartition``).
+Deviation: a record that cannot be read is logged and passed over, where Kafka gives up the rest of
+the partition and serves what came before; a partition that cannot be read to its end is not served.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from replica_manager.groups.events import Level, LoadedBatch
+from replica_manager.transactions.config import MAX_INSTALLED_AT_ONCE
+from replica_manager.transactions.desk import TRANSACTION_TOPIC, Desk, OwnedPartition
+from replica_manager.transactions.events import Load, PartitionLoaded
+from replica_manager.transactions.markers import Markers
+from replica_manager.transactions.records import (
+    TransactionRecordCorrupt,
+    decode_key,
+    decode_value,
+)
+from replica_manager.transactions.transaction import Transaction
+
+
+@dataclass(slots=True)
+class _PartitionLoad:
+    """What has been read of a partition so far."""
+
+    partition: int
+    coordinator_epoch: int
+    began_ms: int
+    values: dict[str, bytes] = field(default_factory=dict)
+    """The last record of each id, undecoded: only the last one matters."""
+    to_install: list[str] = field(default_factory=list)
+    """Ids that are read to the end and not made yet, last first."""
+    transactions: dict[str, Transaction] = field(default_factory=dict)
+
+
+class Partitions:
+    """The partitions this coordinator has, and those it is about to have."""
+
+    def __init__(self, desk: Desk, markers: Markers) -> None:
+        self._desk = desk
+        self._markers = markers
+        self._loads: dict[int, _PartitionLoad] = {}
+        """By load id."""
+        self._epochs: dict[int, int] = {}
+        """The newest leader epoch seen of each partition."""
+        self._last_load_id = 0
+
+    @property
+    def has_more_to_install(self) -> bool:
+        """Whether a partition was read to its end and not all of it was made."""
+        return any(load.to_install for load in self._loads.values())
+
+    # ------------------------------------------------------------------ coming and going
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition: it is to be loaded."""
+        desk = self._desk
+        desk.say(
+            Level.INFO,
+            f"Elected as the txn coordinator for partition {partition} at epoch {leader_epoch}",
+        )
+        if leader_epoch <= self._epochs.get(partition, -1):
+            return
+        self._epochs[partition] = leader_epoch
+        self._markers.forget(partition)
+        self._drop_load(partition)
+        self._last_load_id += 1
+        desk.loading[partition] = self._last_load_id
+        self._loads[self._last_load_id] = _PartitionLoad(partition, leader_epoch, desk.now_ms)
+        desk.say_of_log(
+            Level.INFO,
+            f"Loading transaction metadata from {_name(partition)} at epoch {leader_epoch}",
+        )
+        desk.outbox.append(Load(partition, self._last_load_id))
+
+    def resigned(self, partition: int, leader_epoch: int | None) -> None:
+        """Another broker leads it, or nobody: its transactions are forgotten here."""
+        desk = self._desk
+        desk.say(
+            Level.INFO,
+            f"Resigned as the txn coordinator for partition {partition} at epoch {leader_epoch}",
+        )
+        if leader_epoch is None:
+            # A replica that is made anew begins with any epoch.
+            self._epochs.pop(partition, None)
+        elif leader_epoch < self._epochs.get(partition, leader_epoch):
+            return
+        else:
+            self._epochs[partition] = leader_epoch
+        self._drop_load(partition)
+        owner = desk.owned.pop(partition, None)
+        self._markers.forget(partition)
+        if owner is not None:
+            desk.say_of_log(
+                Level.INFO,
+                f"Unloaded transaction metadata of {len(owner.transactions)} transactional ids for"
+                f" {_name(partition)} on become-follower transition",
+            )
+
+    def give_up_all(self) -> None:
+        """The broker stops."""
+        for partition in list(self._desk.loading):
+            self._drop_load(partition)
+        for partition in list(self._desk.owned):
+            del self._desk.owned[partition]
+            self._markers.forget(partition)
+
+    def _drop_load(self, partition: int) -> None:
+        load_id = self._desk.loading.pop(partition, 0)
+        self._loads.pop(load_id, None)
+
+    # ------------------------------------------------------------------ reading
+
+    def loaded(self, load_id: int, batches: tuple[LoadedBatch, ...]) -> None:
+        """More of the log; nothing if nobody wants it any more."""
+        load = self._loads.get(load_id)
+        if load is None:
+            return
+        for batch in batches:
+            if batch.is_control:
+                continue
+            for record in batch.records:
+                try:
+                    self._take(load, record.key, record.value)
+                except TransactionRecordCorrupt as reason:
+                    self._pass_over(load, f"the record at offset {record.offset}", reason)
+
+    def _take(self, load: _PartitionLoad, key: bytes | None, value: bytes | None) -> None:
+        if key is None:
+            raise TransactionRecordCorrupt("Transaction state log's key should not be null")
+        transactional_id = decode_key(key)
+        if transactional_id is None:
+            self._desk.say_of_log(
+                Level.WARN,
+                f"Unknown message key with version {int.from_bytes(key[:2], 'big', signed=True)}"
+                f" while loading transaction state from {_name(load.partition)}. Ignoring it. It"
+                " could be a left over from an aborted upgrade.",
+            )
+        elif value is None:
+            load.values.pop(transactional_id, None)
+        else:
+            load.values[transactional_id] = value
+
+    def _pass_over(self, load: _PartitionLoad, what: str, reason: TransactionRecordCorrupt) -> None:
+        self._desk.say_of_log(
+            Level.ERROR,
+            f"Error loading transactions from transaction log {_name(load.partition)}: {what} is"
+            f" passed over: {reason}",
+        )
+
+    def failed(self, load_id: int, reason: str) -> None:
+        """The log could not be read: the partition is not served, for it would seem empty."""
+        load = self._loads.get(load_id)
+        if load is not None:
+            self._drop_load(load.partition)
+            self._desk.owned.pop(load.partition, None)
+            # The same leadership may be announced again, and then is tried again.
+            self._epochs.pop(load.partition, None)
+            self._desk.say_of_log(
+                Level.ERROR,
+                f"Error loading transactions from transaction log {_name(load.partition)}:"
+                f" {reason}",
+            )
+
+    def finished(self, load_id: int) -> None:
+        """The end of the log: its transactions are made, some with each tick."""
+        load = self._loads.get(load_id)
+        if load is not None:
+            load.to_install = list(reversed(load.values))
+            self._install(load)
+
+    def install_more(self) -> None:
+        """Goes on with one partition that was read to its end."""
+        load = next((each for each in self._loads.values() if each.to_install), None)
+        if load is not None:
+            self._install(load)
+
+    def _install(self, load: _PartitionLoad) -> None:
+        for _ in range(min(len(load.to_install), MAX_INSTALLED_AT_ONCE)):
+            transactional_id = load.to_install.pop()
+            try:
+                transaction = decode_value(transactional_id, load.values[transactional_id])
+            except TransactionRecordCorrupt as reason:
+                self._pass_over(load, f"the last record of {transactional_id}", reason)
+            else:
+                load.transactions[transactional_id] = transaction
+        if not load.to_install:
+            self._serve(load)
+
+    def _serve(self, load: _PartitionLoad) -> None:
+        desk, duration_ms = self._desk, self._desk.now_ms - load.began_ms
+        self._drop_load(load.partition)
+        desk.owned[load.partition] = OwnedPartition(load.coordinator_epoch, load.transactions)
+        desk.outbox.append(PartitionLoaded(duration_ms))
+        desk.say_of_log(
+            Level.INFO,
+            f"Finished loading {len(load.transactions)} transaction metadata from"
+            f" {_name(load.partition)} in {duration_ms} milliseconds, of which 0 milliseconds was"
+            " spent in the scheduler.",
+        )
+        for transaction in load.transactions.values():
+            if transaction.state.is_ending:
+                desk.say_of_log(
+                    Level.INFO,
+                    f"Sending txn markers for {transaction.transactional_id} after loading"
+                    f" partition {load.partition}",
+                )
+                transit = transaction.prepare_completion(desk.now_ms)
+                self._markers.begin(transaction, load.coordinator_epoch, transit)
+
+
+def _name(partition: int) -> str:
+    return f"{TRANSACTION_TOPIC}-{partition}"

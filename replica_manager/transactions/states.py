@@ -1,0 +1,77 @@
+"""The states of a transactional id, and which may follow which.
+
+::
+
+    Empty → Ongoing → PrepareCommit → CompleteCommit → Ongoing | Empty | Dead
+                    → PrepareAbort  → CompleteAbort  → Ongoing | Empty | Dead
+                    → PrepareEpochFence → PrepareAbort
+
+* **Empty**: a producer has it, and has added nothing yet;
+* **Ongoing**: partitions belong to a transaction;
+* **PrepareCommit**, **PrepareAbort**: how it ends stands in the log; markers are being written;
+* **CompleteCommit**, **CompleteAbort**: every partition has its marker;
+* **PrepareEpochFence**: the transaction of a producer that is fenced is about to be aborted; only
+  ever a pending state, never in the log;
+* **Dead**: the id is about to be forgotten; only ever a pending state, too.
+
+Source: Kafka ``TransactionState``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+
+class TransactionState(Enum):
+    """The values are those in the log."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def label(self) -> str:
+        """Kafka's name: ``PrepareCommit``."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @property
+    def is_ending(self) -> bool:
+        """How it ends is decided, and markers are being written."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+    @property
+    def may_expire(self) -> bool:
+        """Nothing of it is open, so that after long silence the id may be forgotten."""
+        return self in (
+            TransactionState.EMPTY,
+            TransactionState.COMPLETE_COMMIT,
+            TransactionState.COMPLETE_ABORT,
+        )
+
+
+_SETTLED: Final = frozenset(state for state in TransactionState if state.may_expire)
+
+VALID_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
+    TransactionState.EMPTY: _SETTLED,
+    TransactionState.ONGOING: _SETTLED | {TransactionState.ONGOING},
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
+    TransactionState.PREPARE_ABORT: frozenset(
+        {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE}
+    ),
+    TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
+    TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
+    TransactionState.DEAD: _SETTLED,
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
+}
+"""Legal transitions: target to the states it may be entered from."""
+
+STATE_OF_LABEL: Final[Mapping[str, TransactionState]] = {
+    state.label: state for state in TransactionState
+}
