@@ -5,12 +5,15 @@ Source: Kafka ``KafkaConfigSchema``, ``ControllerConfigurationValidator``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from replica_manager.broker_keys import BROKER_KEYS
 from replica_manager.config_keys import ConfigKey, ConfigValue, text_of
+from replica_manager.raft.client_metrics_configs import validate_client_metrics
 from replica_manager.topic_keys import (
     BROKER_SYNONYMS,
     TOPIC_KEYS,
@@ -24,7 +27,9 @@ from zkcontroller.kraft.controller.config_schema import (
     ConfigSynonym,
     ResourceType,
 )
-from zkcontroller.topic_names import LONGEST_NAME
+from zkcontroller.topic_names import invalid_name_reason
+
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 class BrokerConfigSchema:
@@ -79,11 +84,14 @@ class BrokerConfigValidator:
             case ResourceType.TOPIC:
                 if not resource.name:
                     raise _refusal("Default topic resources are not allowed.")
-                if len(resource.name) > LONGEST_NAME:
-                    raise ApiException(ErrorCode.invalid_topic_exception, resource.name)
+                reason = invalid_name_reason(resource.name)
+                if reason is not None:
+                    raise ApiException(ErrorCode.invalid_topic_exception, reason)
             case ResourceType.BROKER:
-                if resource.name and not resource.name.isdecimal():
-                    raise _refusal(f"Unable to parse broker name as a base 10 number: {resource}")
+                if resource.name and not _NUMBER.fullmatch(resource.name):
+                    raise _refusal("Unable to parse broker name as a base 10 number.")
+                if resource.name.startswith("-"):
+                    raise _refusal("Invalid negative broker ID.")
             case ResourceType.CLIENT_METRICS:
                 if not resource.name:
                     raise _refusal("Subscription name can't be empty")
@@ -98,6 +106,8 @@ class BrokerConfigValidator:
     ) -> None:
         """Refuses the whole configuration that the resource would have."""
         self.validate_resource(resource)
+        if resource.resource_type == ResourceType.CLIENT_METRICS:
+            validate_client_metrics(new_configs)
         if resource.resource_type != ResourceType.TOPIC:
             return
         try:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.server.config_entries import ConfigEntry, ConfigSource
+from replica_manager.server.config_entries import ConfigEntry
 from replica_manager.server.schema import ResponseSchema
 
 _LONGEST_MESSAGE: Final = 1000
@@ -66,7 +66,8 @@ def _row(
         name=entry.name,
         value=entry.value,
         read_only=entry.is_read_only,
-        is_default=entry.source is ConfigSource.DEFAULT,
+        # The first version's own word for it, which Kafka 3.9 does not use any more.
+        is_default=False,
         config_source=entry.source,
         is_sensitive=entry.is_sensitive,
         synonyms=synonyms,

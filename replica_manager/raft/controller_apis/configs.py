@@ -1,4 +1,4 @@
-"""Dynamic configuration of topics and brokers, and the levels of features.
+"""Dynamic configuration of topics, brokers and loggers, and the levels of features.
 
 Source: Kafka ``ControllerApis.handleIncrementalAlterConfigs``, ``handleLegacyAlterConfigs``,
 ``handleUpdateFeatures`` (KIP-339, KIP-584).
@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.raft.controller_apis.call import Call, ControllerApi, milliseconds
+from replica_manager.raft.controller_apis.loggers import alter_loggers
 from replica_manager.raft.controller_apis.refusals import CLUSTER_REFUSED, TOPIC_REFUSED
 from replica_manager.server.schema import ResponseSchema, response_schema
 from zkcontroller.kraft.controller.api_error import ApiError, ApiException
@@ -31,15 +32,17 @@ from zkcontroller.zookeeper.kafka_acl_znodes import ResourceType as AclResourceT
 
 _DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "Duplicate resource.")
 _OPERATIONS: Final = frozenset(each.value for each in OpType)
-_OTHER_TYPES: Final = {int(ResourceType.BROKER_LOGGER): "BROKER_LOGGER", 32: "GROUP"}
-"""What has a configuration that no controller alters."""
+_LOGGER: Final = ResourceType.BROKER_LOGGER
 _ALLOWS_DOWNGRADE: Final = "allow_downgrade"
 
 
 async def _incremental_alter(request: Any, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, call.version)
+    loggers = [each for each in request.resources if each.resource_type == _LOGGER]
+    others = [each for each in request.resources if each.resource_type != _LOGGER]
     try:
-        refused, resources = _sorted_out(request.resources, call)
+        altered = [alter_loggers(e, call, validate_only=request.validate_only) for e in loggers]
+        refused, resources = _sorted_out(others, call)
         wanted: dict[ConfigResource, dict[str, ConfigOperation]] = {}
         for key, resource in resources.items():
             codes = [config.config_operation for config in resource.configs]
@@ -54,7 +57,8 @@ async def _incremental_alter(request: Any, call: Call) -> ResponsePayload:
         results = await call.ask(IncrementalAlterConfigs(wanted, request.validate_only))
     except ApiException as error:
         return _refusal(schema, request.resources, error)
-    return _response(schema, refused | results)
+    rows = [*(refused | results).items(), *zip(map(_key, loggers), altered, strict=True)]
+    return _response(schema, rows)
 
 
 async def _legacy_alter(request: Any, call: Call) -> ResponsePayload:
@@ -68,7 +72,7 @@ async def _legacy_alter(request: Any, call: Call) -> ResponsePayload:
         results = await call.ask(LegacyAlterConfigs(wanted, request.validate_only))
     except ApiException as error:
         return _refusal(schema, request.resources, error)
-    return _response(schema, refused | results)
+    return _response(schema, (refused | results).items())
 
 
 def _key(resource: Any) -> ConfigResource:
@@ -105,9 +109,8 @@ def _error_of(resource: ConfigResource, call: Call) -> ApiError | None:
                 AclOperation.ALTER_CONFIGS, AclResourceType.TOPIC, resource.name
             )
             return None if is_allowed else TOPIC_REFUSED
-        case code if code in _OTHER_TYPES:
-            message = f"Unexpected resource type {_OTHER_TYPES[code]}."
-            return ApiError(ErrorCode.invalid_request, message)
+        case ResourceType.BROKER_LOGGER:
+            return ApiError(ErrorCode.invalid_request, "Unexpected resource type BROKER_LOGGER.")
         case code:
             return ApiError(ErrorCode.unsupported_version, f"Unknown resource type {code}.")
 
@@ -115,11 +118,11 @@ def _error_of(resource: ConfigResource, call: Call) -> ApiError | None:
 def _refusal(
     schema: ResponseSchema, resources: Iterable[Any], error: ApiException
 ) -> ResponsePayload:
-    return _response(schema, dict.fromkeys(map(_key, resources), error.to_error()))
+    return _response(schema, [(_key(each), error.to_error()) for each in resources])
 
 
 def _response(
-    schema: ResponseSchema, results: Mapping[ConfigResource, ApiError]
+    schema: ResponseSchema, results: Iterable[tuple[ConfigResource, ApiError]]
 ) -> ResponsePayload:
     return schema.response(
         responses=tuple(
@@ -130,7 +133,7 @@ def _response(
                 resource_type=resource.resource_type,
                 resource_name=resource.name,
             )
-            for resource, error in results.items()
+            for resource, error in results
         )
     )
 

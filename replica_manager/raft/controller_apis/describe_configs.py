@@ -19,6 +19,7 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.config import BrokerConfig
 from replica_manager.raft.controller_apis.call import Call, ControllerApi
+from replica_manager.raft.controller_apis.refusals import CLUSTER_REFUSED, TOPIC_REFUSED
 from replica_manager.server.config_entries import (
     ConfigEntry,
     broker_entries,
@@ -91,11 +92,9 @@ def _denial(resource: Any, call: Call) -> ApiError | None:
         is_allowed = permissions.allow(
             AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC, resource.resource_name
         )
-        error = ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
-    else:
-        is_allowed = permissions.allow_on_cluster(AclOperation.DESCRIBE_CONFIGS)
-        error = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
-    return None if is_allowed else error
+        return None if is_allowed else TOPIC_REFUSED
+    is_allowed = permissions.allow_on_cluster(AclOperation.DESCRIBE_CONFIGS)
+    return None if is_allowed else CLUSTER_REFUSED
 
 
 async def _ask(resources: Iterable[Any], call: Call) -> _Metadata:

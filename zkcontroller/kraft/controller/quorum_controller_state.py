@@ -212,7 +212,7 @@ class ControllerState:
     def _check_exists(self, resource: ConfigResource) -> None:
         if resource.resource_type == ResourceType.TOPIC:
             if resource.name not in self.replication.state.topics_by_name:
-                message = f"there is no topic {resource.name}"
+                message = f"The topic '{resource.name}' does not exist."
                 raise ApiException(ErrorCode.unknown_topic_or_partition, message)
         elif resource.resource_type == ResourceType.BROKER and resource.name:
             if not resource.name.isdecimal():
@@ -221,5 +221,5 @@ class ControllerState:
             node_id = int(resource.name)
             is_broker = self.cluster.registration(node_id) is not None
             if not is_broker and not self.features.is_controller_id(node_id):
-                message = f"there is no node with the id {node_id}"
+                message = f"No node with id {node_id} found."
                 raise ApiException(ErrorCode.broker_id_not_registered, message)

@@ -1,0 +1,79 @@
+"""What a subscription to clients' metrics may say: which metrics, how often, and of whom.
+
+Source: Kafka ``ClientMetricsConfigs`` (KIP-714).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.kraft.controller.api_error import ApiException
+
+LEAST_INTERVAL_MS: Final = 100
+MOST_INTERVAL_MS: Final = 3_600_000
+_METRICS: Final = "metrics"
+_INTERVAL_MS: Final = "interval.ms"
+_MATCH: Final = "match"
+_MATCHED: Final = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
+_UNKNOWN_ESCAPE: Final = "bad escape"
+
+
+def validate_client_metrics(configs: Mapping[str, str]) -> None:
+    """ApiException(INVALID_REQUEST or INVALID_CONFIG) unless a subscription may say that."""
+    for name in configs:
+        if name not in (_METRICS, _INTERVAL_MS, _MATCH):
+            raise ApiException(
+                ErrorCode.invalid_request, f"Unknown client metrics configuration: {name}"
+            )
+    if _INTERVAL_MS in configs:
+        _check_interval(configs[_INTERVAL_MS])
+    for pattern in _split(configs[_MATCH]) if _MATCH in configs else ():
+        if not _is_pattern(pattern):
+            raise ApiException(
+                ErrorCode.invalid_config, f"Illegal client matching pattern: {pattern}"
+            )
+
+
+def _split(text: str) -> list[str]:
+    # As Java splits: what is empty at the end does not count, unless there is nothing else.
+    parts = text.split(",")
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def _check_interval(text: str) -> None:
+    is_number = _INTEGER.fullmatch(text) is not None
+    if not is_number or not LEAST_INTERVAL_MS <= int(text) <= MOST_INTERVAL_MS:
+        raise ApiException(
+            ErrorCode.invalid_request,
+            f"Invalid value {text} for {_INTERVAL_MS}, interval must be between "
+            f"{LEAST_INTERVAL_MS} and {MOST_INTERVAL_MS} (1 hour)",
+        )
+
+
+def _is_pattern(text: str) -> bool:
+    """Whether it is a property of clients, an equals sign, and an expression for its value."""
+    parts = text.rstrip("=").split("=")
+    if len(parts) != 2 or parts[0].strip() not in _MATCHED:
+        return False
+    try:
+        re.compile(parts[1].strip())
+    except re.error as wrong:
+        # The brokers apply it, and Java has escapes that are unknown here.
+        return _UNKNOWN_ESCAPE in str(wrong)
+    except (OverflowError, RecursionError):
+        return False
+    return True
