@@ -16,6 +16,7 @@ from zkcontroller.kraft.controller.alter_partition import (
     ProposedTopic,
 )
 from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
 from zkcontroller.kraft.controller.partition_change_builder import PartitionChangeBuilder
 from zkcontroller.kraft.controller.partition_election import Election
 from zkcontroller.kraft.controller.partition_reassignment import (
@@ -241,3 +242,26 @@ def test_a_move_from_nowhere_cannot_be_taken_back() -> None:
         PartitionReassignmentRevert.of(partition(1, 2, adding=(1, 2)))
 
     assert refused.value.error is ErrorCode.invalid_replica_assignment
+
+
+# Directories.
+
+
+def test_what_a_broker_cannot_have_in_a_directory_that_is_offline_is_refused_and_no_more() -> None:
+    world = KraftWorld(2, 3)
+    world.register(1, directories=2)
+    topic_id = world.create_topic("foo", (1, 2), (2, 3))
+    offline = AssignedDirectory(directory(1, 9), ((UUID(int=9), (0,)), (topic_id, (0, 1, 7))))
+
+    (answered,) = world.commit(
+        world.control.brokers.assign_replicas_to_dirs(1, world.epoch(1), [offline])
+    )
+
+    assert [error for _, verdicts in answered.topics for _, error in verdicts] == [
+        ErrorCode.unknown_topic_id,
+        ErrorCode.none,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_or_partition,
+    ]
+    assert (world.partition(topic_id).leader, world.partition(topic_id).isr) == (2, (2,))
+    assert (world.partition(topic_id, 1).leader, world.partition(topic_id, 1).isr) == (2, (2, 3))
