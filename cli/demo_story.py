@@ -1,132 +1,32 @@
-"""A story for newcomers, and a check of the whole house: each fact is asked for, none assumed.
-
-Each step is a ``zkctl`` command in a process of its own, shown as one could type it, and what it
-answers as JSON is checked.  A fact that is not as it must be ends the story with exit code 1.
-"""
+"""A story for newcomers, and a check of the whole house: a cluster loses controller and broker."""
 
 from __future__ import annotations
 
-import os
-import shlex
-import signal
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 import orjson
 
-from .errors import CommandFailed, ExitCode, Refused, TimedOut
+from . import story as stories
 from .local_cluster import SESSION_TIMEOUT_MS
 from .options import Settings
-from .processes import python_module
-from .render import Format, Layout, console_for, named
+from .story import Story
 
 _BROKERS: Final = (1, 2, 3)
 _TOPIC: Final = "orders"
 _PARTITIONS: Final = 6
 _ELECTIONS_MAX: Final = 20
 """The same broker may win again; so many times in a row it never does."""
-_STEP_S: Final = 50.0
-_NOTICE_S: Final = 20.0
-_FACTS: Final = Layout(named("fact").name, ("fact", "is_true", "evidence"), ("fact", "is_true"))
-
-
-class FactIsFalse(CommandFailed):
-    """Something that the story tells was not so."""
-
-    exit_code = ExitCode.FINDING
-
-
-@dataclass
-class Story:
-    """The cluster of the demo, and what was found true so far."""
-
-    directory: Path
-    console: Any
-    facts: list[dict[str, Any]] = field(default_factory=list)
-
-    def chapter(self, title: str) -> None:
-        """Say what comes."""
-        self.console.print(f"\n[bold cyan]{title}[/]")
-
-    def tell(self, text: str) -> None:
-        """Say what happened."""
-        self.console.print(f"  {text}", soft_wrap=True)
-
-    def zkctl(self, *arguments: str, is_shown: bool = True) -> Any:
-        """Run a command in its own process and return what it answered, from JSON."""
-        if is_shown:
-            self.tell(f"[dim]$ zkctl {shlex.join(arguments)} --dir … -o json[/]")
-        return orjson.loads(self.output_of(*arguments))
-
-    def output_of(self, *arguments: str) -> str:
-        """What the command prints with ``-o json``; Refused, with its own words, if it fails."""
-        assert __package__, "part of a package"
-        command = python_module(__package__, *arguments, "--dir", str(self.directory))
-        # An address in the user's environment would outrank the demo's own cluster.
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("ZKCTL_")}
-        try:
-            done = subprocess.run(
-                [*command, "-o", "json"],
-                capture_output=True,
-                text=True,
-                timeout=_STEP_S,
-                env=environment,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise TimedOut(f"zkctl {shlex.join(arguments)} took over {_STEP_S:g} s") from None
-        if done.returncode != ExitCode.OK:
-            raise Refused(f"zkctl {shlex.join(arguments)} failed: {done.stderr.strip()}")
-        return done.stdout
-
-    def fact(self, fact: str, is_true: bool, **evidence: Any) -> None:
-        """Note a fact and what shows it; FactIsFalse ends the story."""
-        self.facts.append({"fact": fact, "is_true": is_true, "evidence": evidence})
-        mark = "[bold green]✓[/]" if is_true else "[bold red]✗[/]"
-        self.tell(f"{mark} {fact}")
-        if not is_true:
-            shown = orjson.dumps(evidence).decode()
-            raise FactIsFalse(f"not true: {fact}; seen: {shown}")
-
-    def wait_for(self, what: str, arguments: tuple[str, ...], is_so: Callable[[Any], bool]) -> Any:
-        """Ask again and again until the answer is as it must be; the last answer either way."""
-        deadline = time.monotonic() + _NOTICE_S
-        with self.console.status(what):
-            while not is_so(answer := self.zkctl(*arguments, is_shown=False)):
-                if time.monotonic() > deadline:
-                    break
-        return answer
 
 
 def tell(settings: Settings) -> int:
     """Run the demo in ``--dir``, or a temporary directory; stop the cluster whatever happens."""
-    is_table = settings.renderer.format is Format.TABLE
-    console = console_for(sys.stdout if is_table else sys.stderr)
-    with tempfile.TemporaryDirectory(prefix="zkctl-demo-") as temporary:
-        story = Story((settings.directory_flag or Path(temporary)).absolute(), console)
-        # SIGTERM unwinds like Ctrl-C: no process of the demo may outlive it.
-        signal.signal(signal.SIGTERM, _interrupt)
-        began = time.monotonic()
-        try:
-            _tell(story)
-        finally:
-            _clean_up(story)
-            if not is_table:
-                settings.renderer.rows(story.facts, _FACTS)
-    elapsed_s = time.monotonic() - began
-    console.print(f"\n[bold]{len(story.facts)} facts, all true, in {elapsed_s:.0f} s.[/]")
-    return ExitCode.OK
+    return stories.tell(settings, _story, _tell, _clean_up)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _story(directory: Path, console: Any) -> Story:
+    return Story(directory, console, ("--dir", str(directory)))
 
 
 def _tell(story: Story) -> None:
@@ -279,7 +179,7 @@ def _same_facts_by_command(story: Story) -> None:
         ("partition", "list", "--topic", _TOPIC),
     ):
         output = story.output_of(*arguments)
-        story.tell(f"[dim]$ zkctl {shlex.join(arguments)} --dir … -o json[/]")
+        story.show(*arguments)
         story.console.print(output.rstrip(), markup=False, soft_wrap=True)
         shown[arguments[0]] = orjson.loads(output)
     controller, rows = shown["controller"], shown["partition"]

@@ -47,6 +47,20 @@ def start(file: Path, metrics_port: int | None) -> int:
     return run_node(file, metrics_port)
 
 
+@command.command("demo")
+def demo() -> int:
+    """Three nodes lose their leader, get it back, and lose the next one; all is shown.
+
+    It takes no Java and no ZooKeeper. Everything is done by real zkctl commands and checked in what
+    they answer; the exit code is 0 only if all of it was true. With -o json (or another format) the
+    story goes to stderr and the facts to stdout. The nodes live in a temporary directory unless
+    --dir names one, and are stopped at the end.
+    """
+    from .quorum_demo import tell
+
+    return tell(settings())
+
+
 @command.command("describe")
 @click.option(
     "--bootstrap-controller",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -11,14 +13,15 @@ from typing import Any
 import orjson
 import pytest
 
-demo_story = import_module("zkcontroller_cli.demo_story")
 errors = import_module("zkcontroller_cli.errors")
+processes = import_module("zkcontroller_cli.processes")
 render = import_module("zkcontroller_cli.render")
+stories = import_module("zkcontroller_cli.story")
 
 
 @pytest.fixture
 def story(tmp_path: Path) -> Any:
-    return demo_story.Story(tmp_path, render.console_for(io.StringIO()))
+    return stories.Story(tmp_path, render.console_for(io.StringIO()), ("--dir", str(tmp_path)))
 
 
 def test_a_fact_that_is_true_is_noted_and_told(story: Any) -> None:
@@ -44,12 +47,37 @@ def test_a_command_that_fails_ends_the_story_in_its_own_words(story: Any) -> Non
         story.zkctl("cluster", "status")
 
 
+def test_a_command_that_fails_while_one_waits_is_tried_again(
+    story: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = tmp_path / "asked"
+
+    def refuse_twice(_module: str, *_arguments: str) -> list[str]:
+        """Instead of zkctl: how often it was asked, but not the first two times."""
+        count = len(asked.read_text()) + 1 if asked.exists() else 1
+        asked.write_text("x" * count)
+        return [sys.executable, "-c", f"import sys; print({count}); sys.exit({count} < 3)"]
+
+    monkeypatch.setattr(stories, "python_module", refuse_twice)
+
+    assert story.wait_for("an answer", ("anything",), lambda count: count > 3) == 4
+
+
+def test_a_command_that_never_works_is_told_of_in_its_own_words(
+    story: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stories, "_NOTICE_S", 0.0)
+
+    with pytest.raises(errors.Refused, match="there is no cluster"):
+        story.wait_for("a cluster", ("cluster", "status"), bool)
+
+
 def test_an_address_in_the_environment_cannot_become_the_demos_cluster(
     story: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ZKCTL_ZOOKEEPER", "production:2181")
     monkeypatch.setenv("ZKCTL_BOOTSTRAP_SERVER", "production:9092")
-    monkeypatch.setattr(demo_story, "python_module", print_the_environment)
+    monkeypatch.setattr(stories, "python_module", print_the_environment)
 
     assert story.zkctl("anything") == []
 
@@ -64,6 +92,28 @@ def test_the_facts_are_readable_in_every_format() -> None:
     out = io.StringIO()
     facts = [{"fact": "a", "is_true": True, "evidence": {"x": 1}}]
 
-    render.Renderer(render.Format.JSON, out).rows(facts, demo_story._FACTS)
+    render.Renderer(render.Format.JSON, out).rows(facts, stories._FACTS)
 
     assert orjson.loads(out.getvalue()) == facts
+
+
+def test_the_demo_of_a_quorum_finds_every_fact_true_and_leaves_nothing_behind(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-m", "zkcontroller_cli", "quorum", "demo"]
+    done = subprocess.run(
+        [*command, "--dir", str(tmp_path), "-o", "json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    facts = orjson.loads(done.stdout)
+    assert len(facts) == 7
+    assert all(fact["is_true"] for fact in facts)
+    assert "the leader, is killed (SIGKILL)" in done.stderr
+    pids = [int(pid) for pid in re.findall(r"pid (\d+)", done.stderr)]
+    assert len(pids) == 5
+    assert not any(map(processes.ProcessId.of, pids))

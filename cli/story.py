@@ -1,0 +1,148 @@
+"""A story told by real commands, and a check of it: each fact is asked for, none assumed.
+
+Each step is a ``zkctl`` command in a process of its own, shown as one could type it, and what it
+answers as JSON is checked.  A fact that is not as it must be ends the story with exit code 1.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, TypeVar
+
+import orjson
+
+from .errors import CommandFailed, ExitCode, Refused, TimedOut
+from .options import Settings
+from .processes import python_module
+from .render import Format, Layout, console_for, named
+
+_STEP_S: Final = 50.0
+_NOTICE_S: Final = 20.0
+_FACTS: Final = Layout(named("fact").name, ("fact", "is_true", "evidence"), ("fact", "is_true"))
+
+
+class FactIsFalse(CommandFailed):
+    """Something that the story tells was not so."""
+
+    exit_code = ExitCode.FINDING
+
+
+@dataclass
+class Story:
+    """What it is about, and what was found true so far."""
+
+    directory: Path
+    """Where everything lies that is told of."""
+    console: Any
+    options: tuple[str, ...] = ()
+    """Added to every command."""
+    facts: list[dict[str, Any]] = field(default_factory=list)
+
+    def chapter(self, title: str) -> None:
+        """Say what comes."""
+        self.console.print(f"\n[bold cyan]{title}[/]")
+
+    def tell(self, text: str) -> None:
+        """Say what happened."""
+        self.console.print(f"  {text}", soft_wrap=True)
+
+    def zkctl(self, *arguments: str, is_shown: bool = True) -> Any:
+        """Run a command in its own process and return what it answered, from JSON."""
+        if is_shown:
+            self.show(*arguments)
+        return orjson.loads(self.output_of(*arguments))
+
+    def show(self, *arguments: str) -> None:
+        """Say which command comes."""
+        options = " --dir …" if self.options else ""
+        self.tell(f"[dim]$ zkctl {shlex.join(arguments)}{options} -o json[/]")
+
+    def output_of(self, *arguments: str) -> str:
+        """What the command prints with ``-o json``; Refused, with its own words, if it fails."""
+        assert __package__, "part of a package"
+        command = python_module(__package__, *arguments, *self.options)
+        # An address in the user's environment would outrank the demo's own cluster.
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("ZKCTL_")}
+        try:
+            done = subprocess.run(
+                [*command, "-o", "json"],
+                capture_output=True,
+                text=True,
+                timeout=_STEP_S,
+                env=environment,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise TimedOut(f"zkctl {shlex.join(arguments)} took over {_STEP_S:g} s") from None
+        if done.returncode != ExitCode.OK:
+            raise Refused(f"zkctl {shlex.join(arguments)} failed: {done.stderr.strip()}")
+        return done.stdout
+
+    def fact(self, fact: str, is_true: bool, **evidence: Any) -> None:
+        """Note a fact and what shows it; FactIsFalse ends the story."""
+        self.facts.append({"fact": fact, "is_true": is_true, "evidence": evidence})
+        mark = "[bold green]✓[/]" if is_true else "[bold red]✗[/]"
+        self.tell(f"{mark} {fact}")
+        if not is_true:
+            shown = orjson.dumps(evidence).decode()
+            raise FactIsFalse(f"not true: {fact}; seen: {shown}")
+
+    def wait_for(self, what: str, arguments: tuple[str, ...], is_so: Callable[[Any], bool]) -> Any:
+        """Ask again and again until the answer is as it must be; the last answer either way.
+
+        A command that fails meanwhile has no answer yet; Refused if it fails to the end.
+        """
+        deadline = time.monotonic() + _NOTICE_S
+        with self.console.status(what):
+            while True:
+                is_over = time.monotonic() > deadline
+                try:
+                    answer = self.zkctl(*arguments, is_shown=False)
+                except Refused:
+                    if is_over:
+                        raise
+                    continue
+                if is_over or is_so(answer):
+                    return answer
+
+
+S = TypeVar("S", bound=Story)
+
+
+def tell(
+    settings: Settings,
+    make: Callable[[Path, Any], S],
+    tell_of: Callable[[S], None],
+    clean_up: Callable[[S], None],
+) -> int:
+    """Runs a story in ``--dir``, or a temporary directory; cleans up whatever happens."""
+    is_table = settings.renderer.format is Format.TABLE
+    console = console_for(sys.stdout if is_table else sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="zkctl-demo-") as temporary:
+        story = make((settings.directory_flag or Path(temporary)).absolute(), console)
+        # SIGTERM unwinds like Ctrl-C: no process of the story may outlive it.
+        signal.signal(signal.SIGTERM, _interrupt)
+        began = time.monotonic()
+        try:
+            tell_of(story)
+        finally:
+            clean_up(story)
+            if not is_table:
+                settings.renderer.rows(story.facts, _FACTS)
+    elapsed_s = time.monotonic() - began
+    console.print(f"\n[bold]{len(story.facts)} facts, all true, in {elapsed_s:.0f} s.[/]")
+    return ExitCode.OK
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
