@@ -94,10 +94,12 @@ def controller_maker(
         session_timeout_ms=config.integer("broker.session.timeout.ms"),
         leader_imbalance_check_interval_ms=interval_s * 1000 if is_balancing else None,
         max_idle_interval_ms=idle_ms or None,
+        unclean_leader_election_interval_ms=config.integer("unclean.leader.election.interval.ms"),
         static_config=config.originals,
         replication=ReplicationConfig(
             default_num_partitions=config.integer("num.partitions"),
             default_replication_factor=config.integer("default.replication.factor"),
+            eligible_leader_replicas_enabled=config.is_enabled("eligible.leader.replicas.enable"),
         ),
         delegation_tokens=_delegation_tokens(config),
         delegation_token_check_interval_ms=config.integer(

@@ -16,7 +16,7 @@ import queue
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
@@ -51,6 +51,12 @@ FAILED: Final = 1
 MAX_QUEUED_LINES: Final = 10_000
 """So many lines wait to be written; more are lost, for no election may wait for a terminal."""
 _FORMAT: Final = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+_REFUSED: Final[Mapping[str, str]] = {
+    "zookeeper.metadata.migration.enable": "false: migration from ZooKeeper is not supported",
+    "create.topic.policy.class.name": "no value: Java policies cannot be loaded",
+    "alter.config.policy.class.name": "no value: Java policies cannot be loaded",
+}
+"""Keys that may only have their default: to ignore them would leave out what the user relies on."""
 _log: Final = logging.getLogger("kafka.server.KafkaRaftServer")
 
 
@@ -180,6 +186,9 @@ def _refuse_unsupported(config: ControllerConfig) -> None:
         raise ConfigInvalid("process.roles", ",".join(config.roles), "controller, and nothing else")
     if not config.voters.endpoints:
         raise ConfigInvalid("controller.quorum.voters", "", "the voters: they are static here")
+    for key, allowed in _REFUSED.items():
+        if config.values[key] not in (None, "", False):
+            raise ConfigInvalid(key, str(config.values[key]), allowed)
 
 
 class _Lines(QueueHandler):
