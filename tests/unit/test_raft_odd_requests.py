@@ -10,7 +10,9 @@ from kio.schema.errors import ErrorCode
 
 from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.unit.raft_harness import (
+    CONFIG,
     ELECTION_MS,
+    FETCH_MS,
     LISTENER,
     RaftHarness,
     batches_in,
@@ -24,10 +26,12 @@ from tests.unit.raft_harness import (
     vote,
 )
 from zkcontroller.kraft.config import MAX_FETCH_BYTES
+from zkcontroller.kraft.inputs import Resign
 from zkcontroller.kraft.messages import (
     BeginQuorumEpochResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
@@ -188,3 +192,33 @@ def test_what_is_not_committed_may_part_from_the_leaders_log_down_to_the_high_wa
     again = node.only_send.request
     assert isinstance(again, FetchRequest)
     assert (again.fetch_offset, again.last_fetched_epoch) == (end_offset, 1)
+
+
+# Errors that nobody expects.
+
+
+def test_a_leader_that_only_ever_fails_is_given_up() -> None:
+    node = RaftHarness().start()
+    send = node.follow(2, epoch=4)
+    node.run_ms(FETCH_MS - 1)
+
+    failed = FetchResponse(error=ErrorCode.unknown_server_error, leader_id=2, leader_epoch=4)
+    node.reply(send, failed)
+    assert node.state() is StateName.FOLLOWER
+    node.run_ms(1)
+
+    assert node.state() is StateName.CANDIDATE
+
+
+def test_a_voter_that_fails_to_hear_of_a_resignation_is_told_again() -> None:
+    node = RaftHarness().start().become_leader()
+    node.step(Resign(1))
+    failed = EndQuorumEpochResponse(
+        error=ErrorCode.unknown_server_error, leader_id=1, leader_epoch=1
+    )
+
+    node.reply(node.send_to(2), failed)
+    assert node.sends(EndQuorumEpochRequest) == {}
+    node.run_ms(CONFIG.retry_backoff_ms)
+
+    assert set(node.sends(EndQuorumEpochRequest)) == {2}
