@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import select
+import socket
+import ssl
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +21,7 @@ from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, free_port
 
 USERS: Final = {"alice": "alice-secret", "bob": "bob-secret", "kafka": "kafka-secret"}
 STORE_PASSWORD: Final = "storepass"
+GATHERED_S: Final = 0.1
 NETTY_SOCKET: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
 
 
@@ -53,10 +60,63 @@ def identities(directory: Path) -> tuple[Identity, Identity]:
     kafka = authority.sign((NameOID.COMMON_NAME, "kafka"))
     (directory / "trusted.pem").write_text(authority.identity.certificate_pem)
     (directory / "other.pem").write_text(Authority("Another").identity.certificate_pem)
+    server.write(directory, "server")
     (directory / "server.p12").write_bytes(server.pkcs12(STORE_PASSWORD, authority.identity))
     (directory / "kafka.p12").write_bytes(kafka.pkcs12(STORE_PASSWORD, authority.identity))
     (directory / "kafka.pem").write_text(kafka.key_pem(STORE_PASSWORD) + kafka.certificate_pem)
     return server, kafka
+
+
+class GatheringDoor:
+    """TLS before a ZooKeeper without: what that answers within a moment goes out in one record.
+
+    That is what a busy server does, and only then: here it is certain.
+    """
+
+    def __init__(self, server: SecuredZooKeeper) -> None:
+        host, _, port = server.plain.rpartition(":")
+        self._server = (host, int(port))
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.load_cert_chain(server.path("server.pem"))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.connect = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                accepted, _ = self._listener.accept()
+                with (
+                    self._tls.wrap_socket(accepted, server_side=True) as client,
+                    socket.create_connection(self._server) as server,
+                ):
+                    self._pass_on(client, server)
+
+    def _pass_on(self, client: ssl.SSLSocket, server: socket.socket) -> None:
+        client.setblocking(False)
+        while True:
+            ready, _, _ = select.select([client, server], [], [])
+            if client in ready:
+                try:
+                    data = client.recv(65536)
+                except ssl.SSLWantReadError:
+                    continue
+                if not data:
+                    return
+                server.sendall(data)
+            if server in ready:
+                time.sleep(GATHERED_S)
+                data = server.recv(16384)  # a record holds no more
+                if not data:
+                    return
+                client.sendall(data)
 
 
 @contextmanager
