@@ -50,7 +50,7 @@ STORY: Final = {
     "and a deletion": ("strict", delete(6, "first")),
     "and new partitions": ("strict", grow(3, "first", 32)),
     "an old client passes and waits": ("permissive", create(5, "third", 31)),
-    "and goes on passing": ("permissive", grow(2, "third", 32)),
+    "and goes on passing": ("permissive", grow(2, "third", 35)),
     "and deletes": ("permissive", delete(4, "third")),
     "a user's client has a quota too": ("both", create(7, "fourth", 31)),
     "that holds": ("both", create(6, "fifth", 1)),

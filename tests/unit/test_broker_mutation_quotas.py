@@ -454,12 +454,14 @@ def test_quotas_in_zookeeper_are_taken_over_at_start_and_when_they_change() -> N
     write("clients/app", "1")
     write("users/alice", "2")
     write("users/bob/clients/<default>", "3")
+    write("ips/192.0.2.1", "5")
     dynamic.load_clients()
     assert told == [
         ("clients/app", {"rate": "1"}),
         ("users/alice", {"rate": "2"}),
         ("users/bob", {}),
         ("users/bob/clients/<default>", {"rate": "3"}),
+        ("ips/192.0.2.1", {"rate": "5"}),
     ]
 
     told.clear()
@@ -468,3 +470,9 @@ def test_quotas_in_zookeeper_are_taken_over_at_start_and_when_they_change() -> N
     session.write(Create(ConfigChangeZnode.CREATE_PATH, change.encode(), sequential=True))
     dynamic.process_changes()
     assert told == [("users/bob/clients/<default>", {"rate": "4"})]
+
+    told.clear()
+    change = ConfigChangeZnode("ips/192.0.2.1")
+    session.write(Create(ConfigChangeZnode.CREATE_PATH, change.encode(), sequential=True))
+    dynamic.process_changes()
+    assert told == [("ips/192.0.2.1", {"rate": "5"})]

@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from replica_manager.broker_quotas import BrokerQuotas
+from replica_manager.broker_settings import limits_of
+from replica_manager.config import BrokerConfig
 from replica_manager.server import listener
 from replica_manager.server.connection import Answer, Peer
 from replica_manager.server.connection_rates import ConnectionRates
@@ -127,6 +130,47 @@ def test_what_is_no_rate_of_an_address_changes_nothing(
 
     assert f"The connection rate of ips/{name} stays as it was" in caplog.text
     assert world.rates.refuse(PUBLIC, HOME) == 1_000
+
+
+def test_a_listener_may_have_another_rate_than_the_broker() -> None:
+    config = BrokerConfig.parse(
+        {
+            "zookeeper.connect": "memory:1",
+            "listeners": "PUBLIC://:0,INTERNAL://:0",
+            "listener.security.protocol.map": "PUBLIC:PLAINTEXT,INTERNAL:PLAINTEXT",
+            "inter.broker.listener.name": "INTERNAL",
+            "max.connection.creation.rate": "50",
+            "listener.name.public.max.connection.creation.rate": "7",
+            "quota.window.num": "5",
+            "quota.window.size.seconds": "2",
+        }
+    )
+
+    limits = limits_of(config)
+    assert limits.max_connection_creation_rate == 50
+    assert limits.listener_connection_creation_rates == {"PUBLIC": 7}
+    assert config.warnings == ()
+    changed = config.with_dynamic(default={"max.connection.creation.rate": "9"}, own={})
+    assert limits_of(changed).max_connection_creation_rate == 9
+
+
+def test_a_brokers_quotas_go_to_whom_they_are_of() -> None:
+    config = BrokerConfig.parse({"zookeeper.connect": "memory:1", "quota.window.num": "2"})
+    metrics = Metrics()
+    quotas = BrokerQuotas(config, metrics)
+
+    # The only listener there is serves clients too.
+    quotas.connections.accept("PLAINTEXT", UNLIMITED, UNLIMITED)
+    shown = metrics.snapshot()["kafka.server:type=socket-server-metrics"]
+    assert float(shown["broker-connection-accept-rate"]) > 0
+
+    quotas.configure("ips/<default>", {"connection_creation_rate": "0"})
+    assert quotas.connections.refuse("PLAINTEXT", HOME) == 1_000
+    assert not quotas.clients.is_enabled
+
+    quotas.configure("users/alice", {"consumer_byte_rate": "10"})
+    assert quotas.clients.is_enabled
+    assert quotas.clients.fetch.most_at_once("alice", "app") == 10
 
 
 # ---------------------------------------------------------------------- at a listener
