@@ -60,7 +60,13 @@ def test_what_a_request_asks_for_is_counted_before_anything_is_looked_at(
     world = KraftWorld(1, config=ReplicationConfig(default_num_partitions=MOST + 1))
 
     with pytest.raises(ApiException) as refused:
-        create(world, CreatableTopic("fine", 1, 1), many, validate_only=validate_only)
+        create(
+            world,
+            CreatableTopic("fine", 1, 1),
+            CreatableTopic("fewer than none", -5, 1),
+            many,
+            validate_only=validate_only,
+        )
 
     assert refused.value.to_error() == (
         ErrorCode.policy_violation,
