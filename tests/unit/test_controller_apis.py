@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ from replica_manager.raft.controller_service import (
     controller_maker,
     read_bootstrap,
 )
+from replica_manager.raft.described_config import described_config
 from replica_manager.raft.quorum_node import QuorumNode
 from replica_manager.security.principals import ANONYMOUS
 from tests.unit.quorum import CLUSTER_ID, Quorum, in_the_end
@@ -140,7 +142,12 @@ class Client:
 Story = Callable[[Client], Awaitable[None]]
 
 
-def told(directory: Path, story: Story, voters: Sequence[int] = (1,)) -> None:
+def told(
+    directory: Path,
+    story: Story,
+    voters: Sequence[int] = (1,),
+    properties: Mapping[str, str] | None = None,
+) -> None:
     """Runs a story at one voter of a quorum; alone, its controller is active."""
 
     async def run() -> None:
@@ -158,9 +165,10 @@ def told(directory: Path, story: Story, voters: Sequence[int] = (1,)) -> None:
                 "listeners": f"CONTROLLER://127.0.0.1:{settings.listeners[0].port}",
                 "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
                 "log.dirs": str(directory / "data"),
+                **(properties or {}),
             }
         )
-        node = QuorumNode(settings)
+        node = QuorumNode(dataclasses.replace(settings, config=described_config(config)))
         node.set_controller(
             controller_maker(config, CLUSTER_ID, read_bootstrap(settings.metadata_log_dir, None))
         )
