@@ -222,3 +222,15 @@ def test_a_voter_that_fails_to_hear_of_a_resignation_is_told_again() -> None:
     node.run_ms(CONFIG.retry_backoff_ms)
 
     assert set(node.sends(EndQuorumEpochRequest)) == {2}
+
+
+def test_a_follower_without_the_leaders_epoch_goes_back_to_where_its_own_before_it_ends() -> None:
+    # Where that one parts from the leader's is told to its next Fetch.
+    node = RaftHarness(log=log_of(1, 1, 1, 3)).start()
+    parted = FetchResponse(leader_id=2, leader_epoch=4, diverging_epoch=OffsetAndEpoch(1, 2))
+
+    node.reply(node.follow(2, epoch=4), parted)
+
+    request = node.only_send.request
+    assert isinstance(request, FetchRequest)
+    assert (request.fetch_offset, request.last_fetched_epoch) == (3, 1)
