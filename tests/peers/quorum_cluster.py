@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar, Final
@@ -30,6 +30,7 @@ from zkcontroller.kraft.metadata.metadata_batches import iterate_metadata_batche
 from zkcontroller.kraft.wire import read_response, write_request
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.record_batch import BatchHeader, iterate_batches
+from zkcontroller.runtime.client_security import PLAINTEXT, ClientSecurity
 from zkcontroller.runtime.connection import Connection
 
 CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
@@ -126,8 +127,17 @@ class Voter(ABC):
 
     def log_bytes(self) -> bytes:
         """The segments of the log, one behind the other; of a running node, up to some batch."""
-        segments = sorted((self.data / FOLDER).glob("*.log"))
-        return b"".join(segment.read_bytes() for segment in segments)
+        while True:
+            with contextlib.suppress(FileNotFoundError):  # one is deleted just now
+                return b"".join(segment.read_bytes() for segment in self._segments())
+
+    @property
+    def log_start_offset(self) -> int:
+        """Where the first segment begins."""
+        return int(self._segments()[0].stem)
+
+    def _segments(self) -> list[Path]:
+        return sorted((self.data / FOLDER).glob("*.log"))
 
     def batches(self) -> list[tuple[BatchHeader, bytes]]:
         """The whole batches of the log."""
@@ -209,9 +219,15 @@ class MixedQuorum:
     """Voters 1 to 3, formatted and not yet started."""
 
     def __init__(
-        self, directory: Path, ours: Sequence[int], properties: dict[str, str] | None = None
+        self,
+        directory: Path,
+        ours: Sequence[int],
+        properties: dict[str, str] | None = None,
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
+        """``security``: what the listeners ask of whoever wants to know how the quorum is."""
         self.directory = directory
+        self._security = security
         self.ports = dict(zip((1, 2, 3), _lasting_ports(3), strict=True))
         self.voters: dict[int, Voter] = {}
         for node_id in self.ports:
@@ -264,7 +280,7 @@ class MixedQuorum:
     def described_by(self, node_id: int) -> DescribeQuorumResponse | None:
         """What a node says of the quorum; None while it does not answer, or does not lead."""
         try:
-            response = asyncio.run(_describe(self.ports[node_id]))
+            response = asyncio.run(_describe(self.ports[node_id], self._security))
         except OSError:
             return None
         return response if response.error.value == 0 else None
@@ -352,7 +368,14 @@ class MixedQuorum:
 class RealBroker:
     """``kafka.Kafka`` with ``process.roles=broker``."""
 
-    def __init__(self, directory: Path, broker_id: int, quorum: MixedQuorum) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        broker_id: int,
+        quorum: MixedQuorum,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """``properties`` may have ``{port}`` in their values."""
         [self.port] = free_ports(1)
         self.broker_id = broker_id
         self.data = directory / "data"
@@ -360,7 +383,7 @@ class RealBroker:
         self._file = directory / "broker.properties"
         self.process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True)
-        properties = {
+        given = {
             "process.roles": "broker",
             "node.id": str(broker_id),
             "controller.quorum.voters": quorum.voters_text,
@@ -372,7 +395,9 @@ class RealBroker:
             "group.initial.rebalance.delay.ms": "0",
             "log.dirs": str(self.data),
         }
-        text = "".join(f"{key}={value}\n" for key, value in properties.items())
+        for key, value in (properties or {}).items():
+            given[key] = value.replace("{port}", str(self.port))
+        text = "".join(f"{key}={value}\n" for key, value in given.items())
         self._file.write_text(text, encoding="utf-8")
         done = run_kafka_tool(STORAGE_TOOL, "format", "-t", CLUSTER_ID, "-c", str(self._file))
         assert done.returncode == 0, done.stdout + done.stderr
@@ -403,9 +428,14 @@ def _lasting_ports(count: int) -> list[int]:
     return sorted(found)
 
 
-async def _describe(port: int) -> DescribeQuorumResponse:
+async def _describe(port: int, security: ClientSecurity) -> DescribeQuorumResponse:
     connection = await Connection.open(
-        "127.0.0.1", port, client_id="test", connect_timeout_ms=2_000, request_timeout_ms=5_000
+        "127.0.0.1",
+        port,
+        client_id="test",
+        connect_timeout_ms=2_000,
+        request_timeout_ms=5_000,
+        security=security,
     )
     try:
         body = await connection.call(
@@ -418,8 +448,10 @@ async def _describe(port: int) -> DescribeQuorumResponse:
     return response
 
 
-def committed(voter: Voter, high_watermark: int) -> bytes:
-    """The bytes of a log below an offset."""
+def committed(voter: Voter, high_watermark: int, start: int = 0) -> bytes:
+    """The bytes of a log below an offset, from another one on."""
     return b"".join(
-        data for header, data in voter.batches() if header.next_offset <= high_watermark
+        data
+        for header, data in voter.batches()
+        if header.base_offset >= start and header.next_offset <= high_watermark
     )
