@@ -19,7 +19,9 @@ from zkcontroller.protocol.versioned_messages import request_schema
 from zkcontroller.runtime.connection import Connection
 
 KEY: Final = "log.cleaner.threads"
-"""Of all brokers' default: any whole number above zero will do."""
+"""Any whole number above zero will do."""
+_SOME_BROKER: Final = "4711"
+"""No controller is meant, so none has anything to do but keep it."""
 _BROKER: Final = 4
 _SET: Final = 0
 _PAUSE_S: Final = 0.02
@@ -32,7 +34,10 @@ async def change(connection: Connection, value: int) -> int:
     schema = request_schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
     altered = schema.part("AlterableConfig", name=KEY, config_operation=i8(_SET), value=str(value))
     resource = schema.part(
-        "AlterConfigsResource", resource_type=i8(_BROKER), resource_name="", configs=(altered,)
+        "AlterConfigsResource",
+        resource_type=i8(_BROKER),
+        resource_name=_SOME_BROKER,
+        configs=(altered,),
     )
     response: Any = await connection.request(
         schema.request(resources=(resource,), validate_only=False)

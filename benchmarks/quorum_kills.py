@@ -11,6 +11,9 @@ after the other.  Looked at are
 * the changes: each that was acknowledged is in the log, in its place;
 * the processes: none ends but by our hand.
 
+With ``--cut-logs`` the logs are cut behind each snapshot, and now and then a follower is away until
+the others have cut off what it lacks: it comes back by way of a snapshot.
+
 Exit code 1, with what is known of every node, if one of these does not hold; the files of the
 nodes are kept then.  So much of the story as takes a minute runs in ``tests/peers``.
 """
@@ -39,12 +42,21 @@ KINDS: Final = ("ours", "real")
 ROUNDS_BETWEEN_LOOKS: Final = 5
 ROUNDS_FOR_BOTH: Final = 20
 """In so many, both kinds lead now and then."""
-SNAPSHOT_BYTES: Final = 100_000
+WHOLE_LOGS: Final = {"metadata.log.max.record.bytes.between.snapshots": "100000"}
 """So that nodes begin with a snapshot when they come back, and not only with the log."""
+CUT_LOGS: Final = {
+    "metadata.log.max.record.bytes.between.snapshots": "5000",
+    "metadata.log.segment.bytes": "5000",
+    "metadata.log.segment.min.bytes": "12",
+    "metadata.max.retention.bytes": "5000",
+}
+CUT_WITHIN_S: Final = 150.0
+"""A node looks once a minute what it can do without."""
 _LEADER_KILLED: Final = 0.75
 _BLOWS: Final = {"kill -9": 6, "SIGTERM": 2, "SIGSTOP": 2}
 _KILLED_AGAIN: Final = 0.15
 _LONGEST_ABSENCE_S: Final = 3.0
+_OUTLASTS_LOGS: Final = 0.5
 _LONGEST_FREEZE_S: Final = 6.0
 """Long enough for another to be elected, or not."""
 _BECAME_LEADER: Final = re.compile(
@@ -58,13 +70,15 @@ class KillStory:
     AssertionError, here and in every method, when it is not.
     """
 
-    def __init__(self, quorum: MixedQuorum, seed: int) -> None:
+    def __init__(self, quorum: MixedQuorum, seed: int, *, cuts_logs: bool = False) -> None:
+        """``cuts_logs``: the quorum has the properties of :data:`CUT_LOGS`."""
         self.leaders: dict[int, int] = {}
         """Epoch to leader, from whatever source."""
         self.blows: Counter[str] = Counter()
         self.without_leader_s: list[float] = []
         """From a blow at the leader until the next one has committed something."""
         self._quorum = quorum
+        self._cuts_logs = cuts_logs
         self._random = random.Random(seed)
         self._high_watermark = 0
         self._changes = ChangesInARow(
@@ -101,10 +115,14 @@ class KillStory:
         hits_leader = self._random.random() < _LEADER_KILLED
         victim = quorum.voters[leader if hits_leader else self._random.choice(followers)]
         [blow] = self._random.choices([*_BLOWS], [*_BLOWS.values()])
+        if self._cuts_logs and not hits_leader and self._random.random() < _OUTLASTS_LOGS:
+            blow = "absence"
         self.blows[f"{blow} of {'the leader' if hits_leader else 'a follower'}"] += 1
         began_s = time.monotonic()
         if blow == "SIGSTOP":
             self._freeze(victim)
+        elif blow == "absence":
+            self._outlast_the_logs(victim)
         else:
             self._end(victim, blow, began_s if hits_leader else None)
         quorum.wait_until_all_follow()
@@ -122,14 +140,19 @@ class KillStory:
         acknowledged = list(self._changes.acknowledged)
         quorum.wait_until_all_follow()
         self._see_leader()
-        logs = {each.node_id: committed(each, self._high_watermark) for each in quorum.running}
+        start = max(each.log_start_offset for each in quorum.running)
+        logs = {
+            each.node_id: committed(each, self._high_watermark, start) for each in quorum.running
+        }
         assert len(set(logs.values())) == 1, (
-            f"logs differ below {self._high_watermark}: "
+            f"logs differ between {start} and {self._high_watermark}: "
             f"{ {node_id: len(log) for node_id, log in logs.items()} } bytes"
         )
         found = _values(next(iter(logs.values())))
         assert all(value < following for value, following in pairwise(found)), "changes out of turn"
-        lost = sorted(set(acknowledged) - set(found))
+        # What was cut off is in the snapshots, whose state has the last value alone.
+        sought = {value for value in acknowledged if start == 0 or (found and value >= found[0])}
+        lost = sorted(sought - set(found))
         assert not lost, f"acknowledged and lost: {lost[:20]}"
         for voter in quorum.voters.values():
             for epoch, leader in voter.leaders().items():
@@ -151,6 +174,17 @@ class KillStory:
             self.blows["kill -9 of a node that starts"] += 1
             victim.kill()
             victim.start()
+
+    def _outlast_the_logs(self, victim: Voter) -> None:
+        """Keeps a follower away until it lacks what the others have no more."""
+        victim.kill()
+        has = max((header.next_offset for header, _ in victim.batches()), default=0)
+        self._quorum.wait_until(
+            lambda: all(each.log_start_offset > has for each in self._quorum.running),
+            "the logs are cut",
+            timeout_s=CUT_WITHIN_S,
+        )
+        victim.start()
 
     def _freeze(self, victim: Voter) -> None:
         victim.freeze()
@@ -207,15 +241,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=10, help="how long (default: 10)")
     parser.add_argument("--mix", type=_mix, default="real,ours,ours", help="voters 1, 2 and 3")
     parser.add_argument("--seed", type=int, default=None, help="of what is done (default: any)")
+    parser.add_argument("--cut-logs", action="store_true", help="have nodes need snapshots")
     options = parser.parse_args(arguments)
     seed = random.randrange(1_000_000) if options.seed is None else options.seed
     print(f"{','.join(options.mix)} for {options.minutes:g} minutes, seed {seed}")
     ours = [node_id for node_id, kind in enumerate(options.mix, 1) if kind == "ours"]
     directory = Path(tempfile.mkdtemp(prefix="quorum-kills-"))
-    quorum = MixedQuorum(
-        directory, ours, {"metadata.log.max.record.bytes.between.snapshots": str(SNAPSHOT_BYTES)}
-    )
-    story = KillStory(quorum, seed)
+    quorum = MixedQuorum(directory, ours, CUT_LOGS if options.cut_logs else WHOLE_LOGS)
+    story = KillStory(quorum, seed, cuts_logs=options.cut_logs)
     try:
         quorum.start()
         story.run(minutes=options.minutes)

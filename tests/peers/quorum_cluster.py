@@ -81,7 +81,9 @@ class Voter(ABC):
 
     def start(self) -> None:
         with (self.directory / "console.log").open("ab") as console:
-            self.process = subprocess.Popen(self.command(), stdout=console, stderr=console)
+            self.process = subprocess.Popen(
+                self.command(), cwd=self.directory, stdout=console, stderr=console
+            )
         self.expected_to_run = True
         self.started_ms = time.time_ns() // 1_000_000
         self._note(f"was started as process {self.process.pid}")
