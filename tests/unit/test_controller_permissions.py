@@ -406,6 +406,22 @@ def test_a_topic_that_may_not_be_seen_seems_to_be_there_or_not(tmp_path: Path) -
     told(tmp_path, story)
 
 
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [(2, ErrorCode.invalid_request), (3, ErrorCode.topic_deletion_disabled)],
+)
+def test_topics_are_not_deleted_where_that_is_switched_off(
+    tmp_path: Path, version: int, error: ErrorCode
+) -> None:
+    async def story(node: SecuredNode) -> None:
+        async with node.client("admin") as admin:
+            names = ("orders",)
+            request = simple(ApiKey.DELETE_TOPICS, version, topic_names=names, timeout=SOON)
+            assert codes((await admin.ask(request)).responses) == [error]
+
+    told(tmp_path, story, {**AUTHORIZED, "delete.topic.enable": "false"})
+
+
 def test_partitions_are_added_to_topics_that_may_be_altered(tmp_path: Path) -> None:
     async def story(node: SecuredNode) -> None:
         await allow(node, (ResourceType.TOPIC, "hers", AclOperation.ALTER))
@@ -421,12 +437,12 @@ def test_partitions_are_added_to_topics_that_may_be_altered(tmp_path: Path) -> N
 
 
 def test_configurations_are_altered_by_who_may(tmp_path: Path) -> None:
-    topic, broker, logger, group, unknown = 2, 4, 8, 32, 77
+    topic, broker, logger, metrics, unknown = 2, 4, 8, 16, 77
 
     async def altered(client: Client) -> dict[int, ErrorCode]:
         change = config_change(
-            (topic, "hers"), (broker, ""), (logger, "1"), (group, "g"), (unknown, "u"),
-            (16, "twice"), (16, "twice"),
+            (topic, "hers"), (broker, ""), (logger, "1"), (unknown, "u"),
+            (metrics, "twice"), (metrics, "twice"),
         )  # fmt: skip
         answer = await client.ask(change)
         return {int(row.resource_type): ErrorCode(row.error_code) for row in answer.responses}
@@ -436,9 +452,9 @@ def test_configurations_are_altered_by_who_may(tmp_path: Path) -> None:
             found = await altered(alice)
             assert found[topic] is TOPIC_DENIED
             assert found[broker] is DENIED
-            assert found[group] is ErrorCode.invalid_request
+            assert found[logger] is DENIED
             assert found[unknown] is ErrorCode.unsupported_version
-            assert found[16] is ErrorCode.invalid_request
+            assert found[metrics] is ErrorCode.invalid_request
 
             await allow(
                 node,

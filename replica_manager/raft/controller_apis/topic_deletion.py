@@ -32,6 +32,8 @@ from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 _BY_ID_SINCE: Final = 6
+_DISABLED_SINCE: Final = 3
+"""Before that there was no code for it."""
 _DUPLICATE_NAME: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
 _DUPLICATE_ID: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic id.")
 _NEITHER: Final = ApiError(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
@@ -64,10 +66,11 @@ async def delete_topics(request: Any, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.DELETE_TOPICS, call.version)
     topics = _topics_of(request, call.version)
     try:
+        _check_enabled(call)
         results = await _Deletion(topics, call).run(milliseconds(request.timeout))
         random.shuffle(results)
     except ApiException as refused:
-        results = [_Result(name, topic_id, refused.to_error()) for name, topic_id in topics]
+        results = [_Result(name, topic_id, ApiError(refused.error)) for name, topic_id in topics]
     return schema.response(
         responses=tuple(
             schema.part(
@@ -80,6 +83,13 @@ async def delete_topics(request: Any, call: Call) -> ResponsePayload:
             for name, topic_id, error in results
         )
     )
+
+
+def _check_enabled(call: Call) -> None:
+    if call.services.node.config.is_enabled("delete.topic.enable"):
+        return
+    disabled = ErrorCode.topic_deletion_disabled
+    raise ApiException(disabled if call.version >= _DISABLED_SINCE else ErrorCode.invalid_request)
 
 
 def _topics_of(request: Any, version: int) -> list[_Topic]:
