@@ -36,6 +36,7 @@ _EXEMPT: Final = frozenset(
             ApiKey.STOP_REPLICA,
             ApiKey.UPDATE_METADATA,
             ApiKey.CONTROLLED_SHUTDOWN,
+            ApiKey.WRITE_TXN_MARKERS,
             ApiKey.ALTER_PARTITION,
         ),
     )
