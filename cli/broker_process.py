@@ -19,6 +19,7 @@ import orjson
 from replica_manager.broker_status import FILE_NAME
 from replica_manager.config import BrokerConfig, load_config
 from replica_manager.properties import parse_properties
+from replica_manager.security.zookeeper_tls import zookeeper_tls
 from zkcontroller.errors import ZkControllerError
 
 from .cluster_file import ClusterFile, exclusive
@@ -146,8 +147,8 @@ def await_registration(
     """The registration of this very start; CommandFailed if the broker ends, TimedOut if late."""
     found: list[Registration] = []
 
-    connect = file.config.zookeeper_connect
-    with open_zookeeper(settings, connect=connect, is_new=True) as zookeeper:
+    connect, tls = file.config.zookeeper_connect, zookeeper_tls(file.config.values)
+    with open_zookeeper(settings, connect=connect, tls=tls, is_new=True) as zookeeper:
 
         def is_registered() -> bool:
             if not process.is_alive:

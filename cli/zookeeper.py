@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from ssl import SSLContext
 from typing import Final, ParamSpec, TypeVar
 
 from zkcontroller.errors import ConfigInvalid, SessionExpired, ZnodeCorrupt, ZooKeeperRefused
@@ -85,11 +86,13 @@ def open_zookeeper(
     on_watch: Callable[[WatchFired], None] = ignore,
     *,
     connect: str | None = None,
+    tls: SSLContext | None = None,
     is_new: bool = False,
 ) -> Iterator[ZooKeeper]:
     """A session with the ZooKeeper the settings name; CannotConnect if it does not answer in time.
 
-    ``is_new``: brokers are just about to create the chroot; else one that is missing is Refused.
+    ``connect`` and ``tls`` are where a broker's own file says it, not the settings.  ``is_new``:
+    brokers are just about to create the chroot; else one that is missing is Refused.
 
     A connection that is lost for as long as connecting may take ends the session, so that no verb
     waits for ever.
@@ -105,7 +108,7 @@ def open_zookeeper(
             session_timeout_ms=_SESSION_TIMEOUT_MS,
             connection_timeout_ms=round(timeout_s * 1000),
             auth=_credentials(),
-            tls=settings.zookeeper_tls,
+            tls=tls or settings.zookeeper_tls,
             name="zkctl",
         ),
         on_watch=on_watch,

@@ -13,7 +13,7 @@ import pytest
 
 from replica_manager.config import BrokerConfig
 from replica_manager.security.zookeeper_tls import zookeeper_tls
-from tests.integration.broker_processes import Cluster, cluster_in, wait_for
+from tests.integration.broker_processes import cluster_in, wait_for
 from tests.integration.conftest import Client, OpenClient
 from tests.integration.secured_zookeeper import (
     STORE_PASSWORD,
@@ -263,17 +263,31 @@ def test_a_login_goes_through_tls_as_well(
 
 
 @pytest.fixture
-def cluster(server: SecuredZooKeeper, tmp_path: Path, chroot: str) -> Iterator[Cluster]:
-    """A broker that protects its znodes, under TLS."""
-    with cluster_in(tmp_path, server.secure + chroot) as cluster:
-        cluster.start(1, **server.certified(), **{"zookeeper.set.acl": "true"})
-        yield cluster
+def broker_under_tls(
+    server: SecuredZooKeeper, zkctl: Zkctl, tmp_path: Path, chroot: str
+) -> Iterator[Answer]:
+    """A broker that protects its znodes, started by ``zkctl``, which finds it by the same file."""
+    properties = {
+        "broker.id": "1",
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": str(tmp_path / "data"),
+        "zookeeper.connect": server.secure + chroot,
+        "zookeeper.set.acl": "true",
+        "controlled.shutdown.enable": "false",
+        **server.certified(),
+    }
+    file = tmp_path / "server.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    started = zkctl("broker", "start", str(file), "--detach", "-o", "json")
+    yield started
+    zkctl("broker", "stop", "1", "--log-dir", str(tmp_path / "data"))
 
 
 def test_a_broker_and_zkctl_reach_zookeeper_under_tls(
-    server: SecuredZooKeeper, cluster: Cluster, zkctl: Zkctl, tmp_path: Path, chroot: str
+    server: SecuredZooKeeper, broker_under_tls: Answer, zkctl: Zkctl, tmp_path: Path, chroot: str
 ) -> None:
-    assert set(cluster.brokers) == {1}
+    assert broker_under_tls.exit_code == 0, broker_under_tls.stderr
+    assert broker_under_tls.json["broker_id"] == 1
     file = tmp_path / "zookeeper.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in server.certified().items()))
     words = ("-z", server.secure + chroot, "-o", "json", "controller", "show")
