@@ -27,7 +27,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from benchmarks.quorum_changes import change
+from benchmarks.quorum_changes import LOWEST, change
 from benchmarks.silent_brokers import SilentBroker, create_topics
 from tests.peers.quorum_cluster import MixedQuorum, OurVoter, RealVoter
 from zkcontroller.runtime.connection import Connection
@@ -150,7 +150,7 @@ async def _change_until(port: int, deadline_s: float, number: int) -> int:
     done = 0
     try:
         while time.monotonic() < deadline_s:
-            code = await change(connection, 1 + done % 9)
+            code = await change(connection, f"load-{number}", LOWEST + done % 9)
             assert code == 0, f"a change was refused with error code {code}"
             done += 1
     finally:

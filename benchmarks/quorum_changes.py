@@ -18,25 +18,29 @@ from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
 from zkcontroller.runtime.connection import Connection
 
-KEY: Final = "log.cleaner.threads"
-"""Any whole number above zero will do."""
-_SOME_BROKER: Final = "4711"
-"""No controller is meant, so none has anything to do but keep it."""
-_BROKER: Final = 4
+KEY: Final = "interval.ms"
+"""Of a subscription to clients' metrics: controllers keep it and have nothing else to do with it,
+where a broker's key has Kafka's configure themselves anew each time."""
+LOWEST: Final = 100
+"""What the key may be, and up to an hour."""
+_CLIENT_METRICS: Final = 16
 _SET: Final = 0
 _PAUSE_S: Final = 0.02
 _TIMEOUT_MS: Final = 3_000
 """Longer than a commit takes, shorter than a frozen leader should hold anybody up."""
 
 
-async def change(connection: Connection, value: int) -> int:
-    """Has the controller at the other end set the key; the code of its answer, 0 if committed."""
+async def change(connection: Connection, subscription: str, value: int) -> int:
+    """Has the controller at the other end set the key; the code of its answer, 0 if committed.
+
+    Setting what is set already is no change, and makes no record.
+    """
     schema = request_schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
     altered = schema.part("AlterableConfig", name=KEY, config_operation=i8(_SET), value=str(value))
     resource = schema.part(
         "AlterConfigsResource",
-        resource_type=i8(_BROKER),
-        resource_name=_SOME_BROKER,
+        resource_type=i8(_CLIENT_METRICS),
+        resource_name=subscription,
         configs=(altered,),
     )
     response: Any = await connection.request(
@@ -47,7 +51,7 @@ async def change(connection: Connection, value: int) -> int:
 
 
 class ChangesInARow:
-    """Sets the key to 1, 2, 3, … in a thread, whoever leads; remembers what was acknowledged.
+    """Sets the key to 101, 102, 103, … in a thread, whoever leads; remembers what was acknowledged.
 
     A value whose answer is a refusal or does not come is never tried again: nobody knows whether
     it is there.
@@ -71,7 +75,7 @@ class ChangesInARow:
             thread.join()
 
     async def _run(self) -> None:
-        value = 0
+        value = LOWEST
         while not self._is_over.is_set():
             for port in self._ports():
                 value = await self._send_to(port, value)
@@ -92,7 +96,7 @@ class ChangesInARow:
         try:
             while not self._is_over.is_set():
                 value += 1
-                if await change(connection, value) != 0:
+                if await change(connection, "changes", value) != 0:
                     break
                 self.acknowledged.append(value)
                 await asyncio.sleep(_PAUSE_S)
