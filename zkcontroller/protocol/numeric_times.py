@@ -48,6 +48,7 @@ def numeric_response_type(api_key: int, version: int) -> type[ResponsePayload]:
 
 
 def _numeric(field: dataclasses.Field[Any]) -> tuple[str, Any, Any]:
-    if field.metadata[_KAFKA_TYPE] == _MOMENT:
+    if field.metadata.get(_KAFKA_TYPE) == _MOMENT:
         return field.name, i64, dataclasses.field(metadata={_KAFKA_TYPE: _NUMBER})
-    return field.name, field.type, dataclasses.field(metadata=field.metadata)
+    same: Any = dataclasses.field(default=field.default, metadata=field.metadata)
+    return field.name, field.type, same
