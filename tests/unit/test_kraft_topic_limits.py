@@ -216,3 +216,19 @@ def test_partitions_that_do_not_move_are_not_listed() -> None:
     listed = world.control.reassignments.list_partition_reassignments([("foo", (0, 1))])
 
     assert [[each.partition_index for each in topic.partitions] for topic in listed] == [[0]]
+
+
+def test_a_move_that_only_takes_replicas_away_waits_for_those_that_stay() -> None:
+    world = KraftWorld(0, 1, 2)
+    topic_id = world.create_topic("foo", (0, 1, 2))
+    world.fence(2)
+
+    assert move(world, (1, 2)) is ErrorCode.none
+
+    partition = world.partition(topic_id)
+    assert (partition.replicas, partition.removing_replicas) == ((1, 2, 0), (0,))
+    assert partition.adding_replicas == ()
+    (listed,) = world.control.reassignments.list_partition_reassignments(None)
+    assert [each.removing_replicas for each in listed.partitions] == [(0,)]
+    assert move(world, None) is ErrorCode.none
+    assert not world.partition(topic_id).is_being_reassigned

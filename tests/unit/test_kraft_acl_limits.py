@@ -1,0 +1,81 @@
+"""How many rules one request may create and delete."""
+
+from __future__ import annotations
+
+from itertools import count
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from replica_manager.security.acl_cache import AclBindingFilter
+from zkcontroller.kraft.controller.acl_control import AclControlManager, StandardAcl
+from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiException
+from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
+from zkcontroller.kraft.metadata.records import AccessControlEntryRecord
+from zkcontroller.zookeeper.kafka_acl_znodes import (
+    AccessControlEntry,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
+
+MOST = 10_000
+
+
+def rule(number: int) -> StandardAcl:
+    return StandardAcl(
+        ResourcePattern(
+            ResourceType.TOPIC if number % 2 else ResourceType.GROUP,
+            f"r{number}",
+            PatternType.LITERAL,
+        ),
+        AccessControlEntry("User:alice", "*", AclOperation.READ, PermissionType.ALLOW),
+    )
+
+
+def meaning(resource_type: ResourceType, name: str | None = None) -> AclBindingFilter:
+    return AclBindingFilter(
+        resource_type, name, PatternType.ANY, None, None, AclOperation.ANY, PermissionType.ANY
+    )
+
+
+def with_rules(number: int) -> AclControlManager:
+    ids = (UUID(int=n) for n in count(1))
+    manager = AclControlManager(SnapshotRegistry(), lambda: next(ids))
+    for first in range(0, number, MOST):
+        part = [rule(n) for n in range(first, min(first + MOST, number))]
+        for versioned in manager.create_acls(part).records:
+            assert isinstance(versioned.record, AccessControlEntryRecord)
+            manager.replay(versioned.record)
+    return manager
+
+
+def test_so_many_rules_are_created_at_once_and_no_more() -> None:
+    manager = with_rules(0)
+
+    assert len(manager.create_acls([rule(n) for n in range(MOST)]).records) == MOST
+    with pytest.raises(ApiException) as refused:
+        manager.create_acls([rule(n) for n in range(MOST + 1)])
+
+    assert refused.value.error is ErrorCode.policy_violation
+
+
+def test_so_many_rules_are_deleted_at_once_and_no_more() -> None:
+    all_of_them = with_rules(MOST).delete_acls([meaning(ResourceType.ANY)])
+    too_many = with_rules(MOST + 2).delete_acls(
+        [meaning(ResourceType.TOPIC), meaning(ResourceType.ANY), meaning(ResourceType.GROUP, "r0")]
+    )
+
+    assert len(all_of_them.records) == MOST
+    assert all_of_them.response[0].error == NO_ERROR
+    topics, everything, one = too_many.response
+    assert (len(topics.deleted), len(one.deleted)) == (MOST // 2 + 1, 1)
+    assert everything.error == (
+        ErrorCode.policy_violation,
+        "Cannot remove more than 10000 acls in a single delete operation.",
+    )
+    assert everything.deleted == ()
+    assert len(too_many.records) == MOST // 2 + 2
