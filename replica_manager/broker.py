@@ -76,6 +76,7 @@ from replica_manager.server.producer_ids import (
 )
 from replica_manager.server.request_metrics import RequestMetrics
 from replica_manager.server.topic_admin import TopicAdmin
+from replica_manager.server.transaction_settings import transactions_partition_count
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
 from replica_manager.storage import LogDirEvents, Storage
 from zkcontroller.core.events import (
@@ -245,11 +246,14 @@ class BrokerServer:
             security=self._client_security,
             broker_epoch=lambda: self.broker_epoch,
             state_changes=self._state_changes,
+            new_producer_id=self._new_producer_id,
             is_tracing=self._trace,
             metrics=self.metrics,
         )
         partition_count = await self._blocking(lambda: offsets_partition_count(self._session))
         self._records.groups.start(partition_count)
+        partition_count = await self._blocking(lambda: transactions_partition_count(self._session))
+        self._records.transactions.start(partition_count)
         self._register_gauges()
         self._storage.start()
         # Made before the registration, so that a session that expires right after it is noticed.
@@ -410,6 +414,8 @@ class BrokerServer:
             fetch_sessions=self._records.fetch_sessions,
             topic_stats=self._records.topic_stats,
             groups=self._records.groups,
+            transactions=self._records.transactions,
+            verification=self._records.verification,
             learn_topics=self._learn_topics,
             deletions=self._records.deletions,
             log_dir_moves=self._records.log_dir_moves,
@@ -426,6 +432,10 @@ class BrokerServer:
             acls=self._acl_store,
             request_metrics=self._request_metrics,
         )
+
+    async def _new_producer_id(self) -> int:
+        assert self._producer_ids is not None
+        return await self._producer_ids.next_id()
 
     def _make_producer_ids(self) -> ProducerIds:
         config = self._config

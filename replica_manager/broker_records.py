@@ -31,12 +31,17 @@ from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.replication_tasks import ReplicationTasks
 from replica_manager.replication.throttle import ReplicationThrottles
 from replica_manager.replication.topic_stats import BrokerTopicStats
+from replica_manager.server.broker_links import BrokerLinks, link_keys
 from replica_manager.server.group_loading import led_log
 from replica_manager.server.group_service import GroupService
 from replica_manager.server.group_settings import group_settings
 from replica_manager.server.record_deletions import RecordDeletions
+from replica_manager.server.transaction_service import TransactionService
+from replica_manager.server.transaction_settings import transaction_settings
+from replica_manager.server.transaction_verification import TransactionVerification
 from replica_manager.storage import Storage
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.inter_broker_versions import transaction_verification_version
 from zkcontroller.runtime.client_security import ClientSecurity
 from zkcontroller.runtime.log_files import StateChangeSink
 from zkcontroller.runtime.metrics import Metrics, mbean
@@ -59,12 +64,14 @@ class BrokerRecords:
         security: Mapping[str, ClientSecurity],
         broker_epoch: Callable[[], int],
         state_changes: StateChangeSink,
+        new_producer_id: Callable[[], Awaitable[int]],
         is_tracing: bool,
         metrics: Metrics,
     ) -> None:
         """``config`` is the configuration as it is now; ``storage`` has been loaded.
 
-        ``security``: by listener name, how this broker connects to others.
+        ``security``: by listener name, how this broker connects to others.  ``new_producer_id`` is
+        not called before the broker serves clients.
         """
         now = config()
         self._broker_id = broker_id
@@ -128,6 +135,30 @@ class BrokerRecords:
             partial(led_log, self.replica_manager),
             metrics=metrics,
         )
+        self.transactions = TransactionService(
+            transaction_settings(now, broker_id),
+            self.appends,
+            partial(led_log, self.replica_manager),
+            new_producer_id,
+            metadata_cache,
+            BrokerLinks(
+                metadata_cache,
+                link_keys(now, security, f"broker-{broker_id}-txn-marker-sender"),
+            ),
+            metrics=metrics,
+        )
+        self.verification = TransactionVerification(
+            self.replica_manager,
+            metadata_cache,
+            BrokerLinks(
+                metadata_cache, link_keys(now, security, f"broker-{broker_id}-txn-verification")
+            ),
+            self.transactions.partition_for,
+            version=transaction_verification_version(now.inter_broker_version),
+            is_enabled=storage.logs.environment.verifies_transactions,
+            now_ms=_now_ms,
+            metrics=metrics,
+        )
         self.log_dir_moves = LogDirMoves(
             self.replica_manager, storage.logs, lambda: move_settings(config()), flush
         )
@@ -140,7 +171,13 @@ class BrokerRecords:
     @property
     def stops(self) -> Sequence[Callable[[], Awaitable[None]]]:
         """What is to be stopped one after the other, before the storage is."""
-        return (self.groups.stop, self.log_dir_moves.stop, self.replication.stop)
+        return (
+            self.verification.stop,
+            self.transactions.stop,
+            self.groups.stop,
+            self.log_dir_moves.stop,
+            self.replication.stop,
+        )
 
     def register_gauges(self, *, counts_partitions: bool) -> None:
         """Shows what can be counted here; ``counts_partitions``: every partition by itself too."""
@@ -160,6 +197,7 @@ class BrokerRecords:
                 "DeleteRecords": self.deletions,
             },
         )
+        self.transactions.register_gauges(metrics)
         groups = self.groups
         for name in groups.gauges():
             metrics.gauge(
@@ -177,9 +215,11 @@ class BrokerRecords:
 
     def _on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
         self.groups.on_led(partition, leader_epoch)
+        self.transactions.on_led(partition, leader_epoch)
 
     def _on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
         self.groups.on_resigned(partition, leader_epoch)
+        self.transactions.on_resigned(partition, leader_epoch)
         partitions = self.replica_manager.partitions
         if partition in partitions:
             return

@@ -25,6 +25,7 @@ from replica_manager.log.log_manager import LogDirFailure, LogManager
 from replica_manager.log.maintenance import LogMaintenance, Schedule
 from replica_manager.replication.disk_logs import DiskLogs
 from zkcontroller.errors import ZooKeeperRefused
+from zkcontroller.protocol.inter_broker_versions import transaction_verification_version
 from zkcontroller.zookeeper.requests import Create, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import LogDirEventNotificationSequenceZnode
@@ -60,7 +61,7 @@ class Storage:
             on_failure=self._failed,
             recovery_threads_per_dir=now.integer("num.recovery.threads.per.data.dir"),
             producer_id_expiration_ms=now.integer("producer.id.expiration.ms"),
-            verifies_transactions=now.is_enabled("transaction.partition.verification.enable"),
+            verifies_transactions=lambda: _is_verifying_transactions(config()),
         )
         self.replica_logs = DiskLogs(self.logs, lambda: self._config().values)
         for log_dir, reason in failed_log_dirs.items():
@@ -109,6 +110,13 @@ class Storage:
         # From any thread, and in the midst of whatever met the failing disk.
         with contextlib.suppress(RuntimeError):  # the loop is gone, and the broker with it
             self._loop.call_soon_threadsafe(self._on_failure, failure)
+
+
+def _is_verifying_transactions(config: BrokerConfig) -> bool:
+    """Whether a transaction's coordinator is asked before its first record is appended."""
+    return transaction_verification_version(
+        config.inter_broker_version
+    ) is not None and config.is_enabled("transaction.partition.verification.enable")
 
 
 def _schedule(config: BrokerConfig) -> Schedule:

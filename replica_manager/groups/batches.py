@@ -9,7 +9,13 @@ from collections.abc import Iterator
 
 from replica_manager.groups.events import Append, LoadedBatch, LoadedRecord
 from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
+from zkcontroller.protocol.record_batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    encode_batch,
+    iterate_batch,
+    iterate_batches,
+)
 from zkcontroller.protocol.records import Record
 
 
@@ -46,4 +52,9 @@ def append_batch(append: Append, codec: Codec = Codec.NONE) -> bytes:
             for offset, record in enumerate(append.records)
         ],
         codec=codec,
+        producer_id=NO_PRODUCER_ID if append.producer is None else append.producer.producer_id,
+        producer_epoch=(
+            NO_PRODUCER_EPOCH if append.producer is None else append.producer.producer_epoch
+        ),
+        is_transactional=append.producer is not None,
     )

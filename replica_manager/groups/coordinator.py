@@ -215,9 +215,12 @@ class GroupCoordinator:
         return ErrorCode.none if error is _LOADING else error
 
     def _commit(self, request: CommitOffsets) -> None:
-        error = self._membership_error(
-            request.group_id, request.group_instance_id, may_be_empty=True
-        )
+        if request.producer is not None:
+            error = self._error(request.group_id)
+        else:
+            error = self._membership_error(
+                request.group_id, request.group_instance_id, may_be_empty=True
+            )
         if error is None:
             self._offsets.commit(request)
         else:

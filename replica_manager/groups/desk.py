@@ -33,7 +33,7 @@ from replica_manager.groups.records import (
     encode_group_value,
     group_value_version,
 )
-from replica_manager.groups.requests import Result
+from replica_manager.groups.requests import Result, TransactionalProducer
 from replica_manager.groups.timers import Timer, TimerKind, Timers
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -68,6 +68,8 @@ class Desk:
         self.timers = Timers()
         self.outbox: list[Output] = []
         self.continuations: dict[int, Continuation] = {}
+        self.groups_of_producers: dict[int, dict[str, None]] = {}
+        """Which groups may have offsets of a producer's open transaction."""
         self._last_append_id = 0
 
     # ------------------------------------------------------------------ groups
@@ -114,12 +116,18 @@ class Desk:
 
     # ------------------------------------------------------------------ the log
 
-    def append(self, partition: int, records: Sequence[Record], then: Continuation) -> None:
+    def append(
+        self,
+        partition: int,
+        records: Sequence[Record],
+        then: Continuation,
+        producer: TransactionalProducer | None = None,
+    ) -> None:
         """Appends these records, and calls ``then`` when the outcome is known."""
         self._last_append_id += 1
         self.continuations[self._last_append_id] = then
         acks = self.config.offsets_commit_required_acks
-        self._append(partition, records, acks, self._last_append_id)
+        self._append(partition, records, acks, self._last_append_id, producer)
 
     def append_tombstones(self, partition: int, keys: Sequence[bytes]) -> None:
         """Writes that these keys have no value any more.
@@ -151,9 +159,14 @@ class Desk:
         self.append(self.partition_for(group.group_id), [record], when_appended)
 
     def _append(
-        self, partition: int, records: Sequence[Record], acks: int, append_id: int | None
+        self,
+        partition: int,
+        records: Sequence[Record],
+        acks: int,
+        append_id: int | None,
+        producer: TransactionalProducer | None = None,
     ) -> None:
         timeout_ms = self.config.offsets_commit_timeout_ms
         self.outbox.append(
-            Append(partition, tuple(records), self.now_ms, acks, timeout_ms, append_id)
+            Append(partition, tuple(records), self.now_ms, acks, timeout_ms, append_id, producer)
         )

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from replica_manager.groups.records import Record
-from replica_manager.groups.requests import Request, Result
+from replica_manager.groups.requests import Request, Result, TransactionalProducer
 from zkcontroller.model import TopicPartition
 
 # ---------------------------------------------------------------------- in
@@ -163,6 +163,8 @@ class Append:
     required_acks: int
     timeout_ms: int
     append_id: int | None
+    producer: TransactionalProducer | None = None
+    """Whose transaction they belong to."""
 
 
 @dataclass(frozen=True, slots=True)

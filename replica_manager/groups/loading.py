@@ -15,6 +15,7 @@ partition and serves it empty; a partition whose log cannot be read to its end i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from struct import error as struct_error
 from struct import unpack_from
@@ -58,6 +59,8 @@ class _PartitionLoad:
     offsets: dict[str, _Offsets] = field(default_factory=dict)
     pending: dict[int, dict[OffsetKey, LoggedOffset]] = field(default_factory=dict)
     """Offsets of open transactions, by producer id."""
+    completed: list[tuple[int, bool]] = field(default_factory=list)
+    """Producers whose marker was written meanwhile, perhaps behind what was read; and commits."""
     to_install: list[str] = field(default_factory=list)
     """Groups that are read to the end and not made yet, last first."""
 
@@ -142,6 +145,9 @@ class Partitions:
         ]
         for group in gone:
             self.unload(group, ErrorCode.not_coordinator)
+        for producer_id, group_ids in list(desk.groups_of_producers.items()):
+            away = [each for each in group_ids if desk.partition_for(each) == partition]
+            self._forget_producers(producer_id, away)
         desk.say_of_log(
             Level.INFO,
             f"Finished unloading {name} for coordinator epoch {leader_epoch}. Removed"
@@ -252,6 +258,10 @@ class Partitions:
             return
         del self._loads[load_id], self._load_ids[load.partition]
         self._owned.add(load.partition)
+        for producer_id, is_commit in load.completed:
+            self.transaction_completed(
+                producer_id, frozenset({load.partition}), is_commit=is_commit
+            )
         desk.measure(Quantity.PARTITION_LOAD_MS, desk.now_ms - load.began_ms)
         desk.say_of_log(
             Level.INFO,
@@ -281,6 +291,8 @@ class Partitions:
             }
             if offsets:
                 pending_of_producers[producer_id] = offsets
+                of_producer = desk.groups_of_producers.setdefault(producer_id, {})
+                of_producer[group.group_id] = None
         group.offsets.load(load.offsets.get(group.group_id, {}), pending_of_producers)
         desk.groups[group.group_id] = group
         desk.say(
@@ -301,10 +313,24 @@ class Partitions:
     def transaction_completed(
         self, producer_id: int, partitions: frozenset[int], *, is_commit: bool
     ) -> None:
-        """A marker was written behind what was loaded."""
-        for group in self._desk.groups.values():
-            if self._desk.partition_for(group.group_id) in partitions:
+        """A marker was written behind what was loaded, or is being loaded."""
+        for partition in partitions & self._load_ids.keys():
+            load = self._loads[self._load_ids[partition]]
+            load.completed.append((producer_id, is_commit))
+        of_producer = self._desk.groups_of_producers.get(producer_id, {})
+        ended = [each for each in of_producer if self._desk.partition_for(each) in partitions]
+        for group_id in ended:
+            group = self._desk.groups.get(group_id)
+            if group is not None:
                 group.offsets.complete_transaction(producer_id, is_commit=is_commit)
+        self._forget_producers(producer_id, ended)
+
+    def _forget_producers(self, producer_id: int, group_ids: Iterable[str]) -> None:
+        of_producer = self._desk.groups_of_producers.get(producer_id, {})
+        for group_id in group_ids:
+            of_producer.pop(group_id, None)
+        if not of_producer:
+            self._desk.groups_of_producers.pop(producer_id, None)
 
 
 def _name(partition: int) -> str:

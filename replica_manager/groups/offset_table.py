@@ -11,10 +11,13 @@ Source: Kafka ``GroupMetadata``, ``CommitRecordMetadataAndOffset``.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from replica_manager.groups.records import OffsetAndMetadata
 from zkcontroller.model import TopicPartition
+
+_NOT_YET: Final = -1
+"""Where the batch of an offset begins whose write has not been answered."""
 
 
 class LoggedOffset(NamedTuple):
@@ -93,12 +96,53 @@ class OffsetTable:
             if self._pending.get(partition) == committed:
                 del self._pending[partition]
 
+    def prepare_transactional(
+        self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """These offsets of a producer's transaction are being written."""
+        pending = self._pending_of_producers.setdefault(producer_id, {})
+        for partition, committed in offsets.items():
+            pending[partition] = LoggedOffset(committed, _NOT_YET)
+
+    def complete_transactional(
+        self,
+        producer_id: int,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        batch_offset: int,
+    ) -> None:
+        """They stand in the log, in the batch that begins there; the transaction may be open."""
+        pending = self._pending_of_producers.get(producer_id, {})
+        for partition, committed in offsets.items():
+            if partition in pending and pending[partition].committed == committed:
+                pending[partition] = LoggedOffset(committed, batch_offset)
+        # Those whose transaction was committed before this was known.
+        self.complete(
+            {tp: each for tp, each in offsets.items() if self._pending.get(tp) == each},
+            batch_offset,
+        )
+
+    def fail_transactional(
+        self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """They are not on their way any more."""
+        pending = self._pending_of_producers.get(producer_id, {})
+        for partition, committed in offsets.items():
+            if partition in pending and pending[partition].committed == committed:
+                del pending[partition]
+        if not pending:
+            self._pending_of_producers.pop(producer_id, None)
+        self.fail(offsets)
+
     def complete_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """A producer's transaction has ended; its offsets count, or never were."""
         offsets = self._pending_of_producers.pop(producer_id, {})
         if is_commit:
             for partition, logged in offsets.items():
-                self._put(partition, logged)
+                if logged.batch_offset == _NOT_YET:
+                    # The marker stands behind it in the log, but its own answer is still to come.
+                    self._pending[partition] = logged.committed
+                else:
+                    self._put(partition, logged)
 
     def _put(self, partition: TopicPartition, logged: LoggedOffset) -> None:
         known = self._logged.get(partition)

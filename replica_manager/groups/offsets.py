@@ -59,6 +59,11 @@ _NO_OFFSET: Final = FetchedOffset(INVALID_OFFSET, NO_EPOCH, "", ErrorCode.none)
 _UNSTABLE: Final = _NO_OFFSET._replace(error=ErrorCode.unstable_offset_commit)
 
 
+def told_of_commit(error: ErrorCode) -> ErrorCode:
+    """What a client is told when its offsets could not be written."""
+    return _COMMIT_ERRORS.get(error, error)
+
+
 class Offsets:
     """The offsets of all groups."""
 
@@ -75,19 +80,25 @@ class Offsets:
     def commit(self, request: CommitOffsets) -> None:
         """Writes the offsets and answers when they stand in the log, or says why not."""
         group = self._desk.groups.get(request.group_id)
+        is_transactional = request.producer is not None
         error: ErrorCode | None
         if group is None and request.generation_id >= 0:
-            error = ErrorCode.illegal_generation
+            # In a transaction Kafka looks for the member first.
+            error = (
+                ErrorCode.unknown_member_id if is_transactional else ErrorCode.illegal_generation
+            )
         elif group is None:
             group = self._desk.create_group(request.group_id)
             error = ErrorCode.coordinator_not_available if group is None else None
+        elif is_transactional:
+            error = self._transactional_commit_error(group, request)
         else:
             error = self._commit_error(group, request)
         if error is not None or group is None:
             assert error is not None
             self.refuse_commit(request, error)
             return
-        if group.members:
+        if group.members and not is_transactional:
             self._sessions.renew(group, group.members[request.member_id])
         self._write(group, request)
 
@@ -109,8 +120,24 @@ class Offsets:
             return ErrorCode.rebalance_in_progress
         return None
 
+    def _transactional_commit_error(self, group: Group, request: CommitOffsets) -> ErrorCode | None:
+        # Old producers do not say whose offsets they commit (KIP-447).
+        says_nothing = (
+            request.generation_id < 0
+            and not request.member_id
+            and request.group_instance_id is None
+        )
+        if says_nothing or (request.generation_id < 0 and group.state is GroupState.EMPTY):
+            return None
+        error = self._membership.error_of_member(
+            group, request.member_id, request.group_instance_id, "txn-offset-commit"
+        )
+        if error is None and request.generation_id != group.generation_id:
+            return ErrorCode.illegal_generation
+        return error
+
     def _write(self, group: Group, request: CommitOffsets) -> None:
-        desk = self._desk
+        desk, producer = self._desk, request.producer
         accepted = {
             partition: self._value(offset, request.retention_ms)
             for partition, offset in request.offsets.items()
@@ -123,24 +150,37 @@ class Offsets:
 
         def when_appended(error: ErrorCode, base_offset: int) -> None:
             if error is ErrorCode.none:
-                group.offsets.complete(accepted, base_offset)
+                if producer is None:
+                    group.offsets.complete(accepted, base_offset)
+                else:
+                    group.offsets.complete_transactional(
+                        producer.producer_id, accepted, base_offset
+                    )
                 desk.measure(Quantity.COMMITTED_OFFSETS, len(accepted))
             else:
-                group.offsets.fail(accepted)
+                if producer is None:
+                    group.offsets.fail(accepted)
+                else:
+                    group.offsets.fail_transactional(producer.producer_id, accepted)
                 desk.say_of_log(
                     Level.DEBUG,
                     f"Offset commit from group {group.group_id}, consumer {request.member_id} with"
                     f" generation {group.generation_id} failed when appending to log due to"
                     f" {error.name.upper()}",
                 )
-            told = dict.fromkeys(accepted, _COMMIT_ERRORS.get(error, error))
+            told = dict.fromkeys(accepted, told_of_commit(error))
             desk.answer(request.request_id, CommitResult(too_large | told))
 
-        group.offsets.prepare(accepted)
+        if producer is None:
+            group.offsets.prepare(accepted)
+        else:
+            group.offsets.prepare_transactional(producer.producer_id, accepted)
+            desk.groups_of_producers.setdefault(producer.producer_id, {})[group.group_id] = None
         desk.append(
             desk.partition_for(group.group_id),
             [self._record(group, *each) for each in accepted.items()],
             when_appended,
+            producer,
         )
 
     def _is_short_enough(self, metadata: str) -> bool:

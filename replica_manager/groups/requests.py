@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.log.producer_state import VerificationGuard
 from zkcontroller.model import NO_EPOCH, TopicPartition
 
 UNKNOWN_MEMBER_ID: Final = ""
@@ -165,9 +166,18 @@ class CommittedOffset(NamedTuple):
     """Only version 1 says it; else the coordinator's time."""
 
 
+class TransactionalProducer(NamedTuple):
+    """A producer that commits offsets in a transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    guard: VerificationGuard | None = None
+    """What the log gave out when the transaction's coordinator was asked; handed through."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """OffsetCommit (8), from version 1 on."""
+    """OffsetCommit (8), from version 1 on, and TxnOffsetCommit (28)."""
 
     request_id: int
     group_id: str
@@ -179,6 +189,8 @@ class CommitOffsets:
     group_instance_id: str | None = None
     retention_ms: int | None = None
     """Only versions 2 to 4 can say it."""
+    producer: TransactionalProducer | None = None
+    """Whose transaction the offsets belong to: they count when it is committed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ class AppendingLog(LogState):
             source,
             origin,
             guard,
-            verifies_transactions=self._environment.verifies_transactions,
+            verifies_transactions=self._environment.verifies_transactions(),
             partition=self.name,
         )
         if duplicate is not None:

@@ -73,6 +73,10 @@ def _ignore_failure(directory: Path, message: str, error: OSError) -> None:
     del directory, message, error
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class LogEnvironment:
     """Shared by the logs of a broker."""
@@ -85,5 +89,5 @@ class LogEnvironment:
     on_failure: Callable[[Path, str, OSError], None] = _ignore_failure
     """Told of the log directory that failed, before KafkaStorage is raised."""
     producer_id_expiration_ms: int = 86_400_000
-    verifies_transactions: bool = True
-    """``transaction.partition.verification.enable``."""
+    verifies_transactions: Callable[[], bool] = _always
+    """``transaction.partition.verification.enable``, as it is now."""

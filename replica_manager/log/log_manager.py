@@ -74,7 +74,7 @@ class LogManager:
         on_failure: Callable[[LogDirFailure], None] = _ignore,
         recovery_threads_per_dir: int = 1,
         producer_id_expiration_ms: int = 86_400_000,
-        verifies_transactions: bool = True,
+        verifies_transactions: Callable[[], bool] = lambda: True,
         random: Random | None = None,
     ) -> None:
         self.default_config = default_config or LogConfig()

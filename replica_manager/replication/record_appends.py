@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.log.log_values import NO_CONVERSIONS, LogAppendInfo, RecordConversions
 from replica_manager.log.partition_log import PartitionLog
-from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
 from replica_manager.replication.delayed_produce import DelayedProduce, must_wait
 from replica_manager.replication.partition import Partition
 from replica_manager.replication.replica_manager import ReplicaManager
@@ -99,10 +99,12 @@ class RecordAppends:
         timeout_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         allows_internal_topics: bool = False,
+        guards: Mapping[TopicPartition, VerificationGuard] | None = None,
     ) -> dict[TopicPartition, AppendedPartition]:
         """Appends to each partition what is given for it; the outcome of each.
 
-        Coordinators may write to internal topics, clients only if that is allowed.
+        Coordinators may write to internal topics, clients only if that is allowed.  ``guards`` are
+        those of partitions whose transaction was verified.
         """
         if acks not in _ACKS:
             refused = AppendedPartition(ErrorCode.invalid_required_acks)
@@ -118,7 +120,8 @@ class RecordAppends:
             size += len(records)
             count += 1
             is_allowed = allows_internal_topics or origin is not AppendOrigin.CLIENT
-            taken = self._append(tp, records, acks, origin, is_allowed=is_allowed)
+            guard = None if guards is None else guards.get(tp)
+            taken = self._append(tp, records, acks, origin, guard, is_allowed=is_allowed)
             if isinstance(taken, AppendedPartition):
                 outcomes[tp] = taken
                 continue
@@ -152,6 +155,7 @@ class RecordAppends:
         records: Buffer,
         acks: int,
         origin: AppendOrigin,
+        guard: VerificationGuard | None,
         *,
         is_allowed: bool,
     ) -> _Taken | AppendedPartition:
@@ -175,7 +179,9 @@ class RecordAppends:
         log = partition.log
         assert isinstance(log, PartitionLog), "a leader has a log"
         try:
-            info = log.append_as_leader(records, partition.leader_epoch, origin=origin)
+            info = log.append_as_leader(
+                records, partition.leader_epoch, origin=origin, verification_guard=guard
+            )
         except ZkControllerError as refused:
             return self._refused(tp, records, log, refused)
         except Exception:  # noqa: BLE001 - a defect that one batch meets must not harm the others

@@ -88,6 +88,14 @@ def check_group(
         raise RequestRefused(ErrorCode.group_authorization_failed)
 
 
+def check_transactional_id(
+    broker: BrokerContext, context: RequestContext, operation: AclOperation, name: str
+) -> None:
+    """RequestRefused(TRANSACTIONAL_ID_AUTHORIZATION_FAILED) unless that is allowed on the id."""
+    if not is_allowed(broker, context, operation, ResourceType.TRANSACTIONAL_ID, name):
+        raise RequestRefused(ErrorCode.transactional_id_authorization_failed)
+
+
 def is_cluster_allowed(
     broker: BrokerContext,
     context: RequestContext,

@@ -30,6 +30,8 @@ from replica_manager.server.quota_managers import QuotaManagers, RequestUsage
 from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.request_metrics import RequestMetrics
 from replica_manager.server.topic_admin import TopicAdmin
+from replica_manager.server.transaction_service import TransactionService
+from replica_manager.server.transaction_verification import TransactionVerification
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
 from zkcontroller.core.effects import ControlledShutdownResult, Result
 from zkcontroller.core.events import Question
@@ -131,6 +133,8 @@ class BrokerContext:
     fetch_sessions: FetchSessionCache
     topic_stats: BrokerTopicStats
     groups: GroupService
+    transactions: TransactionService
+    verification: TransactionVerification
     learn_topics: Callable[[Sequence[str]], Awaitable[None]]
     """Reads how topics are configured, before their logs are made."""
     deletions: RecordDeletions

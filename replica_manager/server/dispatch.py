@@ -34,6 +34,8 @@ from replica_manager.server.context import (
 from replica_manager.server.error_counts import ErrorCounts, error_counts
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     allocate_producer_ids,
     alter_client_quotas,
     alter_configs,
@@ -57,8 +59,10 @@ from replica_manager.server.handlers import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -70,6 +74,7 @@ from replica_manager.server.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -80,8 +85,10 @@ from replica_manager.server.handlers import (
     sasl_handshake,
     stop_replica,
     sync_group,
+    txn_offset_commit,
     update_features,
     update_metadata,
+    write_txn_markers,
 )
 from replica_manager.server.loop_time import Timed
 from replica_manager.server.request_metrics import RequestTimes
@@ -139,6 +146,11 @@ _MODULES: Final[tuple[ModuleType, ...]] = (
     delete_records,
     init_producer_id,
     offset_for_leader_epoch,
+    add_partitions_to_txn,
+    add_offsets_to_txn,
+    end_txn,
+    write_txn_markers,
+    txn_offset_commit,
     describe_acls,
     create_acls,
     delete_acls,
@@ -162,6 +174,8 @@ _MODULES: Final[tuple[ModuleType, ...]] = (
     update_features,
     describe_cluster,
     describe_producers,
+    describe_transactions,
+    list_transactions,
     allocate_producer_ids,
 )
 HANDLERS: Final[Mapping[int, Handler]] = {

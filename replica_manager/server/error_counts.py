@@ -35,6 +35,8 @@ _PLACES: Final[Mapping[ApiKey, tuple[tuple[str, ...], ...]]] = {
     ApiKey.DELETE_TOPICS: (("responses",),),
     ApiKey.DELETE_RECORDS: (("topics", "partitions"),),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (("topics", "partitions"),),
+    ApiKey.WRITE_TXN_MARKERS: (("markers", "topics", "partitions"),),
+    ApiKey.TXN_OFFSET_COMMIT: (("topics", "partitions"),),
     ApiKey.CREATE_ACLS: (("results",),),
     ApiKey.DELETE_ACLS: (("filter_results",),),
     ApiKey.DESCRIBE_CONFIGS: (("results",),),
@@ -53,6 +55,7 @@ _PLACES: Final[Mapping[ApiKey, tuple[tuple[str, ...], ...]]] = {
     ApiKey.ALTER_PARTITION: (_TOP, ("topics", "partitions")),
     ApiKey.UPDATE_FEATURES: (_TOP, ("results",)),
     ApiKey.DESCRIBE_PRODUCERS: (("topics", "partitions"),),
+    ApiKey.DESCRIBE_TRANSACTIONS: (("transaction_states",),),
 }
 """Those of any other API are at the top alone."""
 
@@ -67,6 +70,8 @@ def error_counts(api_key: int, answer: Any) -> Counter[ErrorCode]:
         return Counter(_errors(answer, ("coordinators",)))
     if key is ApiKey.OFFSET_FETCH:
         return _of_offset_fetch(answer)
+    if key is ApiKey.ADD_PARTITIONS_TO_TXN:
+        return _of_add_partitions_to_txn(answer)
     counts = Counter[ErrorCode]()
     for place in _PLACES.get(key, (_TOP,)):
         counts.update(_errors(answer, place))
@@ -84,9 +89,21 @@ def _of_offset_fetch(answer: Any) -> Counter[ErrorCode]:
     return Counter((*_errors(answer, ("groups",)), *partitions))
 
 
-def _errors(answer: Any, place: tuple[str, ...]) -> Iterator[ErrorCode]:
+def _of_add_partitions_to_txn(answer: Any) -> Counter[ErrorCode]:
+    """Since version 4 there are several transactions, and an error of the request."""
+    partition_error = "partition_error_code"
+    if hasattr(answer, "results_by_topic_v3_and_below"):
+        place: tuple[str, ...] = ("results_by_topic_v3_and_below", "results_by_partition")
+        return Counter(_errors(answer, place, partition_error))
+    place = ("results_by_transaction", "topic_results", "results_by_partition")
+    return Counter((*_errors(answer, _TOP), *_errors(answer, place, partition_error)))
+
+
+def _errors(
+    answer: Any, place: tuple[str, ...], error_name: str = "error_code"
+) -> Iterator[ErrorCode]:
     items = [answer]
     for name in place:
         items = [below for item in items for below in getattr(item, name, None) or ()]
     for item in items:
-        yield getattr(item, "error_code", ErrorCode.none)
+        yield getattr(item, error_name, ErrorCode.none)

@@ -94,6 +94,15 @@ def write_commit(errors: Mapping[TopicPartition, ErrorCode], version: int) -> Re
     return schema.response(topics=topics)
 
 
+def write_transactional_commit(
+    errors: Mapping[TopicPartition, ErrorCode], version: int
+) -> ResponsePayload:
+    """The same of a TxnOffsetCommit."""
+    schema = response_schema(ApiKey.TXN_OFFSET_COMMIT, version)
+    topics = _by_topic(schema, "TxnOffsetCommitResponse", errors)
+    return schema.response(topics=topics)
+
+
 def write_fetch(result: FetchResult, request: FetchOffsets, version: int) -> ResponsePayload:
     schema = response_schema(ApiKey.OFFSET_FETCH, version)
     if version >= 8:

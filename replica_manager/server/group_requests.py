@@ -30,6 +30,7 @@ from replica_manager.groups.requests import (
     ListGroups,
     Protocol,
     SyncGroup,
+    TransactionalProducer,
     WantedOffsets,
 )
 from zkcontroller.errors import InvalidFrame
@@ -142,6 +143,33 @@ def read_commit(
         getattr(request, "generation_id_or_member_epoch", NO_GENERATION),
         getattr(request, "group_instance_id", None),
         None if retention is None else _unless_default(_ms(retention)),
+    )
+
+
+def read_transactional_commit(
+    request: Any,
+    request_id: int,
+    known: Collection[TopicPartition],
+    producer: TransactionalProducer,
+) -> CommitOffsets:
+    """A TxnOffsetCommit, of the partitions that exist."""
+    offsets = {
+        partition: CommittedOffset(
+            each.committed_offset,
+            getattr(each, "committed_leader_epoch", NO_EPOCH),
+            _text(each.committed_metadata or ""),
+        )
+        for partition, each in _partitions_of(request.topics)
+        if partition in known
+    }
+    return CommitOffsets(
+        request_id,
+        _text(request.group_id),
+        offsets,
+        getattr(request, "member_id", UNKNOWN_MEMBER_ID),
+        getattr(request, "generation_id", NO_GENERATION),
+        getattr(request, "group_instance_id", None),
+        producer=producer,
     )
 
 

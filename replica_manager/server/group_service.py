@@ -47,10 +47,11 @@ from replica_manager.groups.events import (
     Shutdown,
     Startup,
     Tick,
+    TransactionCompleted,
 )
 from replica_manager.groups.group import GroupState
 from replica_manager.groups.requests import Request, Result
-from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
 from replica_manager.server.group_loading import OffsetsLog, read_partition
 from replica_manager.server.group_settings import GroupSettings
 from zkcontroller.errors import ZkControllerError
@@ -96,6 +97,7 @@ class Appends(Protocol):
         acks: int,
         timeout_ms: int,
         origin: AppendOrigin = ...,
+        guards: Mapping[TopicPartition, VerificationGuard] | None = ...,
     ) -> Mapping[TopicPartition, AppendOutcome]:
         """An outcome for each partition, when the records are acknowledged or the time is over."""
 
@@ -207,6 +209,12 @@ class GroupService:
         if deleted:
             self._step(PartitionsDeleted(deleted))
 
+    def on_transaction_completed(
+        self, producer_id: int, partitions: Iterable[int], *, is_commit: bool
+    ) -> None:
+        """A producer's marker stands in these partitions of ``__consumer_offsets``."""
+        self._step(TransactionCompleted(producer_id, frozenset(partitions), is_commit))
+
     def gauges(self) -> dict[str, int]:
         """Values of ``kafka.coordinator.group:type=GroupMetadataManager``, by name; any thread."""
         groups = list(self._coordinator.groups.values())
@@ -285,6 +293,7 @@ class GroupService:
                 acks=append.required_acks,
                 timeout_ms=append.timeout_ms,
                 origin=AppendOrigin.COORDINATOR,
+                guards=_guards(partition, append),
             )
         except ZkControllerError as failure:
             return error_code_for(failure), -1
@@ -310,6 +319,14 @@ class GroupService:
             self._step(LoadFailed(load_id, repr(failure)))
         else:
             self._step(LoadFinished(load_id))
+
+
+def _guards(
+    partition: TopicPartition, append: Append
+) -> Mapping[TopicPartition, VerificationGuard]:
+    if append.producer is None or append.producer.guard is None:
+        return {}
+    return {partition: append.producer.guard}
 
 
 def _sensors(metrics: Metrics, settings: GroupSettings) -> dict[Quantity, Sensor]:

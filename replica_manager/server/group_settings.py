@@ -78,10 +78,15 @@ def group_settings(config: BrokerConfig, broker_id: int) -> GroupSettings:
 
 def offsets_partition_count(session: ZooKeeperSession) -> int | None:
     """How many partitions ``__consumer_offsets`` has; None if there is no such topic.  Blocks."""
-    path = TopicZnode.path(OFFSETS_TOPIC)
+    return partition_count(session, OFFSETS_TOPIC)
+
+
+def partition_count(session: ZooKeeperSession, topic: str) -> int | None:
+    """How many partitions that topic has; None if there is no such topic.  Blocks."""
+    path = TopicZnode.path(topic)
     znode = session.read(path)
     if znode is ZkCode.NO_NODE:
         return None
     if isinstance(znode, ZkCode):
         raise ZooKeeperRefused(path, znode.name)
-    return len(TopicZnode.decode(OFFSETS_TOPIC, znode.data).partitions)
+    return len(TopicZnode.decode(topic, znode.data).partitions)

@@ -167,17 +167,34 @@ def test_three_consumers_share_a_topic_and_two_go_on_without_the_third(
     asyncio.run(story())
 
 
-def test_a_producer_that_wants_transactions_is_refused_at_once(
-    cluster: Cluster,
-) -> None:
-    async def begin() -> None:
+def test_transactions_are_committed_and_aborted(cluster: Cluster, new_topic: NewTopicName) -> None:
+    topic = new_topic(1)
+
+    async def story() -> list[bytes]:
         producer = aiokafka.AIOKafkaProducer(
             bootstrap_servers=cluster.bootstrap_servers, transactional_id="payments"
         )
+        await asyncio.wait_for(producer.start(), PATIENCE_S)
         try:
-            await asyncio.wait_for(producer.start(), PATIENCE_S)
+            async with producer.transaction():
+                await producer.send_and_wait(topic, b"first")
+            await producer.begin_transaction()
+            await producer.send_and_wait(topic, b"never")
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send_and_wait(topic, b"second")
         finally:
             await producer.stop()
+        consumer = aiokafka.AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=cluster.bootstrap_servers,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+        )
+        await consumer.start()
+        try:
+            return [(await asyncio.wait_for(consumer.getone(), PATIENCE_S)).value for _ in range(2)]
+        finally:
+            await consumer.stop()
 
-    with pytest.raises(Exception, match="TransactionalIdAuthorizationFailed"):
-        asyncio.run(begin())
+    assert asyncio.run(story()) == [b"first", b"second"]

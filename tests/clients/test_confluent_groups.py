@@ -197,12 +197,3 @@ def test_groups_are_listed_described_and_deleted(cluster: Cluster, topic: str) -
     assert committed(cluster, "described", topic)[0] == 7
     assert admin.delete_consumer_groups(["described"])["described"].result(20) is None
     assert committed(cluster, "described", topic)[0] == -1001
-
-
-def test_a_transactional_producer_is_told_that_there_are_no_transactions(cluster: Cluster) -> None:
-    producer = confluent.Producer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "ledger"}
-    )
-    with pytest.raises(confluent.KafkaException, match="not supported by this broker") as refused:
-        producer.init_transactions(20)
-    assert refused.value.args[0].fatal(), "it does not try again"

@@ -90,7 +90,7 @@ def transactional(
 
 def written_by_us(folder: Path) -> PartitionLog:
     """Every codec, headers, null keys, an idempotent producer, transactions of both ends."""
-    environment = LogEnvironment(now_ms, verifies_transactions=False)
+    environment = LogEnvironment(now_ms, verifies_transactions=lambda: False)
     log = PartitionLog.open(folder, SMALL_SEGMENTS, environment)
     log.assign_topic_id(uuid4())
     sequence = 0
@@ -153,7 +153,7 @@ def test_kafkas_dump_tool_reads_what_compaction_leaves(tmp_path: Path) -> None:
     config = LogConfig(
         segment_bytes=4_000, index_interval_bytes=512, is_compacted=True, delete_retention_ms=10**9
     )
-    environment = LogEnvironment(now_ms, verifies_transactions=False)
+    environment = LogEnvironment(now_ms, verifies_transactions=lambda: False)
     log = PartitionLog.open(tmp_path / "orders-0", config, environment)
     for number in range(300):
         value = None if number % 7 == 0 else b"value %d" % number

@@ -36,7 +36,9 @@ class DiskLog:
         self._log = self._open()
 
     def _open(self) -> PartitionLog:
-        environment = LogEnvironment(self._now_ms, Duties(), Random(4), verifies_transactions=False)
+        environment = LogEnvironment(
+            self._now_ms, Duties(), Random(4), verifies_transactions=lambda: False
+        )
         return PartitionLog.open(
             self._directory, self._config, environment, had_clean_shutdown=False
         )

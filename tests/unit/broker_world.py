@@ -40,6 +40,7 @@ from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.topic_stats import BrokerTopicStats
 from replica_manager.security.principals import ANONYMOUS
 from replica_manager.server.auto_creation import AutoTopicCreation
+from replica_manager.server.broker_links import BrokerLinks, LinkKeys
 from replica_manager.server.connection import Peer
 from replica_manager.server.context import BrokerContext
 from replica_manager.server.dispatch import OFFERED, respond
@@ -52,6 +53,9 @@ from replica_manager.server.quota_managers import QuotaManagers
 from replica_manager.server.rate_quotas import QuotaWindows
 from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.topic_admin import TopicAdmin
+from replica_manager.server.transaction_service import TransactionService
+from replica_manager.server.transaction_settings import transaction_settings
+from replica_manager.server.transaction_verification import TransactionVerification
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
 from tests.simulation.zookeeper import SimulatedSession
 from tests.simulation.zookeeper_server import SimulatedZooKeeper
@@ -192,6 +196,25 @@ class BrokerWorld:
         self.groups = GroupService(
             group_settings(self.config, 1), self.appends, partial(led_log, self.replicas)
         )
+        producer_ids = ProducerIdsFromZooKeeper(session, executor, 1)
+        links = BrokerLinks(self.cache, LinkKeys("PLAINTEXT", "broker-1"))
+        self.transactions = TransactionService(
+            transaction_settings(self.config, 1),
+            self.appends,
+            partial(led_log, self.replicas),
+            producer_ids.next_id,
+            self.cache,
+            links,
+        )
+        self.verification = TransactionVerification(
+            self.replicas,
+            self.cache,
+            links,
+            self.transactions.partition_for,
+            version=5,
+            is_enabled=lambda: True,
+            now_ms=lambda: self.now_ms,
+        )
         self.log_dir_moves = LogDirMoves(self.replicas, self.logs, MoveSettings, self.flush)
         self.context = BrokerContext(
             broker_id=1,
@@ -205,10 +228,12 @@ class BrokerWorld:
             fetch_sessions=FetchSessionCache(10, partial(Random(3).randint, 1, MAX_SESSION_ID)),
             topic_stats=self.topic_stats,
             groups=self.groups,
+            transactions=self.transactions,
+            verification=self.verification,
             learn_topics=self.learn_topics,
             deletions=RecordDeletions(self.replicas, self.logs),
             log_dir_moves=self.log_dir_moves,
-            producer_ids=ProducerIdsFromZooKeeper(session, executor, 1),
+            producer_ids=producer_ids,
             topics=self.topics,
             admin=ZooKeeperAdmin(session, executor),
             auto_creation=AutoTopicCreation(self.topics, self.cache, lambda: self.config),

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.partition_log import PartitionLog
-from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
 from tests.unit.log_world import LogWorld
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.compression import Buffer
@@ -40,6 +40,7 @@ class GroupLogs:
         acks: int,  # noqa: ARG002 - there is one replica
         timeout_ms: int,  # noqa: ARG002
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        guards: Mapping[TopicPartition, VerificationGuard] | None = None,  # noqa: ARG002
     ) -> Mapping[TopicPartition, Outcome]:
         outcomes = {}
         for partition, records in batches.items():

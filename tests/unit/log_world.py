@@ -38,7 +38,7 @@ class LogWorld:
             lambda directory, message, error: self.failures.append(
                 f"{directory}: {message} {error}"
             ),
-            verifies_transactions=False,
+            verifies_transactions=lambda: False,
         )
 
     def open(

@@ -71,8 +71,8 @@ def test_a_producer_that_had_an_id_gets_a_new_one(world: BrokerWorld) -> None:
     assert init(world, producer_epoch=3) == refused
 
 
-def test_transactions_are_refused_in_a_way_that_no_client_tries_again(world: BrokerWorld) -> None:
-    assert init(world, transactional_id="payments") == (ErrorCode.unsupported_version, -1, -1)
+def test_who_does_not_coordinate_a_transactional_id_says_so(world: BrokerWorld) -> None:
+    assert init(world, transactional_id="payments") == (ErrorCode.not_coordinator, -1, -1)
     assert init(world, transactional_id="") == (ErrorCode.invalid_request, -1, -1)
 
 

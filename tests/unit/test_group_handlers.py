@@ -20,6 +20,7 @@ from replica_manager.security.acl_store import AclStore
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import Principal
 from replica_manager.server.large_answers import ENTRIES_AT_ONCE
+from replica_manager.transactions.desk import TRANSACTION_TOPIC
 from tests.unit.broker_world import BrokerWorld, broker, metadata
 from zkcontroller.model import LEADER_DURING_DELETE, TopicPartition
 from zkcontroller.protocol.api_versions import APIS, ApiKey
@@ -332,21 +333,25 @@ def test_too_few_brokers_for_the_offsets_topic_leave_it_unmade_and_are_no_other_
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
-def test_there_is_no_coordinator_of_transactions_and_it_is_said_so(
-    tell: Tell, version: int
+def test_who_asks_for_the_first_transactional_id_has_the_topic_created(
+    tmp_path: Path, executor: ThreadPoolExecutor, version: int
 ) -> None:
-    async def story(world: GroupWorld) -> None:
-        answer = await world.find(version, "id", key_type=1)
+    async def story() -> None:
+        world = GroupWorld(executor, tmp_path, transaction__state__log__replication__factor="1")
+        world.update(brokers=[broker(1)])
 
-        [found] = answer.coordinators if version >= 4 else [answer]
-        assert found.error_message == "Transactions are not supported by this broker."
-        assert found.error_code is (
-            ErrorCode.unsupported_version
-            if version > 2
-            else ErrorCode.transactional_id_authorization_failed
-        )
+        async def find() -> Any:
+            answer = await world.find(version, "id", key_type=1)
+            return answer.coordinators[0] if version >= 4 else answer
 
-    tell(story)
+        assert (await find()).error_code is ErrorCode.coordinator_not_available
+        assert world.znode(TopicZnode.path(TRANSACTION_TOPIC)) is not None
+        world.lead(TRANSACTION_TOPIC, world.transactions.partition_for("id"))
+        found = await find()
+        assert found.error_code is ErrorCode.none
+        assert found.node_id == 1
+
+    asyncio.run(story())
 
 
 def test_types_of_coordinators_that_do_not_exist_are_refused(tell: Tell) -> None:

@@ -177,7 +177,7 @@ def test_a_plain_batch_within_a_transaction_is_refused(world: LogWorld) -> None:
 
 
 def test_a_transaction_must_be_verified_before_its_first_batch(world: LogWorld) -> None:
-    world.environment = replace(world.environment, verifies_transactions=True)
+    world.environment = replace(world.environment, verifies_transactions=lambda: True)
     log = world.open()
 
     with pytest.raises(InvalidTxnState, match="ongoing transaction"):
@@ -198,7 +198,7 @@ def test_a_transaction_must_be_verified_before_its_first_batch(world: LogWorld) 
 def test_a_sequence_above_one_that_waits_for_verification_is_out_of_order(
     world: LogWorld,
 ) -> None:
-    world.environment = replace(world.environment, verifies_transactions=True)
+    world.environment = replace(world.environment, verifies_transactions=lambda: True)
     log = world.open()
     log.start_verification(7, 0, 0)
     guard = log.start_verification(7, 4, 0)
@@ -208,7 +208,7 @@ def test_a_sequence_above_one_that_waits_for_verification_is_out_of_order(
 
 
 def test_a_sequence_below_one_that_waits_for_verification_is_taken(world: LogWorld) -> None:
-    world.environment = replace(world.environment, verifies_transactions=True)
+    world.environment = replace(world.environment, verifies_transactions=lambda: True)
     log = world.open()
     assert log.start_verification(7, 4, 0) is log.start_verification(7, 0, 0)
     guard = log.start_verification(7, 4, 0)
@@ -222,7 +222,7 @@ def test_a_sequence_below_one_that_waits_for_verification_is_taken(world: LogWor
 def test_the_end_of_a_transaction_without_records_ends_its_verification(
     world: LogWorld, commit: bool
 ) -> None:
-    world.environment = replace(world.environment, verifies_transactions=True)
+    world.environment = replace(world.environment, verifies_transactions=lambda: True)
     log = world.open()
     guard = log.start_verification(7, 0, 0)
 

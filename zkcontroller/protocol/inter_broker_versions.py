@@ -236,6 +236,21 @@ def is_allocate_producer_ids_supported(version: InterBrokerVersion) -> bool:
     return version.is_at_least("3.0-IV0")
 
 
+def write_txn_markers_version(version: InterBrokerVersion) -> int:
+    """The version of WriteTxnMarkers that brokers send one another."""
+    return 1 if version.is_at_least("2.8-IV0") else 0
+
+
+def transaction_verification_version(version: InterBrokerVersion) -> int | None:
+    """The version of AddPartitionsToTxn by which brokers ask a coordinator (KIP-890).
+
+    None: some coordinator may not know such a question.
+    """
+    if not version.is_at_least("3.5-IV0"):
+        return None
+    return 5 if version.is_at_least("3.8-IV0") else 4
+
+
 def is_leader_recovery_supported(version: InterBrokerVersion) -> bool:
     """Whether an unclean leader is marked as recovering (KIP-704)."""
     return version.is_at_least("3.2-IV0")

@@ -1,10 +1,10 @@
-"""FindCoordinator (10): which broker coordinates a group.
+"""FindCoordinator (10): which broker coordinates a group, or a transactional id.
 
-It is the leader of the group's partition of ``__consumer_offsets``; who asks first has the topic
-created.  There are no coordinators of transactions or share groups here.
+It is the leader of the group's partition of ``__consumer_offsets``, of the id's partition of
+``__transaction_state``; who asks first has the topic created.  There are no coordinators of share
+groups here.
 
 Source: Kafka ``KafkaApis.handleFindCoordinatorRequest``.
-Deviation: a transactional id is refused with a sentence, for there are no transactions here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from replica_manager.groups.desk import OFFSETS_TOPIC
 from replica_manager.server.authorization import check_cluster, is_allowed
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.schema import response_schema
+from replica_manager.transactions.desk import TRANSACTION_TOPIC
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
@@ -31,9 +32,6 @@ _SHARE_SINCE: Final = 6
 _SEVERAL_KEYS_SINCE: Final = 4
 
 _NO_BROKER: Final = -1
-_NO_TRANSACTIONS: Final = "Transactions are not supported by this broker."
-_LAST_ASKED_FOREVER: Final = 2
-"""Up to this version librdkafka asks, which asks again whatever the code is but this one."""
 
 _SENTENCES: Final = {
     # What Kafka says where there is no error.
@@ -52,8 +50,6 @@ class _Coordinator(NamedTuple):
     broker_id: int = _NO_BROKER
     host: str = ""
     port: int = _NO_BROKER
-    message: str | None = None
-    """A sentence of ours; else it is Kafka's."""
 
 
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
@@ -83,14 +79,18 @@ async def _find(
     if refusal is not None:
         return refusal
     snapshot = broker.metadata_cache.snapshot
-    if OFFSETS_TOPIC not in snapshot.partitions:
+    if key_type == _TRANSACTION:
+        topic, number = TRANSACTION_TOPIC, broker.transactions.partition_for(key)
+    else:
+        topic, number = OFFSETS_TOPIC, broker.groups.partition_for(key)
+    if topic not in snapshot.partitions:
         # As in Kafka, who has a topic created by the way is charged for it but never waits.
         quota = broker.quotas.controller_mutation.of(
             context.client_id, is_strict=False, user=context.principal.name
         )
-        await broker.auto_creation.create((OFFSETS_TOPIC,), quota.charge)
+        await broker.auto_creation.create((topic,), quota.charge)
         return _Coordinator(ErrorCode.coordinator_not_available)
-    partition = snapshot.partition(OFFSETS_TOPIC, broker.groups.partition_for(key))
+    partition = snapshot.partition(topic, number)
     if partition is None:
         return _Coordinator(ErrorCode.coordinator_not_available)
     endpoint = snapshot.endpoint(partition.leader, context.listener_name)
@@ -111,12 +111,9 @@ def _refusal(
         is_visible = may_describe(ResourceType.GROUP)
         return None if is_visible else _Coordinator(ErrorCode.group_authorization_failed)
     if key_type == _TRANSACTION:
+        is_visible = may_describe(ResourceType.TRANSACTIONAL_ID)
         denied = ErrorCode.transactional_id_authorization_failed
-        if not may_describe(ResourceType.TRANSACTIONAL_ID):
-            return _Coordinator(denied)
-        is_final = context.api_version > _LAST_ASKED_FOREVER
-        error = ErrorCode.unsupported_version if is_final else denied
-        return _Coordinator(error, message=_NO_TRANSACTIONS)
+        return None if is_visible else _Coordinator(denied)
     if key_type == _SHARE and context.api_version >= _SHARE_SINCE:
         check_cluster(broker, context, AclOperation.CLUSTER_ACTION)
         return _Coordinator(ErrorCode.coordinator_not_available)
@@ -138,11 +135,10 @@ def _response(context: RequestContext, found: dict[str, _Coordinator]) -> Respon
     )
 
 
-def _fields(coordinator: _Coordinator, kafkas_message: str) -> dict[str, object]:
-    message = coordinator.message
+def _fields(coordinator: _Coordinator, message: str) -> dict[str, object]:
     return {
         "error_code": coordinator.error,
-        "error_message": kafkas_message if message is None else message,
+        "error_message": message,
         "node_id": coordinator.broker_id,
         "host": coordinator.host,
         "port": coordinator.port,

@@ -1,7 +1,7 @@
 """InitProducerId (22): the id by which an idempotent producer's batches are told apart.
 
-There is no transaction coordinator here: a producer with a transactional id is refused with
-UNSUPPORTED_VERSION, which no client tries again.
+Any broker gives one to a producer without a transactional id; with one its coordinator does, which
+fences whoever had that transactional id before.
 
 Source: Kafka ``KafkaApis.handleInitProducerIdRequest``,
 ``TransactionCoordinator.handleInitProducerId`` (KIP-98, KIP-360, KIP-679).
@@ -9,7 +9,7 @@ Source: Kafka ``KafkaApis.handleInitProducerIdRequest``,
 
 from __future__ import annotations
 
-import logging
+from datetime import timedelta
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -22,6 +22,11 @@ from replica_manager.server.authorization import (
 )
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.schema import response_schema
+from replica_manager.transactions.requests import (
+    InitProducerId,
+    InitProducerIdResult,
+    ProducerIdAndEpoch,
+)
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.record_batch import NO_PRODUCER_EPOCH
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
@@ -30,11 +35,13 @@ API_KEY: Final = ApiKey.INIT_PRODUCER_ID
 VERSIONS: Final = (0, 5)
 
 _NO_PRODUCER_ID: Final = -1
-_log = logging.getLogger("kafka.coordinator.transaction.TransactionCoordinator")
+_FENCED_SINCE: Final = 4
+"""Before, clients did not know PRODUCER_FENCED."""
+_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
-    """A new id with epoch 0; an id that the producer has already counts for nothing."""
+    """An id and an epoch; without a transactional id a new one with epoch 0, whatever it has."""
     transactional_id = request.transactional_id
     denied = _denied(transactional_id, context, broker)
     if denied is not None:
@@ -43,16 +50,20 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     known_epoch = getattr(request, "producer_epoch", NO_PRODUCER_EPOCH)
     if (known_id == _NO_PRODUCER_ID) != (known_epoch == NO_PRODUCER_EPOCH):
         return refuse(request, context, ErrorCode.invalid_request)
-    if transactional_id == "":
-        return refuse(request, context, ErrorCode.invalid_request)
-    if transactional_id is not None:
-        _log.warning(
-            "[TransactionCoordinator id=%d] Client %s wants transactions with transactionalId %s: "
-            "this broker has none",
-            broker.broker_id, context.client_id, transactional_id,
-        )  # fmt: skip
-        return refuse(request, context, ErrorCode.unsupported_version)
-    return _response(context, ErrorCode.none, await broker.producer_ids.next_id(), 0)
+    if transactional_id is None:
+        return _response(context, ErrorCode.none, await broker.producer_ids.next_id(), 0)
+    has_id = known_id != _NO_PRODUCER_ID
+    asked = InitProducerId(
+        broker.transactions.new_request_id(),
+        transactional_id,
+        request.transaction_timeout // _MILLISECOND,
+        ProducerIdAndEpoch(known_id, known_epoch) if has_id else None,
+    )
+    result = await broker.transactions.ask(asked, InitProducerIdResult)
+    error = result.error
+    if error is ErrorCode.producer_fenced and context.api_version < _FENCED_SINCE:
+        error = ErrorCode.invalid_producer_epoch
+    return _response(context, error, result.producer_id, result.producer_epoch)
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

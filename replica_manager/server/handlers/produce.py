@@ -16,11 +16,14 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
+from replica_manager.log.producer_state import VerificationGuard
 from replica_manager.replication.record_appends import AppendedPartition
 from replica_manager.server.authorization import allowed_names, is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext, Unanswered
 from replica_manager.server.current_leaders import CurrentLeaders
 from replica_manager.server.error_counts import ErrorCounts
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.transaction_verification import NOTHING_TO_VERIFY, Verified
 from zkcontroller.errors import CorruptRecord
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
@@ -41,6 +44,17 @@ VERSIONS: Final = (0, LAST_VERSION)
 _ONE_BATCH_SINCE: Final = 3
 _ZSTD_SINCE: Final = 7
 _CURRENT_LEADER_SINCE: Final = 10
+_ABORTABLE_SINCE: Final = 11
+"""Before, clients did not know TRANSACTION_ABORTABLE."""
+_ASK_AGAIN: Final = frozenset(
+    {
+        ErrorCode.concurrent_transactions,
+        ErrorCode.network_exception,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    }
+)
 _ADMIN_CLIENT_ID: Final = "__admin_client"
 _CODEC: Final = 0x07
 
@@ -87,12 +101,19 @@ async def handle(
                 batches[TopicPartition(topic, partition)] = records
             else:
                 outcomes[TopicPartition(topic, partition)] = AppendedPartition(error)
+    guards: Mapping[TopicPartition, VerificationGuard] = {}
+    if batches and request.transactional_id is not None:
+        verified = await _verified(batches, request.transactional_id, context, broker)
+        outcomes |= {tp: _unverified(error) for tp, error in verified.errors.items()}
+        batches = {tp: each for tp, each in batches.items() if tp not in verified.errors}
+        guards = verified.guards
     if batches:
         outcomes |= await broker.appends.append(
             batches,
             acks=request.acks,
             timeout_ms=request.timeout_ms,
             allows_internal_topics=context.client_id == _ADMIN_CLIENT_ID,
+            guards=guards,
         )
     throttle_ms = 0
     if context.usage is not None:
@@ -119,6 +140,48 @@ def refuse(
         throttled=lambda throttle_ms: [
             produce_response(context.api_version, topics, throttle_ms=throttle_ms)
         ],
+    )
+
+
+async def _verified(
+    batches: Mapping[TopicPartition, memoryview],
+    transactional_id: str,
+    context: RequestContext,
+    broker: BrokerContext,
+) -> Verified:
+    """Which partitions belong to the transaction of the batches' one producer."""
+    headers = {tp: read_header(records) for tp, records in batches.items()}
+    transactional = {
+        tp: header
+        for tp, header in headers.items()
+        if header is not None and header.has_producer_id and header.is_transactional
+    }
+    producers = {(each.producer_id, each.producer_epoch) for each in transactional.values()}
+    if len(producers) > 1:
+        raise RequestRefused(ErrorCode.invalid_producer_id_mapping)
+    if not producers:
+        return NOTHING_TO_VERIFY
+    [(producer_id, producer_epoch)] = producers
+    return await broker.verification.verify(
+        {tp: header.base_sequence for tp, header in transactional.items()},
+        transactional_id,
+        producer_id,
+        producer_epoch,
+        knows_abortable=context.api_version >= _ABORTABLE_SINCE,
+    )
+
+
+def _unverified(error: ErrorCode) -> AppendedPartition:
+    """What a producer is told whose transaction could not be verified."""
+    if error is ErrorCode.invalid_txn_state:
+        return AppendedPartition(error, message="Partition was not added to the transaction")
+    if error not in _ASK_AGAIN:
+        return AppendedPartition(error)
+    # Old clients try again at this code, and do not look for another leader.
+    return AppendedPartition(
+        ErrorCode.not_enough_replicas,
+        message="Unable to verify the partition has been added to the transaction. Underlying"
+        f" error: {error_name(error)}",
     )
 
 

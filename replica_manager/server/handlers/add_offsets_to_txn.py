@@ -1,0 +1,49 @@
+"""AddOffsetsToTxn (25): a group's partition of ``__consumer_offsets`` joins a transaction.
+
+Source: Kafka ``KafkaApis.handleAddOffsetsToTxnRequest`` (KIP-98).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.groups.desk import OFFSETS_TOPIC
+from replica_manager.server.authorization import check_group, check_transactional_id
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.schema import response_schema
+from replica_manager.transactions.requests import AddPartitions, ErrorResult
+from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
+
+API_KEY: Final = ApiKey.ADD_OFFSETS_TO_TXN
+VERSIONS: Final = (0, 4)
+
+_FENCED_SINCE: Final = 2
+"""Before, clients did not know PRODUCER_FENCED."""
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """Whether it has joined."""
+    check_transactional_id(broker, context, AclOperation.WRITE, request.transactional_id)
+    check_group(broker, context, AclOperation.READ, request.group_id)
+    partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_for(request.group_id))
+    asked = AddPartitions(
+        broker.transactions.new_request_id(),
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        (partition,),
+    )
+    error = (await broker.transactions.ask(asked, ErrorResult)).error
+    if error is ErrorCode.producer_fenced and context.api_version < _FENCED_SINCE:
+        error = ErrorCode.invalid_producer_epoch
+    return refuse(request, context, error)
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The answer is one code."""
+    return response_schema(API_KEY, context.api_version).response(error_code=error)

@@ -1,0 +1,47 @@
+"""EndTxn (26): a producer commits its transaction, or aborts it.
+
+The answer comes when the decision stands in the log; markers follow.
+
+Source: Kafka ``KafkaApis.handleEndTxnRequest`` (KIP-98).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.authorization import check_transactional_id
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.schema import response_schema
+from replica_manager.transactions.requests import EndTransaction, ErrorResult
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
+
+API_KEY: Final = ApiKey.END_TXN
+VERSIONS: Final = (0, 4)
+
+_FENCED_SINCE: Final = 2
+"""Before, clients did not know PRODUCER_FENCED."""
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """Whether it is decided."""
+    check_transactional_id(broker, context, AclOperation.WRITE, request.transactional_id)
+    asked = EndTransaction(
+        broker.transactions.new_request_id(),
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        request.committed,
+    )
+    error = (await broker.transactions.ask(asked, ErrorResult)).error
+    if error is ErrorCode.producer_fenced and context.api_version < _FENCED_SINCE:
+        error = ErrorCode.invalid_producer_epoch
+    return refuse(request, context, error)
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The answer is one code."""
+    return response_schema(API_KEY, context.api_version).response(error_code=error)

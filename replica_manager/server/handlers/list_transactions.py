@@ -1,0 +1,68 @@
+"""ListTransactions (66): the transactional ids that this broker coordinates.
+
+Source: Kafka ``KafkaApis.handleListTransactionsRequest`` (KIP-664, KIP-994).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.server.authorization import allowed_names
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.schema import response_schema
+from replica_manager.transactions.requests import (
+    ANY_DURATION,
+    ListResult,
+    ListTransactions,
+)
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+
+API_KEY: Final = ApiKey.LIST_TRANSACTIONS
+VERSIONS: Final = (0, 1)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """Those that pass the filters and that the client may describe."""
+    asked = ListTransactions(
+        broker.transactions.new_request_id(),
+        tuple(request.state_filters),
+        tuple(request.producer_id_filters),
+        getattr(request, "duration_filter", ANY_DURATION),
+    )
+    result = await broker.transactions.ask(asked, ListResult)
+    visible = allowed_names(
+        broker,
+        context,
+        AclOperation.DESCRIBE,
+        ResourceType.TRANSACTIONAL_ID,
+        [each.transactional_id for each in result.transactions],
+        log_if_denied=False,
+    )
+    shown = [each for each in result.transactions if each.transactional_id in visible]
+    return _response(ListResult(result.error, tuple(shown), result.unknown_states), context)
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """Nothing but the code."""
+    return _response(ListResult(error), context)
+
+
+def _response(result: ListResult, context: RequestContext) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(
+        error_code=result.error,
+        unknown_state_filters=result.unknown_states,
+        transaction_states=tuple(
+            schema.part(
+                "TransactionState",
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                transaction_state=each.state,
+            )
+            for each in result.transactions
+        ),
+    )

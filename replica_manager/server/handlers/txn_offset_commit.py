@@ -1,0 +1,87 @@
+"""TxnOffsetCommit (28): offsets of a group that count when a transaction is committed.
+
+The transaction's coordinator is asked first whether the group's partition belongs to it.
+
+Source: Kafka ``KafkaApis.handleTxnOffsetCommitRequest``,
+``GroupCoordinator.handleTxnCommitOffsets`` (KIP-98, KIP-447, KIP-890).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.groups.desk import OFFSETS_TOPIC
+from replica_manager.groups.offsets import told_of_commit
+from replica_manager.groups.requests import CommitResult, TransactionalProducer
+from replica_manager.server.authorization import check_group, check_transactional_id
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.group_answers import write_transactional_commit
+from replica_manager.server.group_partitions import partitions_of, refused_partitions
+from replica_manager.server.group_requests import read_transactional_commit
+from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.record_batch import NO_SEQUENCE
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
+
+API_KEY: Final = ApiKey.TXN_OFFSET_COMMIT
+VERSIONS: Final = (0, 4)
+
+_ABORTABLE_SINCE: Final = 4
+"""Before, clients did not know TRANSACTION_ABORTABLE."""
+_LOADING_SINCE: Final = 2
+"""Before, producers could crash at COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """A code for each partition; those that do not exist are refused, the others written."""
+    check_transactional_id(broker, context, AclOperation.WRITE, request.transactional_id)
+    check_group(broker, context, AclOperation.READ, request.group_id)
+    partitions = partitions_of(request.topics)
+    refused = refused_partitions(partitions, context, broker)
+    known = {each for each in partitions if each not in refused}
+    if not known:
+        return _response(refused, context)
+    return _response(refused | await _commit(request, known, context, broker), context)
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The code for every partition."""
+    return _response(dict.fromkeys(partitions_of(request.topics), error), context)
+
+
+async def _commit(
+    request: Any,
+    known: Collection[TopicPartition],
+    context: RequestContext,
+    broker: BrokerContext,
+) -> dict[TopicPartition, ErrorCode]:
+    partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_for(request.group_id))
+    verified = await broker.verification.verify(
+        {partition: NO_SEQUENCE},
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        knows_abortable=context.api_version >= _ABORTABLE_SINCE,
+    )
+    error = verified.errors.get(partition, ErrorCode.none)
+    if error is not ErrorCode.none:
+        return dict.fromkeys(known, told_of_commit(error))
+    producer = TransactionalProducer(
+        request.producer_id, request.producer_epoch, verified.guards.get(partition)
+    )
+    asked = read_transactional_commit(request, broker.groups.new_request_id(), known, producer)
+    return dict((await broker.groups.ask(asked, CommitResult)).errors)
+
+
+def _response(errors: dict[TopicPartition, ErrorCode], context: RequestContext) -> ResponsePayload:
+    if context.api_version < _LOADING_SINCE:
+        loading = ErrorCode.coordinator_load_in_progress
+        errors = {
+            partition: ErrorCode.coordinator_not_available if error is loading else error
+            for partition, error in errors.items()
+        }
+    return write_transactional_commit(errors, context.api_version)

@@ -1,0 +1,125 @@
+"""WriteTxnMarkers (27): a coordinator says how transactions ended, and it is written down.
+
+A marker is a control batch, in each partition; in ``__consumer_offsets`` it also makes the offsets
+of the transaction count, or drops them.
+
+Source: Kafka ``KafkaApis.handleWriteTxnMarkersRequest`` (KIP-98).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.groups.desk import OFFSETS_TOPIC
+from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.schema import response_schema
+from replica_manager.server.transaction_messages import by_topic, read_markers
+from replica_manager.transactions.events import Marker
+from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.record_batch import encode_batch
+from zkcontroller.protocol.records import EndTransactionMarker, Record
+
+API_KEY: Final = ApiKey.WRITE_TXN_MARKERS
+VERSIONS: Final = (0, 1)
+
+_ALL_REPLICAS: Final = -1
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """A code for each partition of each marker, when every replica in sync has what was written."""
+    markers = read_markers(request)
+    errors = await asyncio.gather(*(_write(marker, broker) for marker in markers))
+    return _response(list(zip(markers, errors, strict=True)), context)
+
+
+def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The code for every partition."""
+    markers = read_markers(request)
+    return _response([(each, dict.fromkeys(each.partitions, error)) for each in markers], context)
+
+
+async def _write(marker: Marker, broker: BrokerContext) -> dict[TopicPartition, ErrorCode]:
+    errors: dict[TopicPartition, ErrorCode] = {}
+    here: list[TopicPartition] = []
+    for partition in marker.partitions:
+        if broker.logs.log(partition) is None:
+            errors[partition] = ErrorCode.unknown_topic_or_partition
+        else:
+            here.append(partition)
+    if not here:
+        return errors
+    outcomes = await broker.appends.append(
+        dict.fromkeys(here, _batch(marker)),
+        acks=_ALL_REPLICAS,
+        timeout_ms=broker.config().integer("request.timeout.ms"),
+        origin=AppendOrigin.COORDINATOR,
+    )
+    written = {partition: outcome.error for partition, outcome in outcomes.items()}
+    _tell_groups(marker, written, broker)
+    return errors | written
+
+
+def _batch(marker: Marker) -> bytes:
+    key, value = EndTransactionMarker(marker.is_commit, marker.coordinator_epoch).encode()
+    return encode_batch(
+        [Record(0, time.time_ns() // 1_000_000, key, value)],
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def _tell_groups(
+    marker: Marker, written: Mapping[TopicPartition, ErrorCode], broker: BrokerContext
+) -> None:
+    of_offsets = [
+        partition.partition
+        for partition, error in written.items()
+        if partition.topic == OFFSETS_TOPIC and error is ErrorCode.none
+    ]
+    if of_offsets:
+        broker.groups.on_transaction_completed(
+            marker.producer_id, of_offsets, is_commit=marker.is_commit
+        )
+
+
+def _response(
+    results: list[tuple[Marker, Mapping[TopicPartition, ErrorCode]]], context: RequestContext
+) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    of_producers: dict[int, dict[TopicPartition, ErrorCode]] = {}
+    for marker, errors in results:
+        of_producers.setdefault(marker.producer_id, {}).update(errors)
+    return schema.response(
+        markers=tuple(
+            schema.part(
+                "WritableTxnMarkerResult",
+                producer_id=producer_id,
+                topics=tuple(
+                    schema.part(
+                        "WritableTxnMarkerTopicResult",
+                        name=topic,
+                        partitions=tuple(
+                            schema.part(
+                                "WritableTxnMarkerPartitionResult",
+                                partition_index=index,
+                                error_code=errors[TopicPartition(topic, index)],
+                            )
+                            for index in indexes
+                        ),
+                    )
+                    for topic, indexes in by_topic(errors).items()
+                ),
+            )
+            for producer_id, errors in of_producers.items()
+        )
+    )

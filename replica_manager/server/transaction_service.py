@@ -1,0 +1,315 @@
+"""Runs the transaction coordinator: the pure one decides, this one waits, on the event loop.
+
+Requests come from handlers and wait here for their answers; partitions come and go with the replica
+manager's word; a timer ticks when something is due.  What the coordinator wants appended goes to
+``__transaction_state`` as any leader's records do, acknowledged by all replicas in sync; markers go
+to the leaders by the listener between brokers, this broker's own partitions not excepted.
+
+Source: Kafka ``TransactionCoordinator``, ``TransactionMarkerChannelManager``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any, Final, TypeVar, assert_never
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.groups.events import LogLine
+from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.replication.metadata_cache import MetadataCache
+from replica_manager.server.broker_links import BrokerLinks
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.group_loading import OffsetsLog, read_partition
+from replica_manager.server.group_service import Appends, WallClock
+from replica_manager.server.transaction_messages import markers_request, read_marker_errors
+from replica_manager.server.transaction_settings import TransactionSettings
+from replica_manager.transactions.coordinator import TransactionCoordinator
+from replica_manager.transactions.desk import TRANSACTION_TOPIC
+from replica_manager.transactions.events import (
+    Answer,
+    Append,
+    Appended,
+    Elected,
+    Input,
+    Load,
+    Loaded,
+    LoadFailed,
+    LoadFinished,
+    MarkersAnswered,
+    NewProducerId,
+    Output,
+    PartitionLoaded,
+    ProducerIdGiven,
+    Resigned,
+    SendMarkers,
+    Shutdown,
+    Startup,
+    Tick,
+)
+from replica_manager.transactions.markers import NO_LEADER
+from replica_manager.transactions.requests import Request, Result
+from replica_manager.transactions.transaction import NO_PRODUCER_ID
+from zkcontroller.errors import InvalidFrame, ZkControllerError
+from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.protocol.record_batch import encode_batch
+from zkcontroller.protocol.records import Record
+from zkcontroller.runtime.metrics import Metrics, mbean
+from zkcontroller.runtime.sensors import SpanSensor
+
+_log = logging.getLogger("kafka.coordinator.transaction.TransactionStateManager")
+_marker_log = logging.getLogger("kafka.coordinator.transaction.TransactionMarkerChannelManager")
+_R = TypeVar("_R", bound=Result)
+
+_ALL_REPLICAS: Final = -1
+_SENSORS_MBEAN: Final = "kafka.server:type=transaction-coordinator-metrics"
+
+
+class TransactionService:
+    """The transaction coordinator of one broker.  For the event loop."""
+
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        appends: Appends,
+        led_log: Callable[[TopicPartition], OffsetsLog | None],
+        new_producer_id: Callable[[], Awaitable[int]],
+        metadata_cache: MetadataCache,
+        links: BrokerLinks,
+        *,
+        now_ms: Callable[[], int] | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """``led_log``: a partition's log while this broker leads it, else None.
+
+        ``new_producer_id`` raises RequestRefused if there is none at the moment.
+        """
+        self._settings = settings
+        self._appends = appends
+        self._led_log = led_log
+        self._new_producer_id = new_producer_id
+        self._metadata_cache = metadata_cache
+        self._links = links
+        self._now_ms = WallClock() if now_ms is None else now_ms
+        self._coordinator = TransactionCoordinator(settings.config, self._leader_of)
+        self._waiting: dict[int, asyncio.Future[Result]] = {}
+        """By request id; one for each connection whose request is here, or a few."""
+        self._request_ids = count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ticker: asyncio.TimerHandle | None = None
+        self._loader = ThreadPoolExecutor(1, thread_name_prefix="transaction-log-manager")
+        self._load_turn = asyncio.Lock()
+        self._load_time = (Metrics() if metrics is None else metrics).sensor(
+            _SENSORS_MBEAN,
+            SpanSensor(
+                "partition-load-time",
+                settings.metrics_num_samples,
+                settings.metrics_sample_window_ms,
+            ),
+        )
+
+    # ------------------------------------------------------------------ for handlers
+
+    def new_request_id(self) -> int:
+        """The id of a request that is about to be asked."""
+        return next(self._request_ids)
+
+    async def ask(self, request: Request, result_type: type[_R]) -> _R:
+        """The coordinator's answer, which may take as long as replicas in sync take."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._waiting[request.request_id] = future
+        try:
+            self._step(request)
+        except BaseException:
+            self._waiting.pop(request.request_id, None)
+            raise
+        result = await future
+        assert isinstance(result, result_type), (request, result)
+        return result
+
+    def partition_for(self, transactional_id: str) -> int:
+        """Whose leader coordinates that id."""
+        return self._coordinator.partition_for(transactional_id)
+
+    # ------------------------------------------------------------------ from the broker
+
+    def start(self, partition_count: int | None) -> None:
+        """``partition_count``: of ``__transaction_state``, None where there is none yet."""
+        if partition_count is None:
+            partition_count = self._settings.default_partition_count
+        self._step(Startup(partition_count))
+
+    async def stop(self) -> None:
+        """Gives up every partition; ends everything under way."""
+        self._step(Shutdown())
+        if self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for future in self._waiting.values():
+            future.cancel()
+        self._waiting.clear()
+        await self._links.close()
+        self._loader.shutdown(wait=False, cancel_futures=True)
+
+    def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
+        """This broker became leader of a partition, of any topic."""
+        if partition.topic == TRANSACTION_TOPIC:
+            self._step(Elected(partition.partition, leader_epoch))
+
+    def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
+        """It leads it no more, or the replica is gone (no epoch)."""
+        if partition.topic == TRANSACTION_TOPIC:
+            self._step(Resigned(partition.partition, leader_epoch))
+
+    def register_gauges(self, metrics: Metrics) -> None:
+        """``kafka.coordinator.transaction:type=TransactionMarkerChannelManager``."""
+        markers = self._coordinator.markers
+        for name, read in {
+            "UnknownDestinationQueueSize": lambda: markers.without_leader_count,
+            "LogAppendRetryQueueSize": lambda: markers.unwritten_count,
+        }.items():
+            metrics.gauge(
+                mbean("kafka.coordinator.transaction", "TransactionMarkerChannelManager", name),
+                read,
+            )
+
+    def _leader_of(self, partition: TopicPartition) -> int | None:
+        state = self._metadata_cache.snapshot.partition(*partition)
+        if state is None:
+            return None
+        return state.leader if self._links.leads_to(state.leader) else NO_LEADER
+
+    # ------------------------------------------------------------------ driving
+
+    def _step(self, given: Input) -> None:
+        try:
+            outputs = self._coordinator.step(given, self._now_ms())
+        finally:
+            self._set_ticker()
+        for output in outputs:
+            self._perform(output)
+
+    def _perform(self, output: Output) -> None:
+        match output:
+            case Answer(request_id, result):
+                future = self._waiting.pop(request_id, None)
+                # Who asked may have gone away while it waited.
+                if future is not None and not future.done():
+                    future.set_result(result)
+            case Append():
+                self._begin(self._append(output))
+            case Load(partition, load_id):
+                self._begin(self._load(partition, load_id))
+            case NewProducerId(wish_id):
+                self._begin(self._give_producer_id(wish_id))
+            case SendMarkers():
+                self._begin(self._send_markers(output))
+            case LogLine(level, logger, text):
+                logging.getLogger(logger).log(level.value, "%s", text)
+            case PartitionLoaded(duration_ms):
+                self._load_time.record(duration_ms)
+            case _:
+                assert_never(output)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _set_ticker(self) -> None:
+        deadline_ms = self._coordinator.next_deadline_ms
+        if deadline_ms is None:
+            return
+        loop = asyncio.get_running_loop()
+        due = loop.time() + max(deadline_ms - self._now_ms(), 0) / 1000
+        if self._ticker is not None:
+            # One that comes too early does no harm; most deadlines move on before they come.
+            if self._ticker.when() <= due:
+                return
+            self._ticker.cancel()
+        self._ticker = loop.call_at(due, self._tick)
+
+    def _tick(self) -> None:
+        self._ticker = None
+        self._step(Tick())
+
+    # ------------------------------------------------------------------ what takes its time
+
+    async def _append(self, append: Append) -> None:
+        self._step(Appended(append.append_id, await self._appended(append)))
+
+    async def _appended(self, append: Append) -> ErrorCode:
+        partition = TopicPartition(TRANSACTION_TOPIC, append.partition)
+        batch = encode_batch(
+            [
+                Record(offset, append.timestamp_ms, record.key, record.value)
+                for offset, record in enumerate(append.records)
+            ]
+        )
+        try:
+            outcomes = await self._appends.append(
+                {partition: batch},
+                acks=_ALL_REPLICAS,
+                timeout_ms=append.timeout_ms,
+                origin=AppendOrigin.COORDINATOR,
+            )
+        except ZkControllerError as failure:
+            return error_code_for(failure)
+        except Exception:  # noqa: BLE001 - whatever it is, who waits for it must be answered
+            _log.exception("Appending to %s failed", partition)
+            return ErrorCode.unknown_server_error
+        return outcomes[partition].error
+
+    async def _give_producer_id(self, wish_id: int) -> None:
+        producer_id, error = NO_PRODUCER_ID, ErrorCode.none
+        try:
+            producer_id = await self._new_producer_id()
+        except RequestRefused as refused:
+            error = refused.error
+        except ZkControllerError as failure:
+            error = error_code_for(failure)
+        except Exception:  # noqa: BLE001 - whatever it is, who waits for it must be answered
+            _log.exception("Getting a producer id failed")
+            error = ErrorCode.unknown_server_error
+        self._step(ProducerIdGiven(wish_id, producer_id, error))
+
+    async def _send_markers(self, sending: SendMarkers) -> None:
+        request = markers_request(sending.markers, self._settings.markers_version)
+        try:
+            answer = await self._links.ask(sending.broker_id, request)
+            errors = read_marker_errors(answer)
+        except (OSError, InvalidFrame) as failure:
+            _marker_log.info(
+                "[Transaction Marker Channel Manager %d]: Sending markers to broker %d failed: %s",
+                self._settings.config.broker_id, sending.broker_id, failure,
+            )  # fmt: skip
+            self._step(MarkersAnswered(sending.send_id, None))
+        else:
+            self._step(MarkersAnswered(sending.send_id, errors))
+
+    async def _load(self, partition: int, load_id: int) -> None:
+        tp = TopicPartition(TRANSACTION_TOPIC, partition)
+        try:
+            # One at a time: each holds a buffer, and there is one thread.
+            async with self._load_turn:
+                pieces = read_partition(
+                    lambda: self._led_log(tp), self._settings.load_buffer_bytes, self._loader
+                )
+                async for batches in pieces:
+                    self._step(Loaded(load_id, batches))
+        except (ZkControllerError, OSError) as failure:
+            self._step(LoadFailed(load_id, str(failure) or type(failure).__name__))
+        except Exception as failure:  # noqa: BLE001 - whatever it is, the load has not succeeded
+            _log.exception("Loading %s failed", tp)
+            self._step(LoadFailed(load_id, repr(failure)))
+        else:
+            self._step(LoadFinished(load_id))

@@ -1,0 +1,55 @@
+"""What ``server.properties`` and ZooKeeper say about transactions, read once at the start.
+
+Source: Kafka ``TransactionCoordinator.apply``, ``KafkaServer.startup``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from replica_manager.config import BrokerConfig
+from replica_manager.server.group_settings import partition_count
+from replica_manager.transactions.config import TransactionConfig
+from replica_manager.transactions.desk import TRANSACTION_TOPIC
+from zkcontroller.protocol.inter_broker_versions import write_txn_markers_version
+from zkcontroller.zookeeper.session import ZooKeeperSession
+
+
+class TransactionSettings(NamedTuple):
+    """The coordinator's configuration, and what its driver needs beside it."""
+
+    config: TransactionConfig
+    load_buffer_bytes: int
+    """``transaction.state.log.load.buffer.size``: so much is read at once, or one batch."""
+    default_partition_count: int
+    """``transaction.state.log.num.partitions``: where the topic does not exist yet."""
+    markers_version: int
+    """Of WriteTxnMarkers, as every broker of the cluster understands it."""
+    metrics_num_samples: int
+    metrics_sample_window_ms: int
+
+
+def transaction_settings(config: BrokerConfig, broker_id: int) -> TransactionSettings:
+    """All ``transaction.*`` and ``transactional.*`` keys."""
+    abort_interval = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+    expiry_interval = "transaction.remove.expired.transaction.cleanup.interval.ms"
+    return TransactionSettings(
+        TransactionConfig(
+            broker_id=broker_id,
+            max_timeout_ms=config.integer("transaction.max.timeout.ms"),
+            transactional_id_expiration_ms=config.integer("transactional.id.expiration.ms"),
+            abort_timed_out_interval_ms=config.integer(abort_interval),
+            remove_expired_interval_ms=config.integer(expiry_interval),
+            request_timeout_ms=config.integer("request.timeout.ms"),
+        ),
+        config.integer("transaction.state.log.load.buffer.size"),
+        config.integer("transaction.state.log.num.partitions"),
+        write_txn_markers_version(config.inter_broker_version),
+        config.integer("metrics.num.samples"),
+        config.integer("metrics.sample.window.ms"),
+    )
+
+
+def transactions_partition_count(session: ZooKeeperSession) -> int | None:
+    """How many partitions ``__transaction_state`` has; None if it does not exist.  Blocks."""
+    return partition_count(session, TRANSACTION_TOPIC)
