@@ -124,7 +124,9 @@ def test_credentials_are_a_scheme_a_user_and_a_password_that_may_hold_colons() -
     assert parse_credentials("VARIABLE", "") == ()
 
 
-@pytest.mark.parametrize("text", ["kafka", "digest:kafka", "digest::secret", "kerberos:kafka:secret"])
+@pytest.mark.parametrize(
+    "text", ["kafka", "digest:kafka", "digest::secret", "kerberos:kafka:secret"]
+)
 def test_credentials_of_another_form_are_refused_without_repeating_them(text: str) -> None:
     with pytest.raises(ConfigInvalid, match="VARIABLE: expected digest:USER:PASSWORD") as refused:
         parse_credentials("VARIABLE", text)
