@@ -7,10 +7,14 @@ import pytest
 from tests.unit.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from zkcontroller.kraft.controller import quorum_controller
 from zkcontroller.kraft.controller.api_error import ApiException
-from zkcontroller.kraft.controller.quorum_controller_requests import FindAllTopicIds
+from zkcontroller.kraft.controller.quorum_controller_requests import (
+    FindAllTopicIds,
+    WriteMigrationRecords,
+)
 from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
 from zkcontroller.kraft.controller.quorum_controller_values import LeaderChanged, RequestReceived
-from zkcontroller.kraft.metadata.records import NoOpRecord
+from zkcontroller.kraft.controller.result import VersionedRecord
+from zkcontroller.kraft.metadata.records import NoOpRecord, PartitionChangeRecord
 from zkcontroller.kraft.values import LeaderAndEpoch
 
 SESSION_TIMEOUT_MS = 9_000
@@ -68,3 +72,27 @@ def test_a_request_that_was_answered_makes_room_for_one(monkeypatch: pytest.Monk
         *served, refused = (world.answers[number] for number in numbers)
         assert served == [{}, {}]
         assert isinstance(refused, ApiException)
+
+
+def test_who_leads_again_balances_again_and_after_a_whole_interval() -> None:
+    config = QuorumControllerConfig(
+        0, CLUSTER_ID, leader_imbalance_check_interval_ms=5_000, max_idle_interval_ms=None
+    )
+    world = QuorumWorld(config=config)
+    world.elect(3000)
+    world.start_brokers(1, 2)
+    orders = world.create_topic("orders", (1, 2))
+    back = PartitionChangeRecord(0, orders, leader=2)
+    world.send(WriteMigrationRecords((VersionedRecord(back, 0),)))
+    world.advance(4_000)
+
+    world.log.leader = LeaderAndEpoch(None, 2)
+    world.feed(3000, LeaderChanged(world.log.leader))
+    world.elect(3000)
+    partitions = world.active.state.replication.state.topics[orders].partitions
+    world.advance(4_999)
+    assert partitions[0].leader == 2
+    world.advance(1)
+
+    assert partitions[0].leader == 1
+    assert world.faults == []
