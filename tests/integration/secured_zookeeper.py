@@ -22,6 +22,9 @@ from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, free_port
 USERS: Final = {"alice": "alice-secret", "bob": "bob-secret", "kafka": "kafka-secret"}
 STORE_PASSWORD: Final = "storepass"
 GATHERED_S: Final = 0.1
+SASL_PROPERTIES: Final = {
+    "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+}
 NETTY_SOCKET: Final = "org.apache.zookeeper.ClientCnxnSocketNetty"
 
 
@@ -119,10 +122,8 @@ class GatheringDoor:
                 client.sendall(data)
 
 
-@contextmanager
-def secured_zookeeper(directory: Path) -> Iterator[SecuredZooKeeper]:
-    """Runs one."""
-    identities(directory)
+def jaas_flags(directory: Path) -> tuple[str, ...]:
+    """The JVM's flags by which a server knows the users."""
     users = "\n".join(f'    user_{name}="{password}"' for name, password in USERS.items())
     jaas = directory / "jaas.conf"
     jaas.write_text(
@@ -130,10 +131,17 @@ def secured_zookeeper(directory: Path) -> Iterator[SecuredZooKeeper]:
         f"    org.apache.zookeeper.server.auth.DigestLoginModule required\n{users};\n"
         "};\n"
     )
+    return (f"-Djava.security.auth.login.config={jaas}",)
+
+
+@contextmanager
+def secured_zookeeper(directory: Path) -> Iterator[SecuredZooKeeper]:
+    """Runs one."""
+    identities(directory)
     secure_port = free_port()
     server = EmbeddedZooKeeper(
         directory / "zookeeper",
-        jvm_flags=(f"-Djava.security.auth.login.config={jaas}",),
+        jvm_flags=jaas_flags(directory),
         properties={
             "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
             "secureClientPort": str(secure_port),
@@ -143,7 +151,7 @@ def secured_zookeeper(directory: Path) -> Iterator[SecuredZooKeeper]:
             "ssl.trustStore.location": str(directory / "trusted.pem"),
             "ssl.clientAuth": "want",
             "ssl.enabledProtocols": "TLSv1.2,TLSv1.3",
-            "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+            **SASL_PROPERTIES,
             "authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
         },
     )

@@ -16,15 +16,18 @@ from replica_manager.security.zookeeper_tls import zookeeper_tls
 from tests.integration.broker_processes import cluster_in, wait_for
 from tests.integration.conftest import Client, OpenClient
 from tests.integration.secured_zookeeper import (
+    SASL_PROPERTIES,
     STORE_PASSWORD,
     USERS,
     GatheringDoor,
     SecuredZooKeeper,
+    jaas_flags,
     secured_zookeeper,
 )
 from tests.integration.zookeeper_proxy import Proxy
 from tests.unit.cli_world import Answer
 from zkcontroller.errors import AuthenticationFailed, ZooKeeperUnavailable
+from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import (
     Create,
     ReadZnodes,
@@ -42,6 +45,7 @@ from zkcontroller.zookeeper.session import SessionState
 pytestmark = pytest.mark.integration
 
 CANNOT_CONNECT: Final = 3
+REFUSED: Final = 5
 Zkctl = Callable[..., Answer]
 
 
@@ -244,6 +248,26 @@ def test_wrong_credentials_end_the_session_for_good(
     for auth in (sasl("alice", "guessed"), (("sasl", "nobody:guessed"),)):
         with pytest.raises(AuthenticationFailed):
             open_client(server.plain, auth=auth)
+
+
+def test_a_server_that_wants_logins_says_so_to_whoever_has_none(
+    tmp_path: Path, open_client: OpenClient, zkctl: Zkctl
+) -> None:
+    properties = {**SASL_PROPERTIES, "sessionRequireClientSASLAuth": "true"}
+    strict = EmbeddedZooKeeper(
+        tmp_path / "zookeeper", jvm_flags=jaas_flags(tmp_path), properties=properties
+    )
+    with strict:
+        alice = open_client(f"{strict.connect}/a", auth=sasl("alice"))
+        assert isinstance(alice.session.exists("/"), Stat)
+        with pytest.raises(AuthenticationFailed, match="nobody in without a login"):
+            open_client(strict.connect)
+        answer = zkctl("-z", f"{strict.connect}/a", "controller", "show")
+        alice.session.close()
+
+    assert answer.exit_code == REFUSED
+    assert "nobody in without a login" in answer.stderr
+    assert answer.stderr.count("\n") == 1
 
 
 def test_a_login_goes_through_tls_as_well(

@@ -60,8 +60,9 @@ REPLY_HEADER_BYTES: Final = 16
 SASL_SCHEME: Final = "sasl"
 MAX_LOGIN_ROUNDS: Final = 4
 """DIGEST-MD5 takes two."""
-_LOGIN_REFUSED: Final = (-115, -124)
-"""AUTHFAILED, and SESSIONCLOSEDREQUIRESASLAUTH of a server that lets nobody in without a login."""
+LOGIN_REQUIRED: Final = -124
+"""SESSIONCLOSEDREQUIRESASLAUTH, of a server that lets nobody in without a login."""
+_LOGIN_REFUSED: Final = (-115, LOGIN_REQUIRED)
 
 # kazoo prints requests at DEBUG, credentials among them, so its logger starts at INFO.
 _log = logging.getLogger("org.apache.zookeeper.ClientCnxn")
@@ -126,7 +127,8 @@ class PendingRequest:
             case SessionExpiredError() | ConnectionClosedError():
                 self._end(SessionExpired(f"the ZooKeeper session is over ({error!r})"))
             case AuthFailedError():
-                self._end(AuthenticationFailed("ZooKeeper refused the credentials"))
+                why = f": {error}" if str(error) else ""
+                self._end(AuthenticationFailed(f"ZooKeeper refused the credentials{why}"))
             case _:
                 self._end(ConnectionLostError(repr(error)))
 
@@ -404,6 +406,10 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
             dropped = ConnectionDropped(f"answer to xid {header.xid}, {xid} was next")
             pending.set_exception(dropped)
             raise dropped
+        if header.err == LOGIN_REQUIRED:
+            refused = AuthFailedError("it lets nobody in without a login by SASL")
+            pending.set_exception(refused)
+            raise refused
         if header.zxid > 0:
             self.client.last_zxid = header.zxid
         pending.complete(Reply(header.zxid, code_of(header.err), buffer, offset))
