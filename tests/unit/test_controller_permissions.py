@@ -13,8 +13,15 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i16, i32, i64
 from kio.static.protocol import RequestPayload
 
-from tests.unit.quorum import in_the_end
+from tests.unit.quorum import CLUSTER_ID, in_the_end
 from tests.unit.secured_quorum import AUTHORIZED, Client, SecuredNode, told
+from zkcontroller.kraft.controller.cluster_requests import BrokerRegistrationRequest
+from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
+from zkcontroller.kraft.controller.quorum_controller_requests import (
+    ProcessBrokerHeartbeat,
+    RegisterBroker,
+)
+from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
 from zkcontroller.zookeeper.kafka_acl_znodes import (
@@ -402,6 +409,53 @@ def test_a_topic_that_may_not_be_seen_seems_to_be_there_or_not(tmp_path: Path) -
         async with node.client("admin") as admin:
             assert await deleted(admin, "orders") == [("orders", unknown)]
             assert await deleted(admin, "a", "a") == [("a", ErrorCode.invalid_request)]
+
+    told(tmp_path, story)
+
+
+async def an_existing_topic(node: SecuredNode, name: str) -> UUID:
+    """Its id; there is a broker for it."""
+    controller = node.quorum.nodes[1].controller
+    broker = await controller.ask(
+        RegisterBroker(
+            BrokerRegistrationRequest(
+                9,
+                CLUSTER_ID,
+                UUID(int=77),
+                (BrokerEndpoint("PLAINTEXT", "localhost", 9092, 0),),
+                (BrokerFeature("metadata.version", 1, 21),),
+                log_dirs=(UUID(int=500),),
+            )
+        )
+    )
+    heartbeat = BrokerHeartbeat(9, broker.epoch, 10**6)
+    assert not (await controller.ask(ProcessBrokerHeartbeat(heartbeat))).is_fenced
+    async with node.client("admin") as admin:
+        [topic] = (await admin.ask(topic_creation(name))).topics
+    assert ErrorCode(topic.error_code) is ErrorCode.none
+    found: UUID = topic.topic_id
+    return found
+
+
+def test_an_id_does_not_tell_its_topics_name(tmp_path: Path) -> None:
+    async def story(node: SecuredNode) -> None:
+        topic_id = await an_existing_topic(node, "orders")
+        async with node.client("alice") as alice:
+
+            async def deleted(*topics: str | UUID) -> list[tuple[str | None, ErrorCode]]:
+                answer = await alice.ask(topic_deletion(*topics))
+                return [(row.name, ErrorCode(row.error_code)) for row in answer.responses]
+
+            assert await deleted(topic_id) == [(None, TOPIC_DENIED)]
+            await allow(node, (ResourceType.TOPIC, "orders", AclOperation.DESCRIBE))
+            assert await deleted(topic_id) == [("orders", TOPIC_DENIED)]
+            assert await deleted("orders") == [("orders", TOPIC_DENIED)]
+
+            await allow(node, (ResourceType.TOPIC, "orders", AclOperation.DELETE))
+            # Twice the same topic: which of the two is meant?
+            assert await deleted(topic_id, "orders") == [("orders", ErrorCode.invalid_request)]
+            assert await deleted(topic_id) == [("orders", ErrorCode.none)]
+            assert await deleted(topic_id) == [(None, ErrorCode.unknown_topic_id)]
 
     told(tmp_path, story)
 

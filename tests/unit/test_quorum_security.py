@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,18 +13,26 @@ from cryptography.x509.oid import NameOID
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i32
 
+from replica_manager.raft.node_security import node_security
+from replica_manager.raft.scram_arguments import parse_scram
 from tests.certificates import Authority
-from tests.unit.quorum import CLUSTER_ID, eventually
-from tests.unit.secured_quorum import AUTHORIZED, SASL, SecuredNode, SecuredQuorum, told
+from tests.unit.quorum import CLUSTER_ID, eventually, in_the_end
+from tests.unit.secured_quorum import AUTHORIZED, PASSWORDS, SASL, SecuredNode, SecuredQuorum, told
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.kraft.messages import DescribeQuorumRequest, RaftRequest, VoteRequest
+from zkcontroller.kraft.metadata.bootstrap import (
+    BOOTSTRAP_FILE,
+    BootstrapMetadata,
+    encode_bootstrap,
+)
+from zkcontroller.kraft.metadata.metadata_version import LATEST_PRODUCTION
 from zkcontroller.kraft.values import OffsetAndEpoch, ReplicaKey
 from zkcontroller.kraft.wire import api_key_of, write_request
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read_response
 from zkcontroller.protocol.scram import ScramMechanism, salt_password
 from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.runtime.client_security import PLAINTEXT
+from zkcontroller.runtime.client_security import PLAINTEXT, Credentials
 from zkcontroller.runtime.connection import Connection
 
 PROTOCOLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -176,6 +185,61 @@ def test_credentials_of_scram_are_those_of_the_log(tmp_path: Path) -> None:
                     pass
 
     told(tmp_path, story)
+
+
+def test_who_was_there_at_the_format_can_log_in(tmp_path: Path) -> None:
+    async def run() -> None:
+        quorum = SecuredQuorum(tmp_path, AUTHORIZED)
+        carol = parse_scram("SCRAM-SHA-256=[name=carol,password=carols-own]", os.urandom)
+        formatted = BootstrapMetadata.from_versions(LATEST_PRODUCTION, scram_credentials=(carol,))
+        folder = tmp_path / "node-1"
+        folder.mkdir()
+        (folder / BOOTSTRAP_FILE).write_bytes(encode_bootstrap(formatted, now_ms=0))
+        try:
+            await quorum.start(1)
+
+            async def comes_in() -> bool:
+                try:
+                    async with SecuredNode(quorum).client("carol", "carols-own", "SCRAM-SHA-256"):
+                        return True
+                except ConnectionError:
+                    return False  # the credential is not committed yet
+
+            await in_the_end(comes_in, "carol comes in")
+        finally:
+            await quorum.close()
+
+    asyncio.run(run())
+
+
+def test_each_listener_is_secured_in_its_own_way(tmp_path: Path) -> None:
+    properties = {
+        **AUTHORIZED,
+        "controller.listener.names": "CONTROLLER,ADMIN,OPEN",
+        "listeners": ",".join(
+            f"{name}://127.0.0.1:{port}"
+            for port, name in enumerate(("ADMIN", "CONTROLLER", "OPEN"), 19_093)
+        ),
+        "listener.security.protocol.map": (
+            "CONTROLLER:SASL_PLAINTEXT,ADMIN:SASL_PLAINTEXT,OPEN:PLAINTEXT"
+        ),
+        "listener.name.admin.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.admin.connections.max.reauth.ms": "60000",
+    }
+
+    security = node_security(SecuredQuorum(tmp_path, properties).config(1))
+
+    sasl = {name: gate.sasl for name, gate in security.gates.items()}
+    assert set(sasl) == {"CONTROLLER", "ADMIN"}
+    assert sasl["CONTROLLER"] is not None
+    assert set(sasl["CONTROLLER"].mechanisms) == {"PLAIN", "SCRAM-SHA-256"}
+    assert sasl["ADMIN"] is not None
+    assert sasl["ADMIN"].mechanisms == ("SCRAM-SHA-512",)
+    assert sasl["ADMIN"].max_reauth_ms == {"SCRAM-SHA-512": 60_000}
+    # The quorum talks by the first of the names, whatever the order of the listeners.
+    assert security.client.credentials == Credentials(
+        "PLAIN", "controller", PASSWORDS["controller"]
+    )
 
 
 @pytest.mark.parametrize(
