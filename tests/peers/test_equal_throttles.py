@@ -223,6 +223,47 @@ def answers_in_order(cluster: Cluster) -> list[str]:
     return order
 
 
+def connection_quota(rate: float | None) -> Any:
+    """Sets the quota of this address; None removes it."""
+    schema = request_schema(ApiKey.ALTER_CLIENT_QUOTAS, 1)
+    entity = schema.part("EntityData", entity_type="ip", entity_name="127.0.0.1")
+    change = schema.part(
+        "OpData", key="connection_creation_rate", value=rate or 0.0, remove=rate is None
+    )
+    entry = schema.part("EntryData", entity=(entity,), ops=(change,))
+    return schema.request(entries=(entry,), validate_only=False)
+
+
+def is_heard_again(cluster: Cluster) -> bool:
+    """Whether an address that may not connect is unheard, and heard when it may."""
+    host, _, port = cluster.bootstrap(1).rpartition(":")
+    asks = frame((request_header(int(ApiKey.API_VERSIONS), 0, 1, "new"), b""))
+
+    async def is_heard() -> bool:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(asks)
+        try:
+            return bool(await reader.read(4))
+        except ConnectionResetError:
+            return False
+        finally:
+            writer.close()
+
+    async def story() -> bool:
+        connection = await Connection.open(host, int(port), client_id="administrator")
+        await connection.request(connection_quota(0.0))
+        while await is_heard():
+            await asyncio.sleep(0.05)
+        unheard = [await is_heard() for _ in range(2)]
+        await connection.request(connection_quota(None))
+        while not await is_heard():
+            await asyncio.sleep(0.05)
+        await connection.close()
+        return not any(unheard)
+
+    return asyncio.run(asyncio.wait_for(story(), 60))
+
+
 Shown = dict[str, set[str]]
 """MBean to its attributes, of clients that the story names."""
 
@@ -300,3 +341,4 @@ def test_who_is_over_a_quota_waits_alike(
     }
     order = ["over the quota", *["another's"] * 3, "when its time is over"]
     assert (answers_in_order(ours), answers_in_order(kafkas)) == (order, order)
+    assert (is_heard_again(ours), is_heard_again(kafkas)) == (True, True)
