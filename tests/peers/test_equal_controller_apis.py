@@ -12,11 +12,12 @@ from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
-from kio.static.primitive import i8, i16, i32, i64, i64Timedelta, u16
+from kio.static.primitive import i8, i16, i32, i32Timedelta, i64, i64Timedelta, u16
 
 from benchmarks.kafka_peer import run_kafka_tool
 from replica_manager.security.principals import Principal
 from tests.peers.controller_sides import Side, Sides
+from tests.peers.quorum_cluster import CLUSTER_ID
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.framing import parse_response_header
 from zkcontroller.protocol.messages import read
@@ -28,6 +29,7 @@ pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
 SECRET: Final = "opensesame"
 ALICE: Final = Principal("User", "alice")
 SOMEWHERE: Final = UUID(int=7)
+SOON: Final = timedelta(seconds=10)
 TOPIC, BROKER, LOGGER, METRICS = 2, 4, 8, 16
 JAVA_CLASSES: Final = (
     "group.consumer.assignors",
@@ -351,6 +353,110 @@ def test_whole_configurations_are_refused_alike(sides: Sides) -> None:
     kafkas, ours = sides.ask(ApiKey.ALTER_CONFIGS, 2, resources=resources, validate_only=True)
 
     assert ours == kafkas
+
+
+# ---------------------------------------------------------------------- topics
+
+BROKER_ID: Final = 11
+
+
+def join(side: Side) -> None:
+    """A broker registers and is unfenced."""
+    schema = request_schema(ApiKey.BROKER_REGISTRATION, 4)
+    listener = schema.part(
+        "Listener", name="PLAINTEXT", host="localhost", port=u16(9092), security_protocol=i16(0)
+    )
+    feature = schema.part(
+        "Feature",
+        name="metadata.version",
+        min_supported_version=i16(1),
+        max_supported_version=i16(21),
+    )
+    registered = side.ask(
+        ApiKey.BROKER_REGISTRATION,
+        4,
+        broker_id=i32(BROKER_ID),
+        cluster_id=CLUSTER_ID,
+        incarnation_id=UUID(int=77),
+        listeners=(listener,),
+        features=(feature,),
+        rack=None,
+        is_migrating_zk_broker=False,
+        log_dirs=(UUID(int=500),),
+        previous_broker_epoch=i64(-1),
+    )
+    heard = side.ask(
+        ApiKey.BROKER_HEARTBEAT,
+        1,
+        broker_id=i32(BROKER_ID),
+        broker_epoch=registered.broker_epoch,
+        current_metadata_offset=i64(10**6),
+        want_fence=False,
+        want_shut_down=False,
+        offline_log_dirs=(),
+    )
+    assert not heard.is_fenced
+
+
+def created(side: Side, version: int, name: str) -> Any:
+    schema = request_schema(ApiKey.CREATE_TOPICS, version)
+    topic = schema.part(
+        "CreatableTopic",
+        name=name,
+        num_partitions=i32(2),
+        replication_factor=i16(1),
+        assignments=(),
+        configs=(schema.part("CreatableTopicConfig", name="retention.ms", value="5"),),
+    )
+    asked: dict[str, object] = {"topics": (topic,), "timeout": i32Timedelta.parse(SOON)}
+    if version >= 1:
+        asked["validate_only"] = False
+    return side.ask(ApiKey.CREATE_TOPICS, version, **asked)
+
+
+def without_ids(answer: Any) -> Any:
+    """What a topic is called by itself alone."""
+    for _, topic in answer[1]["topics"]:
+        topic.pop("topic_id", None)
+    return answer
+
+
+def test_topics_are_created_described_and_deleted_alike_in_every_version(sides: Sides) -> None:
+    for side in (sides.real, sides.ours):
+        join(side)
+    for version in range(8):
+        kafkas, ours = (
+            without_ids(side.plain(created(side, version, f"topic-{version}")))
+            for side in (sides.real, sides.ours)
+        )
+        assert ours == kafkas
+        assert kafkas[1]["topics"][0][1]["error_code"] == "none"
+
+    def has_been_read(side: Side) -> bool:
+        schema = request_schema(ApiKey.DESCRIBE_CONFIGS, 4)
+        resource = schema.part(
+            "DescribeConfigsResource",
+            resource_type=i8(TOPIC),
+            resource_name="topic-7",
+            configuration_keys=None,
+        )
+        options = {"include_synonyms": False, "include_documentation": False}
+        answer = side.ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=(resource,), **options)
+        return bool(answer.results[0].configs)
+
+    sides.wait_until(has_been_read)
+    for version in range(5):
+        kafkas, ours = described(sides, (TOPIC, "topic-7"), version=version)
+        assert ours == kafkas
+        assert len(without_java_classes(kafkas)) > 30
+    for version in range(6):
+        kafkas, ours = sides.ask(
+            ApiKey.DELETE_TOPICS,
+            version,
+            topic_names=(f"topic-{version}", "none"),
+            timeout=i32Timedelta.parse(SOON),
+        )
+        assert ours == kafkas
 
 
 # ---------------------------------------------------------------------- tokens
