@@ -297,3 +297,26 @@ def test_a_session_id_is_given_to_one_session_at_a_time() -> None:
 def test_the_epoch_of_a_session_skips_zero_when_it_wraps() -> None:
     assert next_session_epoch(2**31 - 1) == 1
     assert next_session_epoch(FINAL_SESSION_EPOCH) == FINAL_SESSION_EPOCH
+
+
+def test_what_would_be_told_is_still_news_afterwards() -> None:
+    broker = Broker()
+    broker.open(0, 1)
+    context = broker.request(FetchMetadata(1, 1))
+    moved = OK._replace(high_watermark=11)
+    found = dict(zip(partitions(0, 1), (OK, moved), strict=True))
+
+    assert context.told(found) == {partitions(1)[0]: moved}
+    assert context.throttled() == FetchAnswer(ErrorCode.none, 1, {})
+    again = broker.request(FetchMetadata(1, 2))
+    assert again.answer(found, broker.now_ms).partitions == {partitions(1)[0]: moved}
+
+
+def test_a_throttled_request_that_was_overtaken_is_told_so() -> None:
+    broker = Broker()
+    broker.open(0)
+    context = broker.request(FetchMetadata(1, 1))
+    broker.request(FetchMetadata(1, 2))
+
+    assert context.told({partitions(0)[0]: OK._replace(records=b"batch")}) == {}
+    assert context.throttled() == FetchAnswer(ErrorCode.invalid_fetch_session_epoch, 1, {})
