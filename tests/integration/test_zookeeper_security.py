@@ -288,9 +288,14 @@ def test_a_login_goes_through_tls_as_well(
 
 @pytest.fixture
 def broker_under_tls(
-    server: SecuredZooKeeper, zkctl: Zkctl, tmp_path: Path, chroot: str
+    server: SecuredZooKeeper,
+    zkctl: Zkctl,
+    tmp_path: Path,
+    chroot: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Answer]:
     """A broker that protects its znodes, started by ``zkctl``, which finds it by the same file."""
+    monkeypatch.setenv("LOG_DIR", str(tmp_path / "logs"))
     properties = {
         "broker.id": "1",
         "listeners": "PLAINTEXT://127.0.0.1:0",
