@@ -44,7 +44,7 @@ _REFUSED: Final[Mapping[str, str]] = {
 
 _WITHOUT_EFFECT: Final = re.compile(
     r"log\.(cleaner\.(io|threads)|dir\.|local|preallocate|message\.format)"
-    r"|fetch\.purgatory|replica\.socket\.receive|group\.(?:consumer|share|coordinator)|transaction(?!\.partition)"
+    r"|fetch\.purgatory|replica\.socket\.receive|group\.(?:consumer|share|coordinator)"
     r"|producer\.purgatory|remote\.log"
     r"|sasl\.(kerberos|oauthbearer|login)|ssl\.(allow|keymanager|trustmanager|protocol)|security\.prov"
     r"|num\.(io|network)|queued\.|metric|kafka\.metric"

@@ -76,7 +76,7 @@ STORY: Final = (
     # Kafka's way to end what hangs, which goes by WriteTxnMarkers of an administrator.
     "begin",
     "send orders 0 g",
-    "tool abort --topic orders --partition 0 --start-offset 10",
+    "tool abort --topic orders --partition 0 --start-offset 8",
     "read orders read_committed 4",
     "abort",
     "settle ledger",
@@ -173,3 +173,36 @@ def test_who_takes_over_the_folder_goes_on_with_its_transactions(
     assert told["read orders read_committed 1"] == [["a"]]
     assert told["read orders read_committed 2"] == [["a", "c"]]
     assert told["read orders read_uncommitted 3"] == [["a", "b", "c"]]
+
+
+@pytest.mark.parametrize("coordinator", ["ours", "kafka"])
+def test_coordinator_and_leaders_of_both_kinds(cluster: Cluster, coordinator: str) -> None:
+    settings = {**SETTINGS, "offsets.topic.num.partitions": "1"}
+    if coordinator == "ours":
+        cluster.start_ours(1, settings)
+        leader = cluster.start_kafka(2, settings)
+    else:
+        cluster.start_kafka(1, settings)
+        leader = cluster.start_ours(2, settings)
+    for topic, assignment in (
+        ("__transaction_state", "1"),
+        ("__consumer_offsets", "2"),
+        ("orders", "2,2"),
+    ):
+        cluster.topic_command(1, "--create", "--topic", topic, "--replica-assignment", assignment)
+
+    told = dict(
+        told_of(
+            cluster,
+            *("init ledger", "begin", "send orders 0 a", "send orders 1 b", "commit"),
+            *("begin", "send orders 0 c", "offsets billing orders 1", "abort"),
+            *("begin", "send orders 0 d", "offsets billing orders 2", "commit"),
+            *("settle ledger", "committed billing orders", "read orders read_committed 3"),
+            *("read orders read_uncommitted 4", "tool list"),
+        )
+    )
+    assert told["committed billing orders"] == [["2"]]
+    assert told["read orders read_committed 3"] == [["a", "b", "d"]]
+    assert told["read orders read_uncommitted 4"] == [["a", "b", "c", "d"]]
+    assert told["tool list"][1:] == [["ledger", "1", "0", "CompleteCommit"], ["exit", "0"]]
+    assert (leader.directory / "data" / "orders-0").is_dir()
