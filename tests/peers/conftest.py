@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.kafka_peer import KafkaUnavailableError, kafka_libs
 from tests.peers.cluster import Cluster
+from tests.peers.controller_sides import Sides
 from tests.peers.real_brokers import OURS, REAL, RealBrokers
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -86,3 +87,16 @@ def real_brokers(started_real_brokers: RealBrokers) -> Iterator[RealBrokers]:
     assert brokers.controller_id() == OURS
     assert brokers.live_brokers() == {*REAL, OURS}
     assert [line for line in brokers.error_lines() if line not in before] == []
+
+
+@pytest.fixture(scope="session")
+def sides(
+    kafka: Path,  # noqa: ARG001 - without Kafka there is nobody to compare with
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Sides]:
+    """A lone controller of Kafka's and one of ours."""
+    made = Sides(tmp_path_factory.mktemp("controllers"))
+    try:
+        yield made
+    finally:
+        made.close()
