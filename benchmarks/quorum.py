@@ -189,6 +189,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ),
     ):
         print(f"{what:46} {mine:9.2f} {theirs:12.2f} {mine / theirs:7.2f}")
+    for side in (ours, kafkas):
+        print(f"{side.name}, kill -9, s: {' '.join(f'{each:.2f}' for each in side.killed_s)}")
     return 0
 
 
