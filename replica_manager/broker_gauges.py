@@ -11,6 +11,7 @@ Source: Kafka ``ReplicaManager``, ``LogManager``, ``DelayedOperationPurgatory``,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sized
+from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -19,7 +20,7 @@ from typing_extensions import override
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.partition_log import PartitionLog
 from replica_manager.replication.fetch_sessions import FetchSessionCache
-from replica_manager.replication.partition import Partition
+from replica_manager.replication.partition import Partition, Role
 from replica_manager.replication.replica_fetchers import ReplicaFetchers
 from replica_manager.replication.replica_manager import ReplicaManager
 from zkcontroller.model import TopicPartition
@@ -28,7 +29,16 @@ from zkcontroller.runtime.metrics import Metrics, mbean
 Labels = dict[str, str]
 
 
-def register_replica_gauges(metrics: Metrics, replicas: ReplicaManager, logs: LogManager) -> None:
+LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
+"""So much later than any transaction may take a coordinator must have aborted it (KIP-664)."""
+
+
+def register_replica_gauges(
+    metrics: Metrics,
+    replicas: ReplicaManager,
+    logs: LogManager,
+    max_transaction_timeout_ms: int = 900_000,
+) -> None:
     """What the replica manager counts, over all partitions."""
     for name in replicas.gauges():
         metrics.gauge(
@@ -38,6 +48,21 @@ def register_replica_gauges(metrics: Metrics, replicas: ReplicaManager, logs: Lo
     metrics.gauge(
         mbean("kafka.server", "ReplicaManager", "ProducerIdCount"),
         lambda: sum(len(log.producers.entries) for log in list(logs.logs.values())),
+    )
+
+    def late_transactions() -> int:
+        latest_ms = max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+        before_ms = logs.environment.now_ms() - latest_ms
+        return sum(
+            partition.role is Role.LEADER
+            and isinstance(partition.log, PartitionLog)
+            and partition.log.producers.has_late_transaction(before_ms)
+            for partition in list(replicas.partitions.values())
+        )
+
+    metrics.gauge(
+        mbean("kafka.server", "ReplicaManager", "PartitionsWithLateTransactionsCount"),
+        late_transactions,
     )
 
 

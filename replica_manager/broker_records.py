@@ -77,6 +77,7 @@ class BrokerRecords:
         self._broker_id = broker_id
         self._storage = storage
         self._metrics = metrics
+        self._max_transaction_timeout_ms = now.integer("transaction.max.timeout.ms")
         self.replication = ReplicationTasks(
             broker_id,
             now,
@@ -182,7 +183,9 @@ class BrokerRecords:
     def register_gauges(self, *, counts_partitions: bool) -> None:
         """Shows what can be counted here; ``counts_partitions``: every partition by itself too."""
         metrics, logs = self._metrics, self._storage.logs
-        register_replica_gauges(metrics, self.replica_manager, logs)
+        register_replica_gauges(
+            metrics, self.replica_manager, logs, self._max_transaction_timeout_ms
+        )
         register_log_gauges(metrics, logs)
         if counts_partitions:
             metrics.registry.register(

@@ -314,6 +314,15 @@ class ProducerStates:
                 first: last for first, last in self._unreplicated.items() if last >= offset
             }
 
+    def has_late_transaction(self, before_ms: int) -> bool:
+        """Whether the oldest open transaction got its last record before that time."""
+        # From any thread: the list is a copy.
+        first_offset = min(list(self._ongoing), default=None)
+        if first_offset is None:
+            return False
+        entry = self._entries.get(self._ongoing.get(first_offset, -1))
+        return entry is not None and 0 < entry.last_timestamp < before_ms
+
     def has_ongoing_transaction(self, producer_id: int) -> bool:
         return self.entry(producer_id).transaction_first_offset is not None
 

@@ -199,7 +199,6 @@ class HostedReplicas:
             "UnderMinIsrPartitionCount": sum(p.is_under_min_isr for p in led),
             "AtMinIsrPartitionCount": sum(p.is_at_min_isr for p in led),
             "ReassigningPartitions": sum(p.is_reassigning for p in led),
-            "PartitionsWithLateTransactionsCount": 0,  # there are no transactions
         }
 
     def base_record(

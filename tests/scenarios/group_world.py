@@ -150,7 +150,11 @@ class GroupWorld:
             return
         error, offset = self.append_error, -1
         if error is ErrorCode.none:
-            offset = self.write(append.partition, append.records)
+            flags: dict[str, Any] = {}
+            if append.producer is not None:
+                producer_id = append.producer.producer_id
+                flags = {"producer_id": producer_id, "is_transactional": True}
+            offset = self.write(append.partition, append.records, **flags)
         if self.is_holding_appends and error is ErrorCode.none:
             self.appends.append(append)
             self.base_offsets[append] = offset

@@ -350,5 +350,4 @@ def test_gauges_count_what_is_led_here(world: BrokerWorld) -> None:
         "AtMinIsrPartitionCount": 1,
         "UnderMinIsrPartitionCount": 0,
         "OfflineReplicaCount": 0,
-        "PartitionsWithLateTransactionsCount": 0,
     }

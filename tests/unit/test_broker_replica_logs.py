@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.broker_gauges import register_replica_gauges
+from replica_manager.broker_gauges import LATE_TRANSACTION_BUFFER_MS, register_replica_gauges
 from replica_manager.log.checkpoints import write_offsets
 from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.partition_metadata import FILE_NAME, read_topic_id
@@ -256,3 +256,29 @@ def test_producers_are_counted_over_all_partitions_as_long_as_these_are_here(
     stop(world, 0)
 
     assert count() == 2
+
+
+def test_transactions_that_should_have_been_aborted_long_ago_are_counted(
+    world: BrokerWorld,
+) -> None:
+    metrics = Metrics()
+    register_replica_gauges(metrics, world.replicas, world.logs, 1_000)
+
+    def count() -> object:
+        name = "kafka.server:type=ReplicaManager,name=PartitionsWithLateTransactionsCount"
+        return metrics.snapshot()[name]["Value"]
+
+    hear(world)
+    log = log_of(world)
+    transaction = batch(
+        timestamp=5_000, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
+    log.append_as_leader(transaction, 0, verification_guard=log.start_verification(7, 0, 0))
+    world.now_ms = 5_000 + 1_000 + LATE_TRANSACTION_BUFFER_MS
+    assert count() == 0
+    world.now_ms += 1
+    assert count() == 1
+
+    stop(world, 0)
+
+    assert count() == 0
