@@ -134,10 +134,14 @@ class PartitionChanges:
             )
 
         records: list[VersionedRecord] = []
+        elections: dict[UUID, Election] = {}
         for key in partitions:
             topic, partition = self._state.located(key)
             builder = self.builder(topic, key.partition_id, partition, is_acceptable)
-            builder.election = self.election_of(topic)
+            election = elections.get(topic.topic_id)
+            if election is None:
+                election = elections[topic.topic_id] = self.election_of(topic)
+            builder.election = election
             if broker_with_unclean_shutdown != NO_LEADER:
                 builder.unclean_shutdown_replicas = (broker_with_unclean_shutdown,)
             builder.target_isr = tuple(broker for broker in partition.isr if broker not in gone)
