@@ -136,7 +136,9 @@ def _measured(directory: Path, ours: Sequence[int], topics: int) -> Measured:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints a table; 0."""
-    parser = argparse.ArgumentParser(prog="benchmarks.quorum_fencing", description="A broker falls silent")
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.quorum_fencing", description="A broker falls silent"
+    )
     parser.add_argument("--topics", type=int, default=36, help="of 1,000 partitions (default: 36)")
     parser.add_argument("--only", choices=("ours", "kafka"), help="leave the other one out")
     options = parser.parse_args(arguments)
