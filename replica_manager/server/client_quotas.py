@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -26,6 +27,8 @@ INACTIVE_MS: Final = 3_600_000
 LONGEST_THROTTLE_MS: Final = 2**31 - 1
 """What an answer can tell."""
 _NO_LIMIT: Final = "Infinity"
+_WHOLE: Final = re.compile("[+-]?[0-9]{1,19}")
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
 
 _log = logging.getLogger("kafka.server.ClientQuotaManager")
 
@@ -102,10 +105,8 @@ class ClientQuotas:
         text = config.get(self._quota_key)
         if text is None or text == _NO_LIMIT:
             return None
-        try:
-            bound = float(int(text)) if self._is_whole else float(text)
-        except ValueError:
-            bound = math.nan
+        form = _WHOLE if self._is_whole else _NUMBER
+        bound = float(text) if form.fullmatch(text) else math.nan
         if not 0 <= bound < math.inf:
             kind = "a whole number, 0 or more" if self._is_whole else "a number, 0 or more"
             raise ConfigInvalid(self._quota_key, text, kind)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -27,6 +28,8 @@ from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, desanitize
 QUOTA_KEY: Final = "connection_creation_rate"
 _TYPE: Final = "socket-server-metrics"
 _RATE: Final = "connection-accept-rate"
+_DIGITS: Final = re.compile("[0-9]{1,10}")
+_MOST: Final = 2**31 - 1
 
 _log = logging.getLogger("kafka.network.ConnectionQuotas")
 
@@ -137,7 +140,7 @@ def _bound_in(config: Mapping[str, str]) -> int | None:
     text = config.get(QUOTA_KEY)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and int(text) < 2**31):
+    if not _DIGITS.fullmatch(text) or int(text) > _MOST:
         raise ConfigInvalid(QUOTA_KEY, text, "a whole number of connections a second, 0 or more")
     return int(text)
 
@@ -145,6 +148,8 @@ def _bound_in(config: Mapping[str, str]) -> int | None:
 def _address(text: str) -> str:
     """As a socket has it; ConfigInvalid for a name, which would have to be looked up."""
     try:
-        return str(ipaddress.ip_address(text)).removeprefix("::ffff:")
+        address = ipaddress.ip_address(text)
     except ValueError:
         raise ConfigInvalid("ips", text, "an address; names are not looked up") from None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)

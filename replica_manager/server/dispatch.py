@@ -92,7 +92,7 @@ from replica_manager.server.handlers import (
 )
 from replica_manager.server.loop_time import Timed
 from replica_manager.server.request_metrics import RequestTimes
-from replica_manager.server.throttled_answers import counted, used
+from replica_manager.server.throttled_answers import counted, counted_as_clients, used
 from zkcontroller.errors import UnsupportedVersion, ZkControllerError
 from zkcontroller.protocol.api_versions import (
     APIS,
@@ -315,9 +315,10 @@ async def _response(
         handling = handler.handle(request, context, broker)
         return await (handling if times is None else times.timed(handling))
     except RequestRefused as refused:
-        if context.usage is not None and refused.error is ErrorCode.cluster_authorization_failed:
-            context.usage.requested()
-        return handler.refuse(request, context, refused.error)
+        response = handler.refuse(request, context, refused.error)
+        if context.usage is None or refused.error is not ErrorCode.cluster_authorization_failed:
+            return response
+        return counted_as_clients(response, context.usage)
     except ZkControllerError as failure:
         error = error_code_for(failure)
         _log_failure(context, broker, error)

@@ -1,7 +1,7 @@
 """Whose request counts for which quota, and answers that tell their client how long to wait.
 
-Produce and Fetch count themselves, because bytes have quotas too; so do requests for partitions,
-which are refused.  Everything else is counted here, when its answer is known.
+Produce and Fetch count themselves, because bytes have quotas too.  Everything else is counted here,
+when its answer is known.
 
 Source: Kafka ``RequestHandlerHelper`` (``sendMaybeThrottle``, ``sendResponseExemptThrottle``).
 """
@@ -50,15 +50,20 @@ def counted(response: Response, context: RequestContext, usage: RequestUsage) ->
     if not usage.is_counted:
         if context.api_key in _EXEMPT:
             usage.exempt()
-        elif usage.requested() > 0:
-            return _with_throttle_time(response, usage.throttle_ms)
+        else:
+            return counted_as_clients(response, usage)
     return response
+
+
+def counted_as_clients(response: Response, usage: RequestUsage) -> Response:
+    """The same, even for what only brokers may ask: who asks for it here is none."""
+    return _with_throttle_time(response, usage.throttle_ms) if usage.requested() > 0 else response
 
 
 def used(answer: Answer, usage: RequestUsage) -> Answer:
     """The answer to a client that is not listened to while it has to wait."""
     answer = answer._replace(sent=(usage.finish,), loop_time=usage.loop_time)
-    if usage.throttle_ms <= answer.mute_ms:
+    if usage.throttle_ms == 0 or usage.throttle_ms < answer.mute_ms:
         return answer
     return answer._replace(mute_ms=usage.throttle_ms, muted=usage.waiting())
 

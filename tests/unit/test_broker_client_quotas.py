@@ -318,6 +318,27 @@ def test_of_a_mutation_quota_and_the_time_the_longer_wait_counts(
     assert answer.throttle_time == waits(world) == expected_s * SECOND
 
 
+def test_who_waits_for_the_time_of_requests_is_counted_there_whatever_else_is_over(
+    world: BrokerWorld,
+) -> None:
+    world.quotas.configure(CLIENT, {"request_percentage": "1", "controller_mutation_rate": "10"})
+    world.update(brokers=())
+    world.ns_per_look = 200_000_000
+    data = request_header(int(ApiKey.CREATE_TOPICS), 5, CORRELATION_ID, "test")
+
+    answer = asyncio.run(
+        respond(data + write(create_topics(5)), Peer("PLAINTEXT", HOME), world.context)
+    )
+
+    def waiting() -> object:
+        return world.metrics.snapshot()["kafka.server:type=Request"]["queue-size"]
+
+    assert answer.mute_ms == 1_000
+    assert waiting() == 0
+    with answer.muted:
+        assert waiting() == 1
+
+
 def controlled_shutdown() -> Any:
     return asked(ApiKey.CONTROLLED_SHUTDOWN, 3, broker_id=2, broker_epoch=1)
 
@@ -341,6 +362,25 @@ def test_who_only_pretends_to_be_a_broker_has_to_wait(world: BrokerWorld) -> Non
 
     assert answer.error_code is ErrorCode.cluster_authorization_failed
     assert waits(world) == SECOND
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        asked(ApiKey.ALTER_PARTITION, 2, broker_id=2, broker_epoch=1, topics=()),
+        asked(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, topics=None,
+              timeout=i32Timedelta.parse(SECOND)),
+    ],
+)  # fmt: skip
+def test_who_may_not_ask_is_told_how_long_to_wait(world: BrokerWorld, request_: Any) -> None:
+    world.context.authorizer = Authorizer(AclCache({}))
+    world.quotas.configure("clients/<default>", {"request_percentage": "0.1"})
+    world.ns_per_look = 200_000_000
+
+    answer = ask(world, request_)
+
+    assert answer.error_code is ErrorCode.cluster_authorization_failed
+    assert answer.throttle_time == SECOND == waits(world)
 
 
 def test_the_quota_is_that_of_who_has_logged_in(world: BrokerWorld) -> None:

@@ -103,6 +103,12 @@ def test_an_address_that_comes_too_fast_is_refused_and_does_not_count(world: Wor
     assert world.rates.refuse(PUBLIC, HOME) == 0  # 21 in 10.5 s
 
 
+def test_an_ipv4_address_in_ipv6_clothes_is_the_former(world: World) -> None:
+    world.rates.configure("ips/%3A%3Affff%3A192.0.2.7", {"connection_creation_rate": "0"})
+
+    assert world.rates.refuse(PUBLIC, "192.0.2.7") == 1_000
+
+
 def test_who_has_no_rate_has_the_default_and_without_that_none(world: World) -> None:
     assert [world.rates.refuse(PUBLIC, HOME) for _ in range(100)] == [0] * 100
 
@@ -119,7 +125,14 @@ def test_who_has_no_rate_has_the_default_and_without_that_none(world: World) -> 
 
 @pytest.mark.parametrize(
     ("name", "rate"),
-    [(HOME, "1.5"), (HOME, "-1"), (HOME, "many"), (HOME, str(2**31)), ("a.host.example", "1")],
+    [
+        (HOME, "1.5"),
+        (HOME, "-1"),
+        (HOME, "many"),
+        (HOME, str(2**31)),
+        (HOME, "9" * 5_000),
+        ("a.host.example", "1"),
+    ],
 )
 def test_what_is_no_rate_of_an_address_changes_nothing(
     world: World, name: str, rate: str, caplog: pytest.LogCaptureFixture

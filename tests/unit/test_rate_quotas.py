@@ -170,7 +170,7 @@ def test_clients_of_a_user_share_the_users_quota(world: World) -> None:
     assert quotas.record("alice", "two", 500) == 1_000
 
 
-@pytest.mark.parametrize("text", ["1.5", "many", "-1", "nan", ""])
+@pytest.mark.parametrize("text", ["1.5", "many", "-1", "nan", "", "1_000", "9" * 400])
 def test_bytes_a_second_are_a_whole_number(
     world: World, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
