@@ -178,6 +178,7 @@ def test_who_takes_over_the_folder_goes_on_with_its_transactions(
 @pytest.mark.parametrize("coordinator", ["ours", "kafka"])
 def test_coordinator_and_leaders_of_both_kinds(cluster: Cluster, coordinator: str) -> None:
     settings = {**SETTINGS, "offsets.topic.num.partitions": "1"}
+    leader: BrokerProcess
     if coordinator == "ours":
         cluster.start_ours(1, settings)
         leader = cluster.start_kafka(2, settings)
