@@ -136,7 +136,7 @@ def test_a_transactional_id_has_rules_of_its_own(world: BrokerWorld) -> None:
         ResourcePattern(ResourceType.TRANSACTIONAL_ID, "payments"),
         AclOperation.WRITE,
     )
-    assert ask(world, request).error_code is ErrorCode.unsupported_version
+    assert ask(world, request).error_code is ErrorCode.invalid_transaction_timeout
 
 
 def test_log_directories_are_the_clusters_affair(world: BrokerWorld) -> None:
