@@ -89,13 +89,13 @@ def open_zookeeper(
     tls: SSLContext | None = None,
     is_new: bool = False,
 ) -> Iterator[ZooKeeper]:
-    """A session with the ZooKeeper the settings name; CannotConnect if it does not answer in time.
+    """A session with the ZooKeeper the settings name; ZooKeeperUnavailable if it does not answer.
 
     ``connect`` and ``tls`` are where a broker's own file says it, not the settings.  ``is_new``:
     brokers are just about to create the chroot; else one that is missing is Refused.
 
     A connection that is lost for as long as connecting may take ends the session, so that no verb
-    waits for ever.
+    waits for ever: CannotConnect.
     """
     text = connect or settings.zookeeper()
     where = parse_connect(text)
@@ -108,7 +108,7 @@ def open_zookeeper(
             session_timeout_ms=_SESSION_TIMEOUT_MS,
             connection_timeout_ms=round(timeout_s * 1000),
             auth=_credentials(),
-            tls=tls or settings.zookeeper_tls,
+            tls=settings.zookeeper_tls if connect is None else tls,
             name="zkctl",
         ),
         on_watch=on_watch,

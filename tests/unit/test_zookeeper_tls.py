@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from replica_manager.properties import format_properties
 from replica_manager.security.zookeeper_tls import tls_of_file, zookeeper_tls
 from tests.certificates import Authority
 from tests.unit.cli_world import Zkctl, installed_zkctl
-from zkcontroller.errors import ConfigInvalid
+from zkcontroller.errors import ConfigInvalid, ZooKeeperUnavailable
 
 AUTHORITY = Authority()
 NETTY = "org.apache.zookeeper.ClientCnxnSocketNetty"
@@ -157,6 +158,19 @@ def test_a_tools_file_that_is_missing_is_named(
     assert by_option.exit_code == by_environment.exit_code == USAGE
     assert missing in by_option.stderr
     assert missing in by_environment.stderr
+
+
+def test_where_a_brokers_file_says_how_to_connect_a_tools_file_is_not_looked_at(
+    tmp_path: Path,
+) -> None:
+    settings = import_module("zkcontroller_cli.options").Settings
+    open_zookeeper = import_module("zkcontroller_cli.zookeeper").open_zookeeper
+    given = settings("127.0.0.1:1", zk_tls_config_flag=tmp_path / "nowhere", timeout_s=0.1)
+
+    with pytest.raises(ConfigInvalid, match="zk-tls-config-file"), open_zookeeper(given):
+        pass
+    with pytest.raises(ZooKeeperUnavailable), open_zookeeper(given, connect="127.0.0.1:1"):
+        pass
 
 
 def test_znodes_are_protected_for_whoever_zookeeper_knows(stores: Path) -> None:
