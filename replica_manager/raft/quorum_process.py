@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 from uuid import uuid4
 
 from typing_extensions import override
@@ -202,6 +202,15 @@ class _Lines(QueueHandler):
             return
 
 
+class LineWriter(QueueListener):
+    """The thread that writes them; ``stop`` returns when all are written."""
+
+    @override
+    def enqueue_sentinel(self) -> None:
+        # Behind lines that nobody has read yet there may be no room: their reader is waited for.
+        cast("queue.Queue[object]", self.queue).put(None)
+
+
 def _log_to_stderr() -> QueueListener:
     """Lines go to stderr from now on, written by a thread of their own."""
     writer = logging.StreamHandler(sys.stderr)
@@ -210,6 +219,6 @@ def _log_to_stderr() -> QueueListener:
     root = logging.getLogger()
     root.addHandler(_Lines(lines))
     root.setLevel(logging.INFO)
-    listener = QueueListener(lines, writer)
+    listener = LineWriter(lines, writer)
     listener.start()
     return listener

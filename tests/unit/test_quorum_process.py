@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import queue
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Final
 
 import pytest
+from typing_extensions import override
 
 from replica_manager.raft.controller_config import ControllerConfig
 from replica_manager.raft.controller_service import controller_maker
-from replica_manager.raft.quorum_process import run_node
+from replica_manager.raft.quorum_process import LineWriter, run_node
 from tests.unit.quorum import CLUSTER_ID
 from tests.unit.quorum_controller_world import RaftOfNode, SharedLog
 from zkcontroller.errors import ConfigInvalid
@@ -64,3 +69,38 @@ def test_elections_are_as_the_file_wants_them(tmp_path: Path) -> None:
     assert made.leader_imbalance_check_interval_ms == 11_000
     assert made.replication is not None
     assert made.replication.eligible_leader_replicas_enabled
+
+
+class Terminal(logging.Handler):
+    """One whose lines are held up until somebody looks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_line = threading.Event()
+        self.is_looked_at = threading.Event()
+        self.lines: list[str] = []
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        self.has_line.set()
+        self.is_looked_at.wait()
+        self.lines.append(record.getMessage())
+
+
+def test_a_node_ends_when_its_last_lines_are_written_also_behind_a_full_queue() -> None:
+    terminal = Terminal()
+    lines: queue.Queue[logging.LogRecord] = queue.Queue(1)
+    writer = LineWriter(lines, terminal)
+    writer.start()
+    with ThreadPoolExecutor(1) as executor:
+        lines.put(logging.makeLogRecord({"msg": "first"}))
+        terminal.has_line.wait()
+        lines.put(logging.makeLogRecord({"msg": "last"}))
+        stopping = executor.submit(writer.stop)
+        # A writer that does not wait for room fails before anybody looks.
+        wait([stopping], timeout=0.1)
+        terminal.is_looked_at.set()
+
+        stopping.result()
+
+    assert terminal.lines == ["first", "last"]
