@@ -7,7 +7,8 @@ L5 it is so after everybody was down.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -15,7 +16,7 @@ from typing import Final
 from tests.simulation.raft_log_model import WITHOUT_LIMIT
 from tests.simulation.raft_process import RaftProcess, endpoint_of
 from tests.simulation.raft_strangers import MOST_MISCHIEF, Strangers
-from tests.simulation.raft_weather import CALM, GREY, STORMY
+from tests.simulation.raft_weather import CALM, GREY, STORMY, RaftWeather
 from tests.simulation.raft_world import FIRST_OBSERVER, UPSTREAM, RaftWorld
 from tests.simulation.timeline import Bounds
 from zkcontroller.kraft.config import QuorumConfig
@@ -37,6 +38,14 @@ CATCH_UP_WITHIN_MS: Final = 20_000
 RECORDS_IN_PEACE: Final = 10
 
 
+WEATHERS: Final = (("calm", CALM), ("grey", GREY), ("grey", GREY), ("stormy", STORMY))
+SLOW_DISKS: Final = tuple(
+    (f"{name}, and disks are slow", replace(weather, flush_ms=(0, 400), crash_at_disk=0.02))
+    for name, weather in WEATHERS
+)
+"""Much is not flushed when the power goes, which it does often."""
+
+
 class RaftChaos:
     """What befalls one world."""
 
@@ -47,6 +56,7 @@ class RaftChaos:
         """The voter whose disk is gone, until nobody relies on it."""
         self.may_lose_disk = len(world.voters) >= 3 and self._random.random() < 0.4
         self._is_well = False
+        self.weathers: Sequence[tuple[str, RaftWeather]] = WEATHERS
         world.on_crash = lambda process: self._start_later(process.number, (5, 2_000))
 
     # ------------------------------------------------------------------ the story
@@ -213,9 +223,7 @@ class RaftChaos:
             self._start_later(number, (6_000, 8_000))
 
     def _change_weather(self) -> None:
-        name, weather = self._random.choice(
-            (("calm", CALM), ("grey", GREY), ("grey", GREY), ("stormy", STORMY))
-        )
+        name, weather = self._random.choice(self.weathers)
         self.world.timeline.tell(f"the weather is {name}")
         self.world.network.weather = weather
 
@@ -276,6 +284,9 @@ def stormy_quorum_on_disk(seed: int, directory: Path) -> RaftWorld:
     """On the logs of production, which must say what the model says, whatever they go through."""
     world = random_world(seed, directory)
     chaos = RaftChaos(world)
+    if seed % 2 == 0:
+        chaos.weathers = SLOW_DISKS
+        _, world.network.weather = SLOW_DISKS[0]
     try:
         chaos.begin()
         chaos.storm(SHORT_STORM_MS)

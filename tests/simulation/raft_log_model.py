@@ -352,9 +352,12 @@ class InMemoryRaftLog:
         if self._durable is not None:
             self._durable = [b for b in self._durable if b.base_offset >= offset]
         self._flushed_batches = max(0, self._flushed_batches - dropped)
+        self._forget_epochs_before(offset)
+        self.start_offset = offset
+
+    def _forget_epochs_before(self, offset: int) -> None:
         self._epochs = [
             (epoch, max(start, offset))
             for (epoch, start), (_, end) in pairwise([*self._epochs, (0, self.end_offset + 1)])
             if end > offset
         ]
-        self.start_offset = offset

@@ -63,6 +63,21 @@ def isolated_leader_resigns(seed: int) -> None:
     assert old.log.high_watermark == committed, "L3: it commits alone"
 
 
+def leader_of_a_minority_resigns(seed: int) -> None:
+    """L3: one follower and an observer are in time, and that is not enough of five voters."""
+    world = led_world(seed, 5, 1)
+    assert world.leader is not None
+    old = world.leader
+    faithful = world.random.choice(world.voter_set.others(old.number))
+
+    world.isolate(old.number, faithful, FIRST_OBSERVER)
+    world.run_until(
+        lambda: not old.is_leader,
+        CHECK_QUORUM_MS + SLACK_MS,
+        "L3: the leader of a minority resigns",
+    )
+
+
 def observer_behind_a_snapshot(seed: int) -> None:
     """L2: the records that an observer lacks are gone; it loads a snapshot and goes on there."""
     world = led_world(seed, 3, 1)

@@ -8,6 +8,7 @@ from tests.simulation.raft_stories import (
     CHECK_QUORUM_MS,
     SLACK_MS,
     isolated_leader_resigns,
+    leader_of_a_minority_resigns,
     led_world,
     observer_behind_a_snapshot,
     restless_voters,
@@ -36,6 +37,11 @@ def test_a_majority_that_is_in_time_keeps_its_leader(seed: int) -> None:
 def test_a_leader_that_is_cut_off_resigns_and_commits_nothing(seed: int) -> None:
     """L3."""
     isolated_leader_resigns(seed)
+
+
+def test_a_leader_that_only_a_minority_hears_resigns(seed: int) -> None:
+    """L3."""
+    leader_of_a_minority_resigns(seed)
 
 
 def test_an_observer_that_comes_late_begins_with_a_snapshot(seed: int) -> None:

@@ -27,7 +27,11 @@ from tests.simulation.raft_chaos import (
     stormy_quorum,
     stormy_quorum_on_disk,
 )
-from tests.simulation.raft_stories import isolated_leader_resigns, restless_voters
+from tests.simulation.raft_stories import (
+    isolated_leader_resigns,
+    leader_of_a_minority_resigns,
+    restless_voters,
+)
 from zkcontroller.kraft import inbound, leader_state, listeners, quorum, responses
 from zkcontroller.kraft import raft as raft_module
 from zkcontroller.kraft.config import NEVER_MS
@@ -229,6 +233,16 @@ def ignore_check_quorum(patch: Patch) -> None:
     patch.setattr(leader_state.Leader, "_restart_check_quorum", never)
 
 
+def take_a_minority_for_enough(patch: Patch) -> None:
+    """Whoever fetches, voter or observer, keeps the leader from resigning."""
+
+    def heard_from(self: Any, replica: Any, now_ms: int) -> None:
+        if replica is not None:
+            self._restart_check_quorum(now_ms)
+
+    patch.setattr(leader_state.Leader, "heard_from", heard_from)
+
+
 def count_a_diverging_fetch(patch: Patch) -> None:
     """What a follower asks for is taken for what it has, also where its log is not the leader's."""
     position = inbound.InboundRequests._position
@@ -406,6 +420,7 @@ MUTATIONS: Final[tuple[tuple[Callable[[Patch], None], Story], ...]] = (
     (count_the_leader_alone, stormy_quorum),
     (count_observers, stormy_quorum),
     (ignore_check_quorum, isolated_leader_resigns),
+    (take_a_minority_for_enough, leader_of_a_minority_resigns),
     (count_a_diverging_fetch, restless_voters),
     (find_no_divergence, stormy_quorum),
     (tell_a_leader_too_early, stormy_quorum),
