@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +81,9 @@ class GatheringDoor:
         self._server = (host, int(port))
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.load_cert_chain(server.path("server.pem"))
+        self.on_answer: Callable[[int], object] = lambda _: None
+        """Told which answer of its connection is about to be gathered, from 1 on."""
+        self._passing: socket.socket | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.connect = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -91,6 +94,11 @@ class GatheringDoor:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join()
+
+    def drop(self) -> None:
+        """Breaks the connection."""
+        assert self._passing is not None
+        self._passing.shutdown(socket.SHUT_RDWR)
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
@@ -104,6 +112,8 @@ class GatheringDoor:
 
     def _pass_on(self, client: ssl.SSLSocket, server: socket.socket) -> None:
         client.setblocking(False)
+        self._passing = server
+        answers = 0
         while True:
             ready, _, _ = select.select([client, server], [], [])
             if client in ready:
@@ -115,6 +125,8 @@ class GatheringDoor:
                     return
                 server.sendall(data)
             if server in ready:
+                answers += 1
+                self.on_answer(answers)
                 time.sleep(GATHERED_S)
                 data = server.recv(16384)  # a record holds no more
                 if not data:

@@ -329,6 +329,9 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
             with _nonsense_drops_the_connection():
                 read_timeout, connect_timeout = super()._connect(host, hostip, port)
                 self._arm_watches_again(seen_zxid, connect_timeout / 1000)
+            if self._has_decrypted():
+                # News in the same record as the last answer: nothing would wake the loop for them.
+                self._read_socket(read_timeout / 1000)
         except (ConnectionDropped, KazooTimeoutError) as error:
             self.last_error = f"{host}:{port}: {error}"
             raise
