@@ -9,6 +9,7 @@ Source: Kafka ``ControllerApis``, ``SocketServer`` of a controller.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -63,6 +64,7 @@ from zkcontroller.protocol.messages import write
 from zkcontroller.runtime.raft_driver import RaftDriver
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
+_log: Final = logging.getLogger("kafka.server.ControllerApis")
 _OPERATIONS: Final[Mapping[int, AclOperation]] = {
     ApiKey.DESCRIBE_QUORUM: AclOperation.DESCRIBE,
 }
@@ -165,6 +167,11 @@ class QuorumRequests:
         except InvalidFrame:
             # Of what it could not read in an envelope Kafka says so too.
             return write_envelope(None, ErrorCode.unsupported_version)
+        except ConnectionAbortedError:
+            raise  # the node ends
+        except Exception:  # noqa: BLE001 - one client's request must not cost its broker the connection
+            _log.exception("Unexpected error handling a request in an envelope")
+            return write_envelope(None, ErrorCode.unknown_server_error)
         if watched.has_moved:
             return write_envelope(None, ErrorCode.not_controller)
         head = response_header(header.api_key, header.api_version, header.correlation_id)

@@ -137,10 +137,10 @@ def partition_creation(*names: str) -> RequestPayload:
     return schema.request(topics=topics, timeout=SOON, validate_only=False)
 
 
-def election() -> RequestPayload:
+def election(election_type: int = 0) -> RequestPayload:
     schema = request_schema(ApiKey.ELECT_LEADERS, 2)
     topic = schema.part("TopicPartitions", topic="orders", partitions=(i32(0), i32(1)))
-    return schema.request(election_type=i8(0), topic_partitions=(topic,), timeout=SOON)
+    return schema.request(election_type=i8(election_type), topic_partitions=(topic,), timeout=SOON)
 
 
 def reassignment() -> RequestPayload:
@@ -359,6 +359,24 @@ def test_an_envelope_is_its_brokers_and_what_is_in_it_its_clients(tmp_path: Path
             assert ErrorCode(described.error_code) is ErrorCode.none
             described = await broker.forward("alice", quorum)
             assert ErrorCode(described.error_code) is DENIED
+
+    told(tmp_path, story)
+
+
+def test_an_election_of_no_known_kind_is_refused_with_its_partitions(tmp_path: Path) -> None:
+    async def story(node: SecuredNode) -> None:
+        async with node.client("controller") as broker, node.client("alice") as alice:
+            for answer in (
+                await broker.ask(election(5)),
+                await broker.forward("admin", election(5)),
+            ):
+                assert ErrorCode(answer.error_code) is ErrorCode.invalid_request
+                [topic] = answer.replica_election_results
+                assert [(p.partition_id, p.error_message) for p in topic.partition_result] == [
+                    (0, "Unknown election type 5"),
+                    (1, "Unknown election type 5"),
+                ]
+            assert ErrorCode((await alice.ask(election(5))).error_code) is DENIED
 
     told(tmp_path, story)
 

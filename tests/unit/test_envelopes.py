@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from kio.schema.errors import ErrorCode
+from typing_extensions import override
 
-from replica_manager.raft.controller_apis.call import RequestContext
+from replica_manager.raft.controller_apis.call import Controller, RequestContext
 from replica_manager.raft.controller_apis.envelope import (
     EnvelopeRefused,
     open_envelope,
     principal_bytes,
 )
+from replica_manager.raft.quorum_requests import QuorumRequests
 from replica_manager.security.principals import Principal
+from replica_manager.server.connection import Peer
+from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import request_header
+from zkcontroller.protocol.framing import parse_response_header, request_header
+from zkcontroller.protocol.messages import read_response, write
+from zkcontroller.protocol.versioned_messages import request_schema
 
 BROKER = RequestContext(
     int(ApiKey.ENVELOPE), 0, "broker", Principal("User", "broker"), "10.0.0.9", "CONTROLLER", "SSL"
@@ -100,3 +108,46 @@ def test_what_cannot_be_taken_out_has_the_envelopes_error(
         open_envelope(refused, BROKER)
 
     assert raised.value.error is error
+
+
+class Failing(Controller):
+    """A controller with a defect, or one that stops."""
+
+    def __init__(self, failure: Exception) -> None:
+        self._failure = failure
+
+    @override
+    async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
+        raise self._failure
+
+
+def forwarded_to(controller: Failing) -> Any:
+    """What a broker is answered that forwards a question for every reassignment."""
+    schema = request_schema(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0)
+    inner = request_header(int(ApiKey.LIST_PARTITION_REASSIGNMENTS), 0, 42, "admin")
+    enveloped: Any = request_schema(ApiKey.ENVELOPE, 0).request(
+        request_data=inner + write(schema.request(topics=None)),
+        request_principal=ALICE,
+        client_host_address=LOCALHOST,
+    )
+    driver = cast(Any, SimpleNamespace(node=None))
+    requests = QuorumRequests(driver, "cluster", controller)
+    data = request_header(int(ApiKey.ENVELOPE), 0, 7, "broker") + write(enveloped)
+    answer = asyncio.run(requests.respond(data, Peer("CONTROLLER", "10.0.0.9"))).frame[4:]
+    _, start = parse_response_header(int(ApiKey.ENVELOPE), 0, answer)
+    return read_response(ApiKey.ENVELOPE, 0, answer, start)
+
+
+def test_a_request_that_meets_a_defect_does_not_cost_the_broker_its_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answer = forwarded_to(Failing(RuntimeError("a defect")))
+
+    assert answer.error_code is ErrorCode.unknown_server_error
+    assert answer.response_data is None
+    assert "a defect" in caplog.text
+
+
+def test_a_controller_that_stops_answers_nothing_more() -> None:
+    with pytest.raises(ConnectionAbortedError):
+        forwarded_to(Failing(ConnectionAbortedError("the controller stops")))

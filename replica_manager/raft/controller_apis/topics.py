@@ -170,19 +170,18 @@ async def _grow(request: Any, call: Call) -> list[tuple[str, ApiError]]:
 async def _elect_leaders(request: Any, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.ELECT_LEADERS, call.version)
     asked = request.topic_partitions
-    wanted = ElectLeaders(
-        ElectionType(getattr(request, "election_type", ElectionType.PREFERRED)),
-        None if asked is None else tuple((t.topic, tuple(t.partitions)) for t in asked),
-    )
+    partitions = None if asked is None else tuple((t.topic, tuple(t.partitions)) for t in asked)
     top_level = ErrorCode.none
     elected: tuple[ElectedTopic, ...]
     try:
+        call.check()
+        wanted = ElectLeaders(_election_type(request), partitions)
         elected = await call.ask(wanted, milliseconds(request.timeout))
     except ApiException as error:
         top_level = error.error
         elected = tuple(
             ElectedTopic(name, tuple((index, error.to_error()) for index in indexes))
-            for name, indexes in wanted.partitions or ()
+            for name, indexes in partitions or ()
         )
     return schema.response(
         error_code=top_level,
@@ -195,6 +194,15 @@ async def _elect_leaders(request: Any, call: Call) -> ResponsePayload:
             for topic in elected
         ),
     )
+
+
+def _election_type(request: Any) -> ElectionType:
+    code = getattr(request, "election_type", ElectionType.PREFERRED)
+    try:
+        return ElectionType(code)
+    except ValueError:
+        message = f"Unknown election type {code}"
+        raise ApiException(ErrorCode.invalid_request, message) from None
 
 
 def _verdicts(
