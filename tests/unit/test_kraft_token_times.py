@@ -1,4 +1,4 @@
-"""When a delegation token expires, to the millisecond."""
+"""When a delegation token expires, to the millisecond; its proof is shown to nobody."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from kio.schema.errors import ErrorCode
 
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.delegation_token_control import (
+    CreatedDelegationToken,
     DelegationTokenConfig,
     DelegationTokenControlManager,
+)
+from zkcontroller.kraft.controller.quorum_controller_requests import (
+    ExpireDelegationToken,
+    RenewDelegationToken,
 )
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.metadata.metadata_version import LATEST_PRODUCTION
@@ -63,3 +68,14 @@ def test_to_expire_now_is_not_to_be_removed() -> None:
     assert expired.value.error is ErrorCode.delegation_token_expired
     removed = manager.expire_delegation_token("User:alice", proof, -1, now_ms=60)
     assert [each.record for each in removed.records] == [RemoveDelegationTokenRecord("id")]
+
+
+@pytest.mark.parametrize("kind", [RenewDelegationToken, ExpireDelegationToken])
+def test_what_proves_a_token_is_in_no_line_of_a_log(
+    kind: type[RenewDelegationToken] | type[ExpireDelegationToken],
+) -> None:
+    _, record, proof = made()
+
+    for value in (CreatedDelegationToken(record, proof), kind("User:alice", proof, 1)):
+        assert "User:alice" in repr(value)
+        assert repr(proof) not in repr(value)

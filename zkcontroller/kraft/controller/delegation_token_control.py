@@ -11,7 +11,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -37,11 +37,12 @@ class DelegationTokenConfig:
     expiry_time_ms: int = 24 * 3_600_000
 
 
-class CreatedDelegationToken(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CreatedDelegationToken:
     """A new token, and its proof."""
 
     record: DelegationTokenRecord
-    hmac: bytes
+    hmac: bytes = field(repr=False)
 
 
 class DelegationTokenControlManager:

@@ -9,7 +9,7 @@ Source: Kafka ``Controller``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
@@ -163,7 +163,7 @@ class RenewDelegationToken:
     """A token shall live on."""
 
     requester: str
-    token_hmac: bytes
+    token_hmac: bytes = field(repr=False)
     renew_period_ms: int
 
 
@@ -172,7 +172,7 @@ class ExpireDelegationToken:
     """A token shall end at another time; at once for a negative period."""
 
     requester: str
-    token_hmac: bytes
+    token_hmac: bytes = field(repr=False)
     expiry_period_ms: int
 
 
