@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pytest
@@ -398,12 +397,6 @@ def _advance_over(
     patch.setattr(leader_state.Leader, "_advance", advance)
 
 
-def on_disk(seed: int) -> None:
-    """The story that needs a folder."""
-    with TemporaryDirectory() as directory:
-        stormy_quorum_on_disk(seed, Path(directory))
-
-
 MUTATIONS: Final[tuple[tuple[Callable[[Patch], None], Story], ...]] = (
     (grant_two_votes_in_an_epoch, stormy_quorum),
     (grant_to_a_shorter_log, stormy_quorum),
@@ -428,10 +421,10 @@ MUTATIONS: Final[tuple[tuple[Callable[[Patch], None], Story], ...]] = (
     (truncate_to_the_leaders_offset_alone, restless_voters),
     (fetch_before_the_flush, stormy_quorum),
     (take_a_part_for_the_snapshot, stormy_quorum),
-    (leave_epochs_behind, on_disk),
-    (begin_with_the_first_segment, on_disk),
-    (keep_the_log_before_a_snapshot, on_disk),
-    (check_no_batch_at_a_start, on_disk),
+    (leave_epochs_behind, stormy_quorum_on_disk),
+    (begin_with_the_first_segment, stormy_quorum_on_disk),
+    (keep_the_log_before_a_snapshot, stormy_quorum_on_disk),
+    (check_no_batch_at_a_start, stormy_quorum_on_disk),
     (believe_in_any_epoch, quorum_with_strangers),
     (raise_observers_alone, quorum_with_strangers),
 )

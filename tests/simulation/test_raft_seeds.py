@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -61,8 +60,8 @@ def test_lists_of_voters_that_differ_by_one_break_no_rule(seed: int) -> None:
     quorum_whose_lists_differ(seed)
 
 
-def test_the_log_of_production_does_as_the_model_of_it(costly_seed: int, tmp_path: Path) -> None:
-    world = stormy_quorum_on_disk(costly_seed, tmp_path)
+def test_the_log_of_production_does_as_the_model_of_it(costly_seed: int) -> None:
+    world = stormy_quorum_on_disk(costly_seed)
 
     assert world.invariants.exposed_end > 0
 
