@@ -28,7 +28,6 @@ from zkcontroller.runtime.raft_driver import CommittedBatches, RaftDriver
 LISTENER_NAME: Final = "metadata-publishing"
 DECODED_AT_ONCE_BYTES: Final = 32 * 1024
 """Of more a thread makes records: others need not wait meanwhile."""
-_READ_BYTES: Final = 8 * 1024 * 1024
 _TRANSACTIONS: Final = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
 
 _log: Final = logging.getLogger("org.apache.kafka.image.loader.MetadataLoader")
@@ -72,19 +71,13 @@ class MetadataPublishing:
         if len(batches.data) <= DECODED_AT_ONCE_BYTES:
             records = self._records(batches.data, batches.first_offset)
             # The driver has yet to hear that there is somebody who takes this in.
-            loop = asyncio.get_running_loop()
-            loop.call_soon(self._publish, records, batches.next_offset)
+            self._begin(self._take_in(records, batches.next_offset))
         else:
-            self._begin(self._take_in(batches))
+            self._begin(self._decode_and_take_in(batches))
 
     def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         """Begins anew with a snapshot."""
-        log = self._driver().node.log
-        size = log.snapshot_bytes(snapshot_id)
-        assert size is not None, "a snapshot that is delivered is there"
-        # Read here, where nobody can take it away: some 0.3 ms for each MB.
-        parts = range(0, size, _READ_BYTES)
-        data = b"".join(log.read_snapshot(snapshot_id, at, _READ_BYTES) for at in parts)
+        data = self._driver().read_snapshot(snapshot_id)
         self._begin(self._load(data, snapshot_id.offset))
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
@@ -93,9 +86,19 @@ class MetadataPublishing:
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         """Only one at a time: nothing more comes before it has said that it is done."""
         self._task = asyncio.get_running_loop().create_task(work)
-        self._task.add_done_callback(_complain)
+        self._task.add_done_callback(self._is_done)
 
-    async def _take_in(self, batches: CommittedBatches) -> None:
+    def _is_done(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            # Rules that are not taken in any more would let in whoever has just been shut out.
+            _log.error("The metadata log cannot be followed any more", exc_info=error)
+            self._driver().listener_failed(error)
+
+    async def _take_in(self, records: Sequence[MetadataRecord], next_offset: int) -> None:
+        self._publish(records, next_offset)
+
+    async def _decode_and_take_in(self, batches: CommittedBatches) -> None:
         records = await asyncio.to_thread(self._records, batches.data, batches.first_offset)
         self._publish(records, batches.next_offset)
 
@@ -143,9 +146,3 @@ class MetadataPublishing:
 
     def _records(self, data: bytes, first_offset: int) -> list[MetadataRecord]:
         return list(iterate_records_of(data, self._types, first_offset))
-
-
-def _complain(done: asyncio.Task[None]) -> None:
-    # The controller cannot read such a log either, and ends the node.
-    if not done.cancelled() and done.exception() is not None:
-        _log.error("The metadata log cannot be followed any more", exc_info=done.exception())

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from typing_extensions import override
 
 from replica_manager.raft.metadata_publishing import (
@@ -150,18 +151,49 @@ def test_a_transaction_counts_when_it_ends_and_never_if_it_is_aborted(tmp_path: 
     with_quorum(tmp_path, story)
 
 
+class NoPublisher(Recorder):
+    """Breaks with one topic."""
+
+    @override
+    def publish(self, records: Sequence[MetadataRecord]) -> None:
+        super().publish(records)
+        if "poison" in self.names:
+            raise KeyError("a bug")
+
+
+def test_a_node_whose_publisher_fails_ends_for_its_rules_would_be_of_the_past(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        quorum = PublishingQuorum(tmp_path)
+        quorum.recorder = NoPublisher()
+        try:
+            await quorum.start(1)
+            await quorum.leader()
+            running = quorum.tasks[1]
+
+            quorum.append(topic("poison"))
+
+            with pytest.raises(KeyError, match="a bug"):
+                async with asyncio.timeout(20):
+                    await running
+        finally:
+            await quorum.close()
+
+    asyncio.run(run())
+
+
 class SnapshotOnly:
     """A driver whose log is nothing but one snapshot."""
 
     def __init__(self, data: bytes) -> None:
-        self.node = SimpleNamespace(
-            high_watermark=100,
-            log=SimpleNamespace(
-                snapshot_bytes=lambda _: len(data),
-                read_snapshot=lambda _, at, size: data[at : at + size],
-            ),
-        )
+        self.node = SimpleNamespace(high_watermark=100)
         self.advanced_to: list[int] = []
+        self._data = data
+
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes:
+        assert snapshot_id == (99, 1)
+        return self._data
 
     def advanced(self, name: str, next_offset: int) -> None:
         assert name == LISTENER_NAME

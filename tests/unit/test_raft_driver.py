@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.unit.quorum import CLUSTER_ID, eventually
+from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.inputs import ResponseReceived
 from zkcontroller.kraft.messages import (
@@ -234,5 +235,38 @@ def test_records_are_written_after_the_linger_though_nothing_else_happens() -> N
         assert last == 2
         driven.driver.shut_down(1_000)
         assert await running
+
+    asyncio.run(run())
+
+
+def test_a_snapshot_is_read_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        driven = Driven()
+        there, missing = OffsetAndEpoch(7, 1), OffsetAndEpoch(9, 1)
+        driven.log.snapshots[there] = bytes(range(50))
+        monkeypatch.setattr(raft_driver, "_READ_BYTES", 10)
+
+        assert driven.driver.read_snapshot(there) == bytes(range(50))
+        with pytest.raises(RaftFatal, match="cannot be loaded"):
+            driven.driver.read_snapshot(missing)
+        monkeypatch.setattr(raft_driver, "MAX_SNAPSHOT_BYTES", 49)
+        with pytest.raises(RaftFatal, match="50 bytes"):
+            driven.driver.read_snapshot(there)
+
+    asyncio.run(run())
+
+
+def test_a_listener_that_fails_ends_the_node() -> None:
+    async def run() -> None:
+        driven = Driven()
+        running = asyncio.create_task(driven.driver.run(driven.channels))
+        await eventually(lambda: bool(driven.disk.written), "the node has started")
+
+        driven.driver.listener_failed(KeyError("a bug"))
+
+        with pytest.raises(KeyError, match="a bug"):
+            await running
+        with pytest.raises(ConnectionAbortedError):
+            await driven.vote(8)
 
     asyncio.run(run())

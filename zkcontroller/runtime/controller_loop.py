@@ -35,7 +35,6 @@ from zkcontroller.kraft.controller.quorum_controller_values import (
     CommittedBatch,
     ControllerInput,
     ControllerOutput,
-    FatalFault,
     LeaderChanged,
     NonFatalFault,
     RaftAppender,
@@ -58,9 +57,6 @@ from zkcontroller.runtime.raft_driver import CommittedBatches, RaftDriver
 from zkcontroller.runtime.snapshot_generator import CommittedProgress
 
 LISTENER_NAME: Final = "controller"
-MAX_SNAPSHOT_BYTES: Final = 1024 * 1024 * 1024
-"""A larger snapshot is not loaded: its records are in memory all at once."""
-_READ_BYTES: Final = 8 * 1024 * 1024
 
 _log: Final = logging.getLogger("org.apache.kafka.controller.QuorumController")
 T = TypeVar("T")
@@ -248,15 +244,7 @@ class ControllerLoop:
 
     def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         """Begins anew with a snapshot."""
-        log = self._driver.node.log
-        size = log.snapshot_bytes(snapshot_id)
-        if size is None or size > MAX_SNAPSHOT_BYTES:
-            self._fail(FatalFault(f"snapshot {snapshot_id} of {size} bytes cannot be loaded"))
-            return
-        # Read here, where nobody can take it away: some 0.3 ms for each MB.
-        parts = range(0, size, _READ_BYTES)
-        data = b"".join(log.read_snapshot(snapshot_id, at, _READ_BYTES) for at in parts)
-        self._put(_Snapshot(snapshot_id, data))
+        self._put(_Snapshot(snapshot_id, self._driver.read_snapshot(snapshot_id)))
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Another leader, or another epoch."""
