@@ -51,12 +51,13 @@ class Administration:
         if self._desk.loading:
             return ListResult(ErrorCode.coordinator_load_in_progress)
         known = {STATE_OF_LABEL[name] for name in request.states if name in STATE_OF_LABEL}
+        producer_ids = frozenset(request.producer_ids)
         begun_before_ms = self._desk.now_ms - request.longer_than_ms
 
         def passes(transaction: Transaction) -> bool:
             return (
                 (not request.states or transaction.state in known)
-                and (not request.producer_ids or transaction.producer_id in request.producer_ids)
+                and (not producer_ids or transaction.producer_id in producer_ids)
                 and (request.longer_than_ms < 0 or transaction.start_ms < begun_before_ms)
             )
 
@@ -68,5 +69,5 @@ class Administration:
                 for each in owner.transactions.values()
                 if passes(each)
             ),
-            tuple(name for name in request.states if name not in STATE_OF_LABEL),
+            tuple(dict.fromkeys(each for each in request.states if each not in STATE_OF_LABEL)),
         )

@@ -102,8 +102,9 @@ class Transaction:
 
     def prepare_epoch_fence(self) -> Transit:
         """The epoch is raised above that of the producer whose transaction is open."""
-        assert self.producer_epoch < LAST_PRODUCER_EPOCH, self.transactional_id
+        # One that failed has raised it already, perhaps to the very last.
         epoch = self.producer_epoch + (0 if self.has_failed_epoch_fence else 1)
+        assert epoch <= LAST_PRODUCER_EPOCH, self.transactional_id
         return self._prepare(
             self._as_is(TransactionState.PREPARE_EPOCH_FENCE)._replace(
                 producer_epoch=epoch, last_producer_epoch=NO_PRODUCER_EPOCH

@@ -184,6 +184,20 @@ def test_the_last_epoch_is_kept_for_fencing() -> None:
     assert world.init() == InitProducerIdResult(ErrorCode.none, 1001, 0)
 
 
+def test_a_fence_with_the_last_epoch_that_could_not_be_written_is_tried_again() -> None:
+    world = World()
+    world.ongoing()
+    world.transaction.producer_epoch = LAST_PRODUCER_EPOCH - 1
+    world.append_error = ErrorCode.not_enough_replicas
+    assert world.init().error is ErrorCode.coordinator_not_available
+    world.append_error = ErrorCode.none
+    assert world.init().error is ErrorCode.concurrent_transactions
+    assert world.transaction.producer_epoch == LAST_PRODUCER_EPOCH
+    world.answer_markers(1)
+    world.answer_markers(2)
+    assert world.init() == InitProducerIdResult(ErrorCode.none, 1001, 0)
+
+
 def test_what_was_asked_before_the_partition_went_has_no_effect_after_it_came_back() -> None:
     world = World()
     world.holds_appends = True

@@ -258,5 +258,5 @@ def test_transactions_are_listed_through_filters() -> None:
     world.pass_ms(1_000)
     assert listed(longer_than_ms=999, states=("Ongoing",)) == [ID]
     assert listed(longer_than_ms=1_000, states=("Ongoing",)) == []
-    request = ListTransactions(world.new_request_id(), ("Unheard", "Empty"))
+    request = ListTransactions(world.new_request_id(), ("Unheard", "Empty", "Unheard"))
     assert world.answer(request, ListResult).unknown_states == ("Unheard",)
