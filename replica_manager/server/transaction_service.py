@@ -283,18 +283,18 @@ class TransactionService:
         self._step(ProducerIdGiven(wish_id, producer_id, error))
 
     async def _send_markers(self, sending: SendMarkers) -> None:
-        request = markers_request(sending.markers, self._settings.markers_version)
+        errors = None
         try:
-            answer = await self._links.ask(sending.broker_id, request)
-            errors = read_marker_errors(answer)
+            request = markers_request(sending.markers, self._settings.markers_version)
+            errors = read_marker_errors(await self._links.ask(sending.broker_id, request))
         except (OSError, InvalidFrame) as failure:
             _marker_log.info(
                 "[Transaction Marker Channel Manager %d]: Sending markers to broker %d failed: %s",
                 self._settings.config.broker_id, sending.broker_id, failure,
             )  # fmt: skip
-            self._step(MarkersAnswered(sending.send_id, None))
-        else:
-            self._step(MarkersAnswered(sending.send_id, errors))
+        except Exception:  # noqa: BLE001 - whatever it is, what waits for that broker must go on
+            _marker_log.exception("Sending markers to broker %d failed", sending.broker_id)
+        self._step(MarkersAnswered(sending.send_id, errors))
 
     async def _load(self, partition: int, load_id: int) -> None:
         tp = TopicPartition(TRANSACTION_TOPIC, partition)

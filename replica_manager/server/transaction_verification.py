@@ -190,10 +190,10 @@ class TransactionVerification:
 
     async def _exchange(self, broker_id: int, asked: Mapping[str, _Waiting]) -> None:
         assert self._version is not None
-        request = verification_request([each.wanted for each in asked.values()], self._version)
         error = ErrorCode.none
         results: Mapping[str, _Errors] = {}
         try:
+            request = verification_request([each.wanted for each in asked.values()], self._version)
             answer = await self._links.ask(broker_id, request)
             error = answer.error_code
             results = read_verification_errors(answer)
@@ -202,6 +202,9 @@ class TransactionVerification:
                 "AddPartitionsToTxnRequest failed for node %d with a network exception: %s",
                 broker_id, failure,
             )  # fmt: skip
+            error = ErrorCode.network_exception
+        except Exception:  # noqa: BLE001 - whatever it is, who waits for it must be answered
+            _log.exception("AddPartitionsToTxnRequest failed for node %d", broker_id)
             error = ErrorCode.network_exception
         if error is ErrorCode.cluster_authorization_failed:
             # The client has not asked for anything of the cluster: its records are not verified.

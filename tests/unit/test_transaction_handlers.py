@@ -61,13 +61,15 @@ class TransactionWorld(GroupWorld):
             self.lead(topic)
         self._serving: list[asyncio.Task[Any]] = []
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        port = self._server.sockets[0].getsockname()[1]
-        self.update(
-            brokers=[Broker(1, (Endpoint("127.0.0.1", port, "PLAINTEXT", "PLAINTEXT"),), None)]
-        )
+        self.announce("127.0.0.1")
         async with asyncio.timeout(PATIENCE_S):
             while (await self.list()).error_code is not NONE:
                 await asyncio.sleep(0)
+
+    def announce(self, host: str) -> None:
+        """The broker says that it is to be reached there."""
+        port = self._server.sockets[0].getsockname()[1]
+        self.update(brokers=[Broker(1, (Endpoint(host, port, "PLAINTEXT", "PLAINTEXT"),), None)])
 
     @override
     async def end(self) -> None:
@@ -244,6 +246,23 @@ def test_a_transaction_from_end_to_end(tell: Tell, is_commit: bool) -> None:
         assert world.committed_end() == 2
         [topic] = (await world.offsets("orders")).topics
         assert topic.partitions[0].committed_offset == (7 if is_commit else -1)
+
+    tell(story)
+
+
+def test_markers_go_to_a_broker_that_was_nowhere_for_a_while(tell: Tell) -> None:
+    async def story(world: TransactionWorld) -> None:
+        _, *rest = await world.init()
+        producer = rest[0], rest[1]
+        await world.add(producer, "orders")
+        # No resolver takes that name.
+        world.announce("broker..example")
+        assert await world.produce(producer, "orders") is ErrorCode.not_enough_replicas
+        assert await world.finish(producer, is_commit=True) is NONE
+        await asyncio.sleep(0.3)
+        assert await world.state() == "PrepareCommit"
+        world.announce("127.0.0.1")
+        assert await world.settled() == "CompleteCommit"
 
     tell(story)
 

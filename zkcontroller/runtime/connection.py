@@ -299,9 +299,12 @@ async def _secured(sock: socket.socket, host: str, security: ClientSecurity) -> 
 async def _connect(host: str, port: int) -> socket.socket:
     loop = asyncio.get_running_loop()
     failure: OSError | None = None
-    for family, kind, protocol, _, address in await loop.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM
-    ):
+    try:
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:
+        # Brokers announce any host; of some, like "a..b", the resolver says only this.
+        raise OSError(f"{host} is no name of a host") from error
+    for family, kind, protocol, _, address in addresses:
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)
