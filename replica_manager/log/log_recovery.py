@@ -47,6 +47,18 @@ class SegmentOverflow(ZkControllerError):
         self.segment = segment
 
 
+def _learn_epoch(epochs: LeaderEpochs, epoch: int, offset: int) -> None:
+    """Takes a batch's epoch where the list does not have it, or has another one there.
+
+    The list is written some time after the log: a process that was killed may leave one that still
+    has an epoch that was cut off, and not the older one whose records were appended instead.
+    """
+    latest, listed = epochs.latest_epoch, epochs.epoch_for_offset(offset)
+    is_news = latest is None or epoch > latest or (listed is not None and listed != epoch)
+    if epoch >= 0 and is_news:
+        epochs.assign(epoch, offset)
+
+
 def recover_segment(
     segment: LogSegment, producers: ProducerStates, epochs: LeaderEpochs, config: LogConfig
 ) -> int:
@@ -78,9 +90,7 @@ def recover_segment(
                 segment.time_index.maybe_append(*largest)
                 last_indexed = valid
             if header.magic == MAGIC_2:
-                epoch, latest = header.partition_leader_epoch, epochs.latest_epoch
-                if epoch >= 0 and (latest is None or epoch > latest):
-                    epochs.assign(epoch, header.base_offset)
+                _learn_epoch(epochs, header.partition_leader_epoch, header.base_offset)
                 _replay(segment, producers, content, at, header)
             valid += header.size
     except (CorruptRecord, InvalidRecord) as failure:

@@ -448,3 +448,21 @@ def test_a_snapshot_is_what_it_was_or_corrupt() -> None:
     for end in range(len(data)):
         with pytest.raises(SnapshotCorrupt):
             decode_snapshot(data[:end])
+
+
+@pytest.mark.parametrize("stale_start", [4, 6], ids=["at the cut", "behind it"])
+def test_an_epoch_that_was_cut_off_does_not_hide_an_older_one_appended_since(
+    world: LogWorld, stale_start: int
+) -> None:
+    """The list of epochs is written later than the log: a kill leaves the one of before."""
+    log = world.open()
+    for base, epoch in ((0, 1), (2, 1), (4, 6)):
+        log.append_as_follower(at(base, batch(2), epoch=epoch))
+    kill(log, world)
+    stale = f"0\n2\n1 0\n7 {stale_start}\n"
+    (world.directory / "leader-epoch-checkpoint").write_text(stale)
+
+    again = world.open(clean=False)
+
+    assert again.epoch_entries == (EpochEntry(1, 0), EpochEntry(6, 4))
+    assert again.latest_epoch == 6
