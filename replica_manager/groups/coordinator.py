@@ -17,7 +17,7 @@ Source: Kafka ``GroupCoordinator`` of ZooKeeper mode, ``GroupCoordinatorAdapter`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, TypeAlias, assert_never
 from uuid import UUID
 
@@ -115,6 +115,11 @@ class GroupCoordinator:
     def groups(self) -> dict[str, Group]:
         """Every group by its id: for metrics and tests, to be looked at only."""
         return self._desk.groups
+
+    @property
+    def producers(self) -> Collection[int]:
+        """Whose transactions may have offsets here: for tests, to be looked at only."""
+        return self._desk.groups_of_producers.keys()
 
     @property
     def next_deadline_ms(self) -> int | None:

@@ -9,7 +9,7 @@ Source: Kafka ``GroupMetadataManager`` (``storeGroup``, ``appendForGroup``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -113,6 +113,14 @@ class Desk:
     def measure(self, quantity: Quantity, value: int) -> None:
         """For the metrics."""
         self.outbox.append(Measured(quantity, value))
+
+    def forget_producer(self, producer_id: int, group_ids: Iterable[str]) -> None:
+        """These groups have no offsets of the producer's open transaction any more."""
+        of_producer = self.groups_of_producers.get(producer_id, {})
+        for group_id in group_ids:
+            of_producer.pop(group_id, None)
+        if not of_producer:
+            self.groups_of_producers.pop(producer_id, None)
 
     # ------------------------------------------------------------------ the log
 

@@ -15,7 +15,6 @@ partition and serves it empty; a partition whose log cannot be read to its end i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from struct import error as struct_error
 from struct import unpack_from
@@ -147,7 +146,7 @@ class Partitions:
             self.unload(group, ErrorCode.not_coordinator)
         for producer_id, group_ids in list(desk.groups_of_producers.items()):
             away = [each for each in group_ids if desk.partition_for(each) == partition]
-            self._forget_producers(producer_id, away)
+            desk.forget_producer(producer_id, away)
         desk.say_of_log(
             Level.INFO,
             f"Finished unloading {name} for coordinator epoch {leader_epoch}. Removed"
@@ -323,14 +322,7 @@ class Partitions:
             group = self._desk.groups.get(group_id)
             if group is not None:
                 group.offsets.complete_transaction(producer_id, is_commit=is_commit)
-        self._forget_producers(producer_id, ended)
-
-    def _forget_producers(self, producer_id: int, group_ids: Iterable[str]) -> None:
-        of_producer = self._desk.groups_of_producers.get(producer_id, {})
-        for group_id in group_ids:
-            of_producer.pop(group_id, None)
-        if not of_producer:
-            self._desk.groups_of_producers.pop(producer_id, None)
+        self._desk.forget_producer(producer_id, ended)
 
 
 def _name(partition: int) -> str:

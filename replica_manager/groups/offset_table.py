@@ -57,6 +57,10 @@ class OffsetTable:
             partition in offsets for offsets in self._pending_of_producers.values()
         )
 
+    def has_pending_of(self, producer_id: int) -> bool:
+        """Whether there are offsets of that producer's transaction."""
+        return producer_id in self._pending_of_producers
+
     def known_among(self, partitions: Mapping[TopicPartition, None]) -> Iterable[TopicPartition]:
         """Those partitions, perhaps without some that there is nothing of.
 

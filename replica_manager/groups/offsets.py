@@ -161,7 +161,7 @@ class Offsets:
                 if producer is None:
                     group.offsets.fail(accepted)
                 else:
-                    group.offsets.fail_transactional(producer.producer_id, accepted)
+                    self._fail_transactional(group, producer.producer_id, accepted)
                 desk.say_of_log(
                     Level.DEBUG,
                     f"Offset commit from group {group.group_id}, consumer {request.member_id} with"
@@ -182,6 +182,15 @@ class Offsets:
             when_appended,
             producer,
         )
+
+    def _fail_transactional(
+        self, group: Group, producer_id: int, offsets: dict[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        group.offsets.fail_transactional(producer_id, offsets)
+        is_here = self._desk.groups.get(group.group_id) is group
+        if is_here and not group.offsets.has_pending_of(producer_id):
+            # Its transaction may never have begun, and so no marker would come.
+            self._desk.forget_producer(producer_id, (group.group_id,))
 
     def _is_short_enough(self, metadata: str) -> bool:
         # Java's length; a character beyond the basic plane counts twice.

@@ -76,6 +76,17 @@ def test_an_offset_that_could_not_be_written_is_not_pending(world: GroupWorld) -
     assert world.committed(stable=True) == (-1, "none")
 
 
+def test_a_producer_none_of_whose_offsets_could_be_written_is_forgotten(world: GroupWorld) -> None:
+    assert world.commit(5, producer=SECOND) == "none"
+    world.append_error = ErrorCode.not_enough_replicas
+    world.commit(6, ORDERS_1, producer=FIRST)
+    world.commit(6, ORDERS_1, producer=SECOND)
+    assert list(world.coordinator.producers) == [SECOND.producer_id]
+    end(world, SECOND, is_commit=True)
+    assert not world.coordinator.producers
+    assert world.committed(stable=True) == (5, "none")
+
+
 def test_a_marker_may_be_answered_before_the_offset_it_commits(world: GroupWorld) -> None:
     world.is_holding_appends = True
     assert world.commit(5, producer=FIRST) == "waiting"
