@@ -26,12 +26,12 @@ class Startup:
     """The broker is ready.  Before, and after Shutdown, every request is refused."""
 
     partition_count: int
-    """Of ``__consumer_offsets``: those it has, else ``offsets.topic.num.partitions``."""
+    """Of the coordinator's topic: those it has, else those it will be created with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """The broker stops; who is parked is answered."""
+    """The broker stops; every partition is given up, and who is parked is answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """This broker leads a partition of ``__consumer_offsets`` now, and coordinates its groups."""
+    """This broker leads a partition of the topic now, and coordinates what belongs to it."""
 
     partition: int
     leader_epoch: int

@@ -42,9 +42,10 @@ from zkcontroller.runtime.controller_loop import ControllerLoop
 from zkcontroller.runtime.metrics import Metrics
 from zkcontroller.runtime.quorum_controller_metrics import QuorumControllerMetrics
 from zkcontroller.runtime.raft_channel import RaftChannels
-from zkcontroller.runtime.raft_driver import Flush, RaftDriver, RaftListener, WallClock
+from zkcontroller.runtime.raft_driver import Flush, RaftDriver, RaftListener
 from zkcontroller.runtime.raft_metrics import RaftMetrics
 from zkcontroller.runtime.snapshot_generator import SnapshotGenerator
+from zkcontroller.runtime.wall_clock import WallClock
 
 SHUTDOWN_TIMEOUT_MS: Final = 5_000
 """A leader that stops waits for so long until another one has been elected."""

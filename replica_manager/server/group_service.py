@@ -13,14 +13,10 @@ Source: Kafka ``GroupCoordinatorAdapter``, ``GroupCoordinator`` (``startup``, ``
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from itertools import count
-from typing import Any, Final, Protocol, TypeVar, assert_never
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar, assert_never
 from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
@@ -33,11 +29,7 @@ from replica_manager.groups.events import (
     Append,
     Appended,
     Elected,
-    Input,
     Load,
-    Loaded,
-    LoadFailed,
-    LoadFinished,
     LogLine,
     Measured,
     Output,
@@ -46,17 +38,16 @@ from replica_manager.groups.events import (
     Resigned,
     Shutdown,
     Startup,
-    Tick,
     TransactionCompleted,
 )
 from replica_manager.groups.group import GroupState
 from replica_manager.groups.requests import Request, Result
 from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
-from replica_manager.server.group_loading import OffsetsLog, read_partition
+from replica_manager.server.coordinator_run import Appends, CoordinatorRun
+from replica_manager.server.group_loading import OffsetsLog
 from replica_manager.server.group_settings import GroupSettings
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.compression import Buffer
 from zkcontroller.protocol.error_codes import error_code_for
 from zkcontroller.runtime.metrics import Metrics
 from zkcontroller.runtime.sensors import MeterSensor, Sensor, SpanSensor
@@ -77,44 +68,6 @@ _GAUGES: Final = {
 _SENSORS_MBEAN: Final = "kafka.server:type=group-coordinator-metrics"
 
 
-class AppendOutcome(Protocol):
-    """What became of one partition's records."""
-
-    @property
-    def error(self) -> ErrorCode: ...
-
-    @property
-    def base_offset(self) -> int: ...
-
-
-class Appends(Protocol):
-    """Appending to partitions that this broker leads."""
-
-    async def append(
-        self,
-        batches: Mapping[TopicPartition, Buffer],
-        *,
-        acks: int,
-        timeout_ms: int,
-        origin: AppendOrigin = ...,
-        guards: Mapping[TopicPartition, VerificationGuard] | None = ...,
-    ) -> Mapping[TopicPartition, AppendOutcome]:
-        """An outcome for each partition, when the records are acknowledged or the time is over."""
-
-
-class WallClock:
-    """Milliseconds since 1970 that never go back: the wall clock as it was, and what passed since.
-
-    Whoever sets the clock ends no session by it.
-    """
-
-    def __init__(self) -> None:
-        self._since_1970_ms = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
-
-    def __call__(self) -> int:
-        return self._since_1970_ms + time.monotonic_ns() // 1_000_000
-
-
 class GroupService:
     """The group coordinator of one broker.  For the event loop."""
 
@@ -130,36 +83,26 @@ class GroupService:
         """``led_log``: a partition's log while this broker leads it, else None."""
         self._settings = settings
         self._appends = appends
-        self._led_log = led_log
-        self._now_ms = WallClock() if now_ms is None else now_ms
         self._coordinator = GroupCoordinator(settings.config, uuid4)
-        self._waiting: dict[int, asyncio.Future[Result]] = {}
-        """By request id; one for each connection whose request is here at most."""
-        self._request_ids = count(1)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._ticker: asyncio.TimerHandle | None = None
-        self._loader = ThreadPoolExecutor(1, thread_name_prefix="group-metadata-manager")
-        self._load_turn = asyncio.Lock()
+        self._run = CoordinatorRun[Output](
+            self._coordinator,
+            self._perform,
+            led_log,
+            load_buffer_bytes=settings.load_buffer_bytes,
+            thread_name="group-metadata-manager",
+            now_ms=now_ms,
+        )
         self._sensors = _sensors(Metrics() if metrics is None else metrics, settings)
 
     # ------------------------------------------------------------------ for handlers
 
     def new_request_id(self) -> int:
         """The id of a request that is about to be asked."""
-        return next(self._request_ids)
+        return self._run.new_request_id()
 
     async def ask(self, request: Request, result_type: type[_R]) -> _R:
         """The coordinator's answer, which may take as long as a rebalance."""
-        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._waiting[request.request_id] = future
-        try:
-            self._step(request)
-        except BaseException:
-            self._waiting.pop(request.request_id, None)
-            raise
-        result = await future
-        assert isinstance(result, result_type), (request, result)
-        return result
+        return await self._run.ask(request, result_type)
 
     def partition_for(self, group_id: str) -> int:
         """Whose leader coordinates that group."""
@@ -172,48 +115,37 @@ class GroupService:
         if partition_count is None:
             partition_count = self._settings.default_partition_count
         self._say("Starting up.")
-        self._step(Startup(partition_count))
+        self._run.step(Startup(partition_count))
         self._say("Startup complete.")
 
     async def stop(self) -> None:
         """Answers who is parked that there is no coordinator here; ends everything under way."""
         self._say("Shutting down.")
-        self._step(Shutdown())
-        if self._ticker is not None:
-            self._ticker.cancel()
-            self._ticker = None
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        # Commits whose acknowledgement nobody waits for any more.
-        for future in self._waiting.values():
-            future.cancel()
-        self._waiting.clear()
-        self._loader.shutdown(wait=False, cancel_futures=True)
+        self._run.step(Shutdown())
+        await self._run.stop()
         self._say("Shutdown complete.")
 
     def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
         """This broker became leader of a partition, of any topic."""
         if partition.topic == OFFSETS_TOPIC:
-            self._step(Elected(partition.partition, leader_epoch))
+            self._run.step(Elected(partition.partition, leader_epoch))
 
     def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
         """It leads it no more, or the replica is gone (no epoch)."""
         if partition.topic == OFFSETS_TOPIC:
-            self._step(Resigned(partition.partition, leader_epoch))
+            self._run.step(Resigned(partition.partition, leader_epoch))
 
     def on_partitions_deleted(self, partitions: Iterable[TopicPartition]) -> None:
         """Partitions of any topic that the controller has deleted: nobody needs their offsets."""
         deleted = tuple(partitions)
         if deleted:
-            self._step(PartitionsDeleted(deleted))
+            self._run.step(PartitionsDeleted(deleted))
 
     def on_transaction_completed(
         self, producer_id: int, partitions: Iterable[int], *, is_commit: bool
     ) -> None:
         """A producer's marker stands in these partitions of ``__consumer_offsets``."""
-        self._step(TransactionCompleted(producer_id, frozenset(partitions), is_commit))
+        self._run.step(TransactionCompleted(producer_id, frozenset(partitions), is_commit))
 
     def gauges(self) -> dict[str, int]:
         """Values of ``kafka.coordinator.group:type=GroupMetadataManager``, by name; any thread."""
@@ -230,25 +162,14 @@ class GroupService:
 
     # ------------------------------------------------------------------ driving
 
-    def _step(self, given: Input) -> None:
-        try:
-            outputs = self._coordinator.step(given, self._now_ms())
-        finally:
-            self._set_ticker()
-        for output in outputs:
-            self._perform(output)
-
     def _perform(self, output: Output) -> None:
         match output:
             case Answer(request_id, result):
-                future = self._waiting.pop(request_id, None)
-                # Who asked may have gone away while it was parked.
-                if future is not None and not future.done():
-                    future.set_result(result)
+                self._run.answer(request_id, result)
             case Append():
-                self._begin(self._append(output))
-            case Load(partition, load_id):
-                self._begin(self._load(partition, load_id))
+                self._run.begin(self._append(output))
+            case Load():
+                self._run.begin(self._run.load(OFFSETS_TOPIC, output, _log))
             case LogLine(level, logger, text):
                 logging.getLogger(logger).log(level.value, "%s", text)
             case Measured(quantity, value):
@@ -256,35 +177,13 @@ class GroupService:
             case _:
                 assert_never(output)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _set_ticker(self) -> None:
-        deadline_ms = self._coordinator.next_deadline_ms
-        if deadline_ms is None:
-            return
-        loop = asyncio.get_running_loop()
-        due = loop.time() + max(deadline_ms - self._now_ms(), 0) / 1000
-        if self._ticker is not None:
-            # One that comes too early does no harm; most deadlines move on before they come.
-            if self._ticker.when() <= due:
-                return
-            self._ticker.cancel()
-        self._ticker = loop.call_at(due, self._tick)
-
-    def _tick(self) -> None:
-        self._ticker = None
-        self._step(Tick())
-
     # ------------------------------------------------------------------ the log
 
     async def _append(self, append: Append) -> None:
         partition = TopicPartition(OFFSETS_TOPIC, append.partition)
         error, base_offset = await self._appended(partition, append)
         if append.append_id is not None:
-            self._step(Appended(append.append_id, error, base_offset))
+            self._run.step(Appended(append.append_id, error, base_offset))
 
     async def _appended(self, partition: TopicPartition, append: Append) -> tuple[ErrorCode, int]:
         try:
@@ -301,24 +200,6 @@ class GroupService:
             _log.exception("Appending to %s failed", partition)
             return ErrorCode.unknown_server_error, -1
         return outcomes[partition].error, outcomes[partition].base_offset
-
-    async def _load(self, partition: int, load_id: int) -> None:
-        tp = TopicPartition(OFFSETS_TOPIC, partition)
-        try:
-            # One at a time: each holds offsets.load.buffer.size, and there is one thread.
-            async with self._load_turn:
-                pieces = read_partition(
-                    lambda: self._led_log(tp), self._settings.load_buffer_bytes, self._loader
-                )
-                async for batches in pieces:
-                    self._step(Loaded(load_id, batches))
-        except (ZkControllerError, OSError) as failure:
-            self._step(LoadFailed(load_id, str(failure) or type(failure).__name__))
-        except Exception as failure:  # noqa: BLE001 - whatever it is, the load has not succeeded
-            _log.exception("Loading %s failed", tp)
-            self._step(LoadFailed(load_id, repr(failure)))
-        else:
-            self._step(LoadFinished(load_id))
 
 
 def _guards(

@@ -10,22 +10,26 @@ Source: Kafka ``TransactionCoordinator``, ``TransactionMarkerChannelManager``.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from itertools import count
-from typing import Any, Final, TypeVar, assert_never
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar, assert_never
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.events import LogLine
+from replica_manager.groups.events import (
+    Elected,
+    Load,
+    LogLine,
+    Resigned,
+    Shutdown,
+    Startup,
+)
 from replica_manager.log.producer_state import AppendOrigin
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.server.broker_links import BrokerLinks
+from replica_manager.server.coordinator_run import Appends, CoordinatorRun
 from replica_manager.server.errors import RequestRefused
-from replica_manager.server.group_loading import OffsetsLog, read_partition
-from replica_manager.server.group_service import Appends, WallClock
+from replica_manager.server.group_loading import OffsetsLog
 from replica_manager.server.transaction_messages import markers_request, read_marker_errors
 from replica_manager.server.transaction_settings import TransactionSettings
 from replica_manager.transactions.coordinator import TransactionCoordinator
@@ -34,22 +38,12 @@ from replica_manager.transactions.events import (
     Answer,
     Append,
     Appended,
-    Elected,
-    Input,
-    Load,
-    Loaded,
-    LoadFailed,
-    LoadFinished,
     MarkersAnswered,
     NewProducerId,
     Output,
     PartitionLoaded,
     ProducerIdGiven,
-    Resigned,
     SendMarkers,
-    Shutdown,
-    Startup,
-    Tick,
 )
 from replica_manager.transactions.markers import NO_LEADER
 from replica_manager.transactions.requests import Request, Result
@@ -91,19 +85,18 @@ class TransactionService:
         """
         self._settings = settings
         self._appends = appends
-        self._led_log = led_log
         self._new_producer_id = new_producer_id
         self._metadata_cache = metadata_cache
         self._links = links
-        self._now_ms = WallClock() if now_ms is None else now_ms
         self._coordinator = TransactionCoordinator(settings.config, self._leader_of)
-        self._waiting: dict[int, asyncio.Future[Result]] = {}
-        """By request id; one for each connection whose request is here, or a few."""
-        self._request_ids = count(1)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._ticker: asyncio.TimerHandle | None = None
-        self._loader = ThreadPoolExecutor(1, thread_name_prefix="transaction-log-manager")
-        self._load_turn = asyncio.Lock()
+        self._run = CoordinatorRun[Output](
+            self._coordinator,
+            self._perform,
+            led_log,
+            load_buffer_bytes=settings.load_buffer_bytes,
+            thread_name="transaction-log-manager",
+            now_ms=now_ms,
+        )
         self._load_time = (Metrics() if metrics is None else metrics).sensor(
             _SENSORS_MBEAN,
             SpanSensor(
@@ -117,20 +110,11 @@ class TransactionService:
 
     def new_request_id(self) -> int:
         """The id of a request that is about to be asked."""
-        return next(self._request_ids)
+        return self._run.new_request_id()
 
     async def ask(self, request: Request, result_type: type[_R]) -> _R:
         """The coordinator's answer, which may take as long as replicas in sync take."""
-        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._waiting[request.request_id] = future
-        try:
-            self._step(request)
-        except BaseException:
-            self._waiting.pop(request.request_id, None)
-            raise
-        result = await future
-        assert isinstance(result, result_type), (request, result)
-        return result
+        return await self._run.ask(request, result_type)
 
     def partition_for(self, transactional_id: str) -> int:
         """Whose leader coordinates that id."""
@@ -142,33 +126,23 @@ class TransactionService:
         """``partition_count``: of ``__transaction_state``, None where there is none yet."""
         if partition_count is None:
             partition_count = self._settings.default_partition_count
-        self._step(Startup(partition_count))
+        self._run.step(Startup(partition_count))
 
     async def stop(self) -> None:
         """Gives up every partition; ends everything under way."""
-        self._step(Shutdown())
-        if self._ticker is not None:
-            self._ticker.cancel()
-            self._ticker = None
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for future in self._waiting.values():
-            future.cancel()
-        self._waiting.clear()
+        self._run.step(Shutdown())
+        await self._run.stop()
         await self._links.close()
-        self._loader.shutdown(wait=False, cancel_futures=True)
 
     def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
         """This broker became leader of a partition, of any topic."""
         if partition.topic == TRANSACTION_TOPIC:
-            self._step(Elected(partition.partition, leader_epoch))
+            self._run.step(Elected(partition.partition, leader_epoch))
 
     def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
         """It leads it no more, or the replica is gone (no epoch)."""
         if partition.topic == TRANSACTION_TOPIC:
-            self._step(Resigned(partition.partition, leader_epoch))
+            self._run.step(Resigned(partition.partition, leader_epoch))
 
     def register_gauges(self, metrics: Metrics) -> None:
         """``kafka.coordinator.transaction:type=TransactionMarkerChannelManager``."""
@@ -190,29 +164,18 @@ class TransactionService:
 
     # ------------------------------------------------------------------ driving
 
-    def _step(self, given: Input) -> None:
-        try:
-            outputs = self._coordinator.step(given, self._now_ms())
-        finally:
-            self._set_ticker()
-        for output in outputs:
-            self._perform(output)
-
     def _perform(self, output: Output) -> None:
         match output:
             case Answer(request_id, result):
-                future = self._waiting.pop(request_id, None)
-                # Who asked may have gone away while it waited.
-                if future is not None and not future.done():
-                    future.set_result(result)
+                self._run.answer(request_id, result)
             case Append():
-                self._begin(self._append(output))
-            case Load(partition, load_id):
-                self._begin(self._load(partition, load_id))
+                self._run.begin(self._append(output))
+            case Load():
+                self._run.begin(self._run.load(TRANSACTION_TOPIC, output, _log))
             case NewProducerId(wish_id):
-                self._begin(self._give_producer_id(wish_id))
+                self._run.begin(self._give_producer_id(wish_id))
             case SendMarkers():
-                self._begin(self._send_markers(output))
+                self._run.begin(self._send_markers(output))
             case LogLine(level, logger, text):
                 logging.getLogger(logger).log(level.value, "%s", text)
             case PartitionLoaded(duration_ms):
@@ -220,32 +183,10 @@ class TransactionService:
             case _:
                 assert_never(output)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _set_ticker(self) -> None:
-        deadline_ms = self._coordinator.next_deadline_ms
-        if deadline_ms is None:
-            return
-        loop = asyncio.get_running_loop()
-        due = loop.time() + max(deadline_ms - self._now_ms(), 0) / 1000
-        if self._ticker is not None:
-            # One that comes too early does no harm; most deadlines move on before they come.
-            if self._ticker.when() <= due:
-                return
-            self._ticker.cancel()
-        self._ticker = loop.call_at(due, self._tick)
-
-    def _tick(self) -> None:
-        self._ticker = None
-        self._step(Tick())
-
     # ------------------------------------------------------------------ what takes its time
 
     async def _append(self, append: Append) -> None:
-        self._step(Appended(append.append_id, await self._appended(append)))
+        self._run.step(Appended(append.append_id, await self._appended(append)))
 
     async def _appended(self, append: Append) -> ErrorCode:
         partition = TopicPartition(TRANSACTION_TOPIC, append.partition)
@@ -280,7 +221,7 @@ class TransactionService:
         except Exception:  # noqa: BLE001 - whatever it is, who waits for it must be answered
             _log.exception("Getting a producer id failed")
             error = ErrorCode.unknown_server_error
-        self._step(ProducerIdGiven(wish_id, producer_id, error))
+        self._run.step(ProducerIdGiven(wish_id, producer_id, error))
 
     async def _send_markers(self, sending: SendMarkers) -> None:
         errors = None
@@ -294,22 +235,4 @@ class TransactionService:
             )  # fmt: skip
         except Exception:  # noqa: BLE001 - whatever it is, what waits for that broker must go on
             _marker_log.exception("Sending markers to broker %d failed", sending.broker_id)
-        self._step(MarkersAnswered(sending.send_id, errors))
-
-    async def _load(self, partition: int, load_id: int) -> None:
-        tp = TopicPartition(TRANSACTION_TOPIC, partition)
-        try:
-            # One at a time: each holds a buffer, and there is one thread.
-            async with self._load_turn:
-                pieces = read_partition(
-                    lambda: self._led_log(tp), self._settings.load_buffer_bytes, self._loader
-                )
-                async for batches in pieces:
-                    self._step(Loaded(load_id, batches))
-        except (ZkControllerError, OSError) as failure:
-            self._step(LoadFailed(load_id, str(failure) or type(failure).__name__))
-        except Exception as failure:  # noqa: BLE001 - whatever it is, the load has not succeeded
-            _log.exception("Loading %s failed", tp)
-            self._step(LoadFailed(load_id, repr(failure)))
-        else:
-            self._step(LoadFinished(load_id))
+        self._run.step(MarkersAnswered(sending.send_id, errors))

@@ -20,26 +20,28 @@ from typing import assert_never
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.events import Level
+from replica_manager.groups.events import (
+    Elected,
+    Level,
+    Loaded,
+    LoadFailed,
+    LoadFinished,
+    Resigned,
+    Shutdown,
+    Startup,
+    Tick,
+)
 from replica_manager.transactions.administration import Administration
 from replica_manager.transactions.config import TransactionConfig
 from replica_manager.transactions.desk import Desk, OwnedPartition
 from replica_manager.transactions.ending import Ending
 from replica_manager.transactions.events import (
     Appended,
-    Elected,
     Event,
     Input,
-    Loaded,
-    LoadFailed,
-    LoadFinished,
     MarkersAnswered,
     Output,
     ProducerIdGiven,
-    Resigned,
-    Shutdown,
-    Startup,
-    Tick,
 )
 from replica_manager.transactions.expiry import Expiry
 from replica_manager.transactions.loading import Partitions

@@ -1,7 +1,8 @@
 """What else goes into the transaction coordinator, and what comes out of it.
 
-In go :data:`~replica_manager.transactions.requests.Request` and the events below, one at a time,
-with the time; out come the outputs below, to be performed in their order.
+In go :data:`~replica_manager.transactions.requests.Request` and events, one at a time, with the
+time; out come outputs, to be performed in their order.  What every coordinator is told of its
+partitions stands in :mod:`replica_manager.groups.events`; an election's epoch is the coordinator's.
 
 Source: Kafka ``TransactionCoordinator`` (``onElection``, ``onResignation``),
 ``TransactionStateManager``, ``TransactionMarkerChannelManager``.
@@ -16,74 +17,22 @@ from typing import NamedTuple, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from replica_manager.groups.events import (
-    LoadedBatch,
+    Elected,
+    Load,
+    Loaded,
+    LoadFailed,
+    LoadFinished,
     LogLine,
+    Resigned,
+    Shutdown,
+    Startup,
+    Tick,
 )
 from replica_manager.groups.records import Record
 from replica_manager.transactions.requests import Request, Result
 from zkcontroller.model import TopicPartition
 
 # ---------------------------------------------------------------------- in
-
-
-@dataclass(frozen=True, slots=True)
-class Startup:
-    """The broker is ready: timeouts and expiry begin to count."""
-
-    partition_count: int
-    """Of ``__transaction_state``: those it has, else ``transaction.state.log.num.partitions``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shutdown:
-    """The broker stops; every partition is given up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Some time has passed: what is due is done."""
-
-
-@dataclass(frozen=True, slots=True)
-class Elected:
-    """This broker leads a partition of ``__transaction_state`` now, and coordinates its ids.
-
-    The leader epoch is the coordinator's epoch.
-    """
-
-    partition: int
-    leader_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Resigned:
-    """This broker does not lead that partition any more, or the replica is deleted (no epoch)."""
-
-    partition: int
-    leader_epoch: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """More of a partition that is being loaded, in the order of the log."""
-
-    load_id: int
-    batches: tuple[LoadedBatch, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LoadFinished:
-    """The end of the log was reached (the log end offset, not the high watermark)."""
-
-    load_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class LoadFailed:
-    """The log could not be read to its end."""
-
-    load_id: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +102,6 @@ class Append:
     records: tuple[Record, ...]
     timestamp_ms: int
     timeout_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Read that partition from log start to log end: Loaded …, then LoadFinished or LoadFailed.
-
-    Whatever is told of a load that is not wanted any more is ignored.
-    """
-
-    partition: int
-    load_id: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from replica_manager.groups.events import Level, LoadedBatch
+from replica_manager.groups.events import Level, Load, LoadedBatch
 from replica_manager.transactions.config import MAX_INSTALLED_AT_ONCE
 from replica_manager.transactions.desk import TRANSACTION_TOPIC, Desk, OwnedPartition
-from replica_manager.transactions.events import Load, PartitionLoaded
+from replica_manager.transactions.events import PartitionLoaded
 from replica_manager.transactions.markers import Markers
 from replica_manager.transactions.records import (
     TransactionRecordCorrupt,

@@ -10,8 +10,9 @@ from typing import Final
 import pytest
 from kio.schema.errors import ErrorCode
 
+from replica_manager.groups.events import Resigned
 from replica_manager.transactions.config import MARKER_RETRY_MS, MAX_MARKERS_PER_REQUEST
-from replica_manager.transactions.events import Marker, Resigned
+from replica_manager.transactions.events import Marker
 from replica_manager.transactions.markers import NO_LEADER
 from replica_manager.transactions.requests import (
     AddPartitions,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.transactions.events import Resigned
+from replica_manager.groups.events import Resigned
 from replica_manager.transactions.requests import InitProducerIdResult
 from replica_manager.transactions.states import TransactionState
 from replica_manager.transactions.transaction import LAST_PRODUCER_EPOCH

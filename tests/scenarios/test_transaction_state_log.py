@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.groups.events import (
+    Elected,
+    Loaded,
+    LoadFailed,
+    LoadFinished,
+    Resigned,
+    Shutdown,
+)
 from replica_manager.groups.records import Record
 from replica_manager.transactions.config import (
     MAX_INSTALLED_AT_ONCE,
     MAX_TOMBSTONE_BATCH_BYTES,
 )
-from replica_manager.transactions.events import (
-    Elected,
-    Loaded,
-    LoadFailed,
-    LoadFinished,
-    Marker,
-    Resigned,
-    Shutdown,
-)
+from replica_manager.transactions.events import Marker
 from replica_manager.transactions.records import encode_key
 from replica_manager.transactions.requests import (
     DescribedTransaction,

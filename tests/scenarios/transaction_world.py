@@ -12,7 +12,17 @@ from typing import TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.events import LoadedBatch, LoadedRecord, LogLine
+from replica_manager.groups.events import (
+    Elected,
+    Load,
+    Loaded,
+    LoadedBatch,
+    LoadedRecord,
+    LoadFinished,
+    LogLine,
+    Startup,
+    Tick,
+)
 from replica_manager.groups.records import Record
 from replica_manager.transactions.config import TransactionConfig
 from replica_manager.transactions.coordinator import TransactionCoordinator
@@ -20,11 +30,7 @@ from replica_manager.transactions.events import (
     Answer,
     Append,
     Appended,
-    Elected,
     Input,
-    Load,
-    Loaded,
-    LoadFinished,
     Marker,
     MarkersAnswered,
     NewProducerId,
@@ -32,8 +38,6 @@ from replica_manager.transactions.events import (
     PartitionLoaded,
     ProducerIdGiven,
     SendMarkers,
-    Startup,
-    Tick,
 )
 from replica_manager.transactions.records import decode_key, decode_value
 from replica_manager.transactions.requests import (

@@ -51,6 +51,7 @@ from zkcontroller.kraft.values import ElectionState, LeaderAndEpoch, OffsetAndEp
 from zkcontroller.protocol.record_batch import iterate_batches
 from zkcontroller.runtime.raft_channel import Outcome
 from zkcontroller.runtime.raft_metrics import RaftMetrics
+from zkcontroller.runtime.wall_clock import WallClock
 
 MAX_QUEUED_REQUESTS: Final = 1_000
 """So many requests of others wait for the step; whoever sends one more waits to be listened to."""
@@ -136,16 +137,6 @@ def _is_part_of_a_snapshot(happened: _Input) -> bool:
     return isinstance(happened, ResponseReceived) and isinstance(
         happened.response, FetchSnapshotResponse
     )
-
-
-class WallClock:
-    """Milliseconds since 1970 that never go back: they stand in records, and time the elections."""
-
-    def __init__(self) -> None:
-        self._since_1970_ms = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
-
-    def __call__(self) -> int:
-        return self._since_1970_ms + time.monotonic_ns() // 1_000_000
 
 
 class RaftDriver:
