@@ -266,6 +266,7 @@ def test_kafkas_decoder_reads_our_segments(new_quorum: NewQuorum) -> None:
     quorum.start()
     quorum.make_lead(*REAL)
     quorum.grow(3)
+    quorum.wait_until_all_follow()
     ours = quorum.voters[OURS]
     ours.stop()
     [segment] = sorted((ours.data / "__cluster_metadata-0").glob("*.log"))
