@@ -18,6 +18,7 @@ from replica_manager.security.acl_cache import (
 )
 from replica_manager.security.scram_credentials import ScramCredentials
 from replica_manager.security.standard_authorizer import StandardAuthorizer
+from zkcontroller.kraft.controller.acl_control import standard_acl
 from zkcontroller.kraft.metadata.records import (
     AccessControlEntryRecord,
     MetadataRecord,
@@ -28,12 +29,7 @@ from zkcontroller.kraft.metadata.records import (
 from zkcontroller.protocol.scram import MECHANISMS_BY_TYPE, ScramCredential
 from zkcontroller.zookeeper.kafka_acl_znodes import (
     AccessControlEntry,
-    AclOperation,
-    PatternType,
-    PermissionType,
     ResourcePattern,
-    ResourceType,
-    by_code,
 )
 
 _log: Final = logging.getLogger("kafka.server.metadata.AclPublisher")
@@ -72,7 +68,7 @@ class AclPublisher:
         for record in records:
             match record:
                 case AccessControlEntryRecord():
-                    yield self._put(record.id, _binding(record))
+                    yield self._put(record.id, AclBinding(*standard_acl(record)))
                 case RemoveAccessControlEntryRecord(acl_id):
                     gone = self._by_id.pop(acl_id, None)
                     if gone is None:
@@ -93,22 +89,6 @@ class AclPublisher:
         if not found:
             del self._by_pattern[pattern]
         return VersionedAcls(tuple(dict.fromkeys(found.values())), NO_VERSION)
-
-
-def _binding(record: AccessControlEntryRecord) -> AclBinding:
-    return AclBinding(
-        ResourcePattern(
-            by_code(ResourceType, record.resource_type),
-            record.resource_name,
-            by_code(PatternType, record.pattern_type),
-        ),
-        AccessControlEntry(
-            record.principal,
-            record.host,
-            by_code(AclOperation, record.operation),
-            by_code(PermissionType, record.permission_type),
-        ),
-    )
 
 
 class ScramPublisher:

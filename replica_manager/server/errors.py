@@ -14,3 +14,10 @@ class RequestRefused(ZkControllerError):
         super().__init__(message or error.name)
         self.error = error
         self.message = message
+
+
+def before_producer_fenced(error: ErrorCode, api_version: int, fenced_since: int) -> ErrorCode:
+    """The error as clients know it: PRODUCER_FENCED is new in a version of each API (KIP-588)."""
+    if error is ErrorCode.producer_fenced and api_version < fenced_since:
+        return ErrorCode.invalid_producer_epoch
+    return error

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from kio.schema.errors import ErrorCode
-from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 
 from tests.integration.broker_processes import Cluster, cluster_in, wait_for
-from zkcontroller.runtime.connection import Connection
+from tests.integration.coordinators import OF_GROUP, coordinator_of
 
 pytestmark = pytest.mark.integration
 
@@ -34,26 +31,6 @@ def cluster(
             offsets__topic__num__partitions="1",
         )  # fmt: skip
         yield cluster
-
-
-def coordinator_of(cluster: Cluster, group: str, *, but: int | None = None) -> int:
-    """The broker that coordinates a group, when there is one, and another than ``but``."""
-
-    async def ask() -> int | None:
-        broker = next(each for each in cluster.brokers.values() if each.broker_id != but)
-        host, _, port = broker.address.rpartition(":")
-        connection = await Connection.open(host, int(port), client_id="test")
-        try:
-            answer: Any = await connection.request(
-                FindCoordinatorRequest(key_type=0, coordinator_keys=(group,))  # type: ignore[arg-type]
-            )
-        finally:
-            await connection.close()
-        [found] = answer.coordinators
-        is_there = found.error_code is ErrorCode.none and found.node_id != but
-        return int(found.node_id) if is_there else None
-
-    return wait_for(lambda: asyncio.run(ask()), f"a coordinator of {group}")
 
 
 class Consumer:
@@ -109,10 +86,10 @@ def test_offsets_outlive_coordinators_that_are_killed(cluster: Cluster) -> None:
     consumer = Consumer(cluster)
     try:
         consumer.commit(7)
-        dead = coordinator_of(cluster, GROUP)
+        dead = coordinator_of(cluster, OF_GROUP, GROUP)
         cluster.brokers[dead].kill()
 
-        assert coordinator_of(cluster, GROUP, but=dead) != dead
+        assert coordinator_of(cluster, OF_GROUP, GROUP, but=dead) != dead
         assert consumer.committed() == 7
         consumer.commit(8)
     finally:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-from kio.schema.errors import ErrorCode
-from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 
 from tests.integration.broker_processes import Cluster, cluster_in, wait_for
-from zkcontroller.runtime.connection import Connection
+from tests.integration.coordinators import OF_TRANSACTION, coordinator_of
 
 pytestmark = pytest.mark.integration
 
@@ -39,26 +36,6 @@ def cluster(
             transaction__state__log__num__partitions="1",
         )  # fmt: skip
         yield cluster
-
-
-def coordinator_of(cluster: Cluster, *, but: int | None = None) -> int:
-    """The broker that coordinates ID, when there is one, and another than ``but``."""
-
-    async def ask() -> int | None:
-        broker = next(each for each in cluster.brokers.values() if each.broker_id != but)
-        host, _, port = broker.address.rpartition(":")
-        connection = await Connection.open(host, int(port), client_id="test")
-        try:
-            answer: Any = await connection.request(
-                FindCoordinatorRequest(key_type=1, coordinator_keys=(ID,))  # type: ignore[arg-type]
-            )
-        finally:
-            await connection.close()
-        [found] = answer.coordinators
-        is_there = found.error_code is ErrorCode.none and found.node_id != but
-        return int(found.node_id) if is_there else None
-
-    return wait_for(lambda: asyncio.run(ask()), f"a coordinator of {ID}")
 
 
 def finish(end: Any) -> None:
@@ -125,12 +102,12 @@ def test_transactions_outlive_coordinators_that_are_killed(cluster: Cluster) -> 
             # In the middle of a transaction; the one killed before is back by then.
             if dead is not None:
                 cluster.brokers[dead].start().ready()
-            dead = coordinator_of(cluster)
+            dead = coordinator_of(cluster, OF_TRANSACTION, ID)
             cluster.brokers[dead].kill()
         finish(producer.commit_transaction if commits else producer.abort_transaction)
         if commits:
             committed += values
     assert dead is not None
-    assert coordinator_of(cluster, but=dead) != dead
+    assert coordinator_of(cluster, OF_TRANSACTION, ID, but=dead) != dead
 
     assert read(cluster, len(committed)) == sorted(committed)

@@ -11,6 +11,7 @@ from kio.static.primitive import i8, i16, i32, i32Timedelta, i64, u16
 
 from tests.peers.controller_sides import Side, Sides
 from tests.peers.quorum_cluster import CLUSTER_ID
+from tests.unit.config_messages import altered_resources
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
 
@@ -53,20 +54,7 @@ def described(
 def altered(
     sides: Sides, *resources: tuple[int, str, str, int, str | None], validate_only: bool = True
 ) -> tuple[Any, Any]:
-    schema = request_schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
-    wanted = tuple(
-        schema.part(
-            "AlterConfigsResource",
-            resource_type=i8(resource_type),
-            resource_name=name,
-            configs=(
-                schema.part(
-                    "AlterableConfig", name=key, config_operation=i8(operation), value=value
-                ),
-            ),
-        )
-        for resource_type, name, key, operation, value in resources
-    )
+    wanted = altered_resources(*resources)
     return sides.ask(
         ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=wanted, validate_only=validate_only
     )

@@ -13,6 +13,7 @@ from kio.static.primitive import i8, i32
 
 from replica_manager.raft.client_metrics_configs import validate_client_metrics
 from replica_manager.raft.node_versions import NodeVersions
+from tests.unit.config_messages import altered_resources
 from tests.unit.quorum import CLUSTER_ID, in_the_end
 from tests.unit.test_controller_apis import Client, told
 from zkcontroller.kraft.controller.api_error import ApiException
@@ -63,20 +64,7 @@ def verdict(result: Any) -> tuple[ErrorCode, str | None]:
 
 async def alter(client: Client, *resources: tuple[int, str, str, int, str | None]) -> list[Any]:
     """Changes one key of each of those resources by IncrementalAlterConfigs."""
-    schema = request_schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
-    wanted = tuple(
-        schema.part(
-            "AlterConfigsResource",
-            resource_type=i8(resource_type),
-            resource_name=name,
-            configs=(
-                schema.part(
-                    "AlterableConfig", name=key, config_operation=i8(operation), value=value
-                ),
-            ),
-        )
-        for resource_type, name, key, operation, value in resources
-    )
+    wanted = altered_resources(*resources)
     response = await client.ask(
         ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=wanted, validate_only=False
     )

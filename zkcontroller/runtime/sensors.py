@@ -21,6 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from typing_extensions import override
+
 SAMPLES: Final = 2
 """``metrics.num.samples``, as it is by default."""
 SAMPLE_MS: Final = 30_000
@@ -92,8 +94,8 @@ def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class MeterSensor:
-    """``<name>-rate`` a second, and ``<name>-count`` of all values since the start."""
+class _SampledSensor:
+    """What values come to in the last few windows of time."""
 
     def __init__(
         self,
@@ -106,8 +108,27 @@ class MeterSensor:
         self._now_ms = now_ms
         self._lock = threading.Lock()
         self._samples = Samples(samples, sample_ms)
+
+    def record(self, value: float) -> None:
+        """Takes a value; any thread."""
+        with self._lock:
+            self._samples.record(value, self._now_ms())
+
+
+class MeterSensor(_SampledSensor):
+    """``<name>-rate`` a second, and ``<name>-count`` of all values since the start."""
+
+    def __init__(
+        self,
+        name: str,
+        samples: int = SAMPLES,
+        sample_ms: int = SAMPLE_MS,
+        now_ms: Callable[[], int] = _monotonic_ms,
+    ) -> None:
+        super().__init__(name, samples, sample_ms, now_ms)
         self._total = 0.0
 
+    @override
     def record(self, value: float) -> None:
         with self._lock:
             self._samples.record(value, self._now_ms())
@@ -119,27 +140,11 @@ class MeterSensor:
             return {f"{self._name}-rate": rate, f"{self._name}-count": self._total}
 
 
-class RateSensor:
+class RateSensor(_SampledSensor):
     """``<name>``: the rate a second, nothing else.
 
     Whoever records may say when, and be told what has become of the rate.
     """
-
-    def __init__(
-        self,
-        name: str,
-        samples: int = SAMPLES,
-        sample_ms: int = SAMPLE_MS,
-        now_ms: Callable[[], int] = _monotonic_ms,
-    ) -> None:
-        self._name = name
-        self._now_ms = now_ms
-        self._lock = threading.Lock()
-        self._samples = Samples(samples, sample_ms)
-
-    def record(self, value: float) -> None:
-        with self._lock:
-            self._samples.record(value, self._now_ms())
 
     def record_at(self, value: float, now_ms: int) -> tuple[float, int]:
         """The rate with that value, and of how many milliseconds it is."""
@@ -172,24 +177,8 @@ class AverageSensor:
         return {self._name: self._span.attributes()[f"{self._name}-avg"]}
 
 
-class SpanSensor:
+class SpanSensor(_SampledSensor):
     """``<name>-avg`` and ``<name>-max`` of the values; NaN while there was none lately."""
-
-    def __init__(
-        self,
-        name: str,
-        samples: int = SAMPLES,
-        sample_ms: int = SAMPLE_MS,
-        now_ms: Callable[[], int] = _monotonic_ms,
-    ) -> None:
-        self._name = name
-        self._now_ms = now_ms
-        self._lock = threading.Lock()
-        self._samples = Samples(samples, sample_ms)
-
-    def record(self, value: float) -> None:
-        with self._lock:
-            self._samples.record(value, self._now_ms())
 
     def attributes(self) -> dict[str, float]:
         with self._lock:

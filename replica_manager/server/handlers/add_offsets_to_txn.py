@@ -13,6 +13,7 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.groups.desk import OFFSETS_TOPIC
 from replica_manager.server.authorization import check_group, check_transactional_id
 from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.errors import before_producer_fenced
 from replica_manager.server.schema import response_schema
 from replica_manager.transactions.requests import AddPartitions, ErrorResult
 from zkcontroller.model import TopicPartition
@@ -39,8 +40,7 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
         (partition,),
     )
     error = (await broker.transactions.ask(asked, ErrorResult)).error
-    if error is ErrorCode.producer_fenced and context.api_version < _FENCED_SINCE:
-        error = ErrorCode.invalid_producer_epoch
+    error = before_producer_fenced(error, context.api_version, _FENCED_SINCE)
     return refuse(request, context, error)
 
 

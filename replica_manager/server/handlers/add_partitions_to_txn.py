@@ -16,6 +16,7 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.authorization import allowed_names, check_cluster, is_allowed
 from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.errors import before_producer_fenced
 from replica_manager.server.schema import ResponseSchema, response_schema
 from replica_manager.server.transaction_messages import by_topic
 from replica_manager.transactions.requests import (
@@ -123,8 +124,7 @@ async def _handled(
         return (await broker.transactions.ask(verifying, VerifyResult)).errors
     adding = AddPartitions(request_id, *transaction[:4])
     error = (await broker.transactions.ask(adding, ErrorResult)).error
-    if error is ErrorCode.producer_fenced and context.api_version < _FENCED_SINCE:
-        error = ErrorCode.invalid_producer_epoch
+    error = before_producer_fenced(error, context.api_version, _FENCED_SINCE)
     return dict.fromkeys(transaction.partitions, error)
 
 

@@ -21,6 +21,7 @@ from replica_manager.server.authorization import (
     is_cluster_allowed,
 )
 from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.errors import before_producer_fenced
 from replica_manager.server.schema import response_schema
 from replica_manager.transactions.requests import (
     InitProducerId,
@@ -61,8 +62,7 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     )
     result = await broker.transactions.ask(asked, InitProducerIdResult)
     error = result.error
-    if error is ErrorCode.producer_fenced and context.api_version < _FENCED_SINCE:
-        error = ErrorCode.invalid_producer_epoch
+    error = before_producer_fenced(error, context.api_version, _FENCED_SINCE)
     return _response(context, error, result.producer_id, result.producer_epoch)
 
 

@@ -135,7 +135,7 @@ class AclControlManager:
     def replay(self, record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) -> None:
         """A committed change; IllegalState for the deletion of what is not there."""
         if isinstance(record, AccessControlEntryRecord):
-            acl = _acl(record)
+            acl = standard_acl(record)
             self._acls_by_id[record.id] = acl
             self._existing.add(acl)
             return
@@ -198,7 +198,8 @@ def _record(acl_id: UUID, acl: StandardAcl) -> AccessControlEntryRecord:
     )
 
 
-def _acl(record: AccessControlEntryRecord) -> StandardAcl:
+def standard_acl(record: AccessControlEntryRecord) -> StandardAcl:
+    """The rule that a record of the log tells."""
     return StandardAcl(
         ResourcePattern(
             by_code(ResourceType, record.resource_type),
