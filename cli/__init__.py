@@ -1,0 +1,1 @@
+"""zkctl: the operator's command line, one module per command group."""

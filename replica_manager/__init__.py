@@ -1,0 +1,1 @@
+"""The broker: configuration, registration, assembly; its parts are in the packages below."""

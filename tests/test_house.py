@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scripts import list_modules
 from scripts.draw_state_machines import DOCUMENT, redrawn
 
 ROOT = Path(__file__).parent.parent
@@ -73,17 +74,15 @@ def test_no_folder_with_modules_lacks_its_init() -> None:
     assert [path for path in modules() if not (ROOT / path.parent / "__init__.py").exists()] == []
 
 
-def test_every_module_is_named_in_the_architecture() -> None:
-    architecture = (ROOT / "ARCHITECTURE.md").read_text()
-
-    assert [str(path) for path in modules() if f"`{path}`" not in architecture] == []
+def test_the_list_of_modules_is_up_to_date() -> None:
+    assert (ROOT / "docs" / "modules.md").read_text() == list_modules.listed()
 
 
-def test_every_module_that_the_architecture_names_exists() -> None:
+@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "docs/deviations.md"])
+def test_every_file_that_a_document_names_exists(document: str) -> None:
     folders = "|".join((*INSTALLED_FOLDERS, "tests", "scripts", "benchmarks", "docs", "compose"))
-    named = re.findall(rf"`((?:{folders})/[\w./-]+\.\w+)`", (ROOT / "ARCHITECTURE.md").read_text())
+    named = re.findall(rf"`((?:{folders})/[\w./-]+\.\w+)", (ROOT / document).read_text())
 
-    assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 

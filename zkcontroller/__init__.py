@@ -1,0 +1,1 @@
+"""The controller, and the vocabulary that brokers share with it."""

@@ -1,0 +1,1 @@
+"""Partitions: leaders, followers, in-sync replicas and high watermarks."""

@@ -1,0 +1,1 @@
+"""The shell around the pure packages: event queue, event thread, channels, metrics, log files."""

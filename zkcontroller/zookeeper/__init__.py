@@ -1,0 +1,1 @@
+"""ZooKeeper: znodes as values, requests as values, and the session that sends them."""
