@@ -1,16 +1,18 @@
 """The subject of a certificate as Java writes it.
 
-Of its own, because ``cryptography`` takes ten megabytes: only a node that is shown a certificate
-loads it.
+Java decides by the ASN.1 tag of each value whether it writes text or hexadecimal digits.  It reads
+the bytes of every text as UTF-8, whatever the tag says.  A decoded name has lost both, so the name
+is made from the encoded bytes.
 
-Source: Java's ``X500Principal.getName`` (RFC 2253).
+Source: Java's ``X500Principal.getName`` (RFC 2253), ``sun.security.x509.AVA``.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
-from cryptography import x509
+from zkcontroller.errors import ZkControllerError
 
 # Attribute types that RFC 2253 gives a name; Java writes all others as numbers.
 _KEYWORDS: Final = {
@@ -25,50 +27,109 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
+_BLANKS: Final = " \r"
+_VERSION_TAG: Final = 0xA0
+# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString.
+_TEXT_TAGS: Final = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
+
+
+class CertificateUnreadable(ZkControllerError):
+    """The bytes are no certificate."""
+
+
+class _Element(NamedTuple):
+    """One ASN.1 value."""
+
+    tag: int
+    content: bytes
+    encoded: bytes
+    """With tag and length."""
 
 
 def distinguished_name(certificate: bytes) -> str:
-    """The subject of a certificate (DER) as Java names it: ``CN=alice,OU=sales,O=acme``."""
-    subject = x509.load_der_x509_certificate(certificate).subject
+    """The subject of a certificate (DER) as Java names it: ``CN=alice,OU=sales,O=acme``.
+
+    Raises CertificateUnreadable.
+    """
+    try:
+        signed = next(_elements(_only(certificate).content)).content
+        fields = [field for field in _elements(signed) if field.tag != _VERSION_TAG]
+        subject = fields[4]  # after serial number, algorithm, issuer and validity
+    except (IndexError, StopIteration):
+        raise CertificateUnreadable("the certificate ends before its subject") from None
+    return name_text(subject.encoded)
+
+
+def name_text(encoded: bytes) -> str:
+    """The text of an encoded ``Name``.  Raises CertificateUnreadable."""
     # The most specific part comes first, the other way round than in the certificate.
     return ",".join(
-        "+".join(_attribute(attribute) for attribute in relative)
-        for relative in reversed(list(subject.rdns))
+        "+".join(_attribute(attribute) for attribute in _elements(relative.content))
+        for relative in reversed(list(_elements(_only(encoded).content)))
     )
 
 
-def _attribute(attribute: x509.NameAttribute[str | bytes]) -> str:
-    keyword = _KEYWORDS.get(attribute.oid.dotted_string)
-    if keyword is None or not isinstance(attribute.value, str):
-        return f"{attribute.oid.dotted_string}=#{_der_value(attribute).hex()}"
-    return f"{keyword}={_escaped(attribute.value)}"
+def _attribute(attribute: _Element) -> str:
+    try:
+        type_id, value = _elements(attribute.content)
+    except ValueError:
+        raise CertificateUnreadable("a part of the name has no type or no value") from None
+    dotted = _dotted(type_id.content)
+    keyword = _KEYWORDS.get(dotted)
+    if keyword is None or value.tag not in _TEXT_TAGS:
+        return f"{keyword or dotted}=#{value.encoded.hex()}"
+    return f"{keyword}={_escaped(value.content.decode('utf-8', 'replace'))}"
 
 
-def _der_value(attribute: x509.NameAttribute[str | bytes]) -> bytes:
-    """The value as it stands in the certificate, with its ASN.1 tag and length."""
-    whole = x509.Name([attribute]).public_bytes()
-    # SEQUENCE { SET { SEQUENCE { OID, value } } }
-    content = _content(_content(_content(whole)))
-    return content[len(content) - len(_after_first(content)) :]
-
-
-def _content(der: bytes) -> bytes:
-    return der[_header_size(der) :]
-
-
-def _header_size(der: bytes) -> int:
-    return 2 if der[1] < 0x80 else 2 + (der[1] & 0x7F)
-
-
-def _after_first(der: bytes) -> bytes:
-    # An object identifier is always shorter than 128 bytes.
-    return der[2 + der[1] :]
+def _dotted(object_id: bytes) -> str:
+    numbers: list[int] = []
+    number = 0
+    for byte in object_id:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            numbers.append(number)
+            number = 0
+    if not numbers:
+        raise CertificateUnreadable("a part of the name has no type")
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
 
 
 def _escaped(value: str) -> str:
-    text = "".join(f"\\{each}" if each in _ESCAPED else each for each in value)
-    if text.startswith(" "):
-        text = f"\\{text}"
-    if len(value) > 1 and text.endswith(" "):
-        text = f"{text[:-1]}\\ "
-    return text
+    """The value with Java's backslashes: before signs, and before blanks at either end."""
+    text = "".join(
+        f"\\{each}" if each in _ESCAPED else "\\00" if each == "\0" else each for each in value
+    )
+    inner = text.strip(_BLANKS)
+    if not inner:
+        return "".join(f"\\{blank}" for blank in text)
+    start = text.index(inner)
+    before, after = text[:start], text[start + len(inner) :]
+    return "".join(f"\\{each}" for each in before) + inner + "".join(f"\\{each}" for each in after)
+
+
+def _only(encoded: bytes) -> _Element:
+    first = next(_elements(encoded), None)
+    if first is None:
+        raise CertificateUnreadable("nothing there")
+    return first
+
+
+def _elements(encoded: bytes) -> Iterator[_Element]:
+    """The ASN.1 values that stand one after the other in these bytes."""
+    position = 0
+    while position < len(encoded):
+        start = position
+        if len(encoded) - position < 2:
+            raise CertificateUnreadable("an ASN.1 value without a length")
+        tag, length = encoded[position], encoded[position + 1]
+        position += 2
+        if length >= 0x80:
+            size = length & 0x7F
+            length = int.from_bytes(encoded[position : position + size], "big")
+            position += size
+        end = position + length
+        if end > len(encoded):
+            raise CertificateUnreadable("an ASN.1 value is cut off")
+        yield _Element(tag, encoded[position:end], encoded[start:end])
+        position = end

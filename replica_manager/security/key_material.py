@@ -10,6 +10,7 @@ Source: Kafka ``DefaultSslEngineFactory`` (KIP-651).
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import ssl
@@ -20,6 +21,7 @@ from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -39,6 +41,8 @@ _CERTIFICATE: Final = re.compile(
 _PRIVATE_KEY: Final = re.compile(
     r"-+BEGIN\s[A-Z\s]*PRIVATE\s+KEY[^-]*-+\s+[^-]*-+END\s[A-Z\s]*PRIVATE\s+KEY[^-]*-+"
 )
+_TOO_WEAK: Final = ("CA_MD_TOO_WEAK", "EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL")
+_log = logging.getLogger("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory")
 # What the library raises for bytes that are not what they should be.
 _UNREADABLE: Final = (ValueError, TypeError, UnsupportedAlgorithm)
 
@@ -74,6 +78,8 @@ class KeyMaterial:
 
     private_key: bytes = field(repr=False)
     chain: bytes
+    key: str
+    """The configuration key that names it, for messages."""
 
 
 def load_key_store(settings: KeyStoreSettings) -> KeyMaterial | None:
@@ -91,7 +97,7 @@ def load_key_store(settings: KeyStoreSettings) -> KeyMaterial | None:
             )
         if settings.certificate_chain is None:
             raise refuse("ssl.keystore.key", "only together with ssl.keystore.certificate.chain")
-        return _from_pem(settings, settings.private_key, settings.certificate_chain)
+        return _from_pem(settings, settings.private_key, settings.certificate_chain, is_file=False)
     if settings.certificate_chain is not None:
         raise refuse("ssl.keystore.certificate.chain", "only together with ssl.keystore.key")
     if settings.location is None:
@@ -103,7 +109,7 @@ def load_key_store(settings: KeyStoreSettings) -> KeyMaterial | None:
         if settings.password is not None:
             raise refuse("ssl.keystore.password", "nothing with PEM: its key has ssl.key.password")
         text = _read(key, settings.location).decode("utf-8", "replace")
-        return _from_pem(settings, text, text)
+        return _from_pem(settings, text, text, is_file=True)
     if settings.password is None:
         raise refuse("ssl.keystore.password", "a password: a key store of that type has one")
     return _from_pkcs12(key, settings.location, settings.password)
@@ -147,15 +153,55 @@ def load_trust_store(settings: TrustStoreSettings) -> str | None:
     return "".join(each.public_bytes(Encoding.PEM).decode() for each in found)
 
 
-def use_key(context: ssl.SSLContext, key: str, material: KeyMaterial) -> None:
-    """Gives the key to the context; ConfigInvalid if OpenSSL refuses it."""
+def use_key(context: ssl.SSLContext, material: KeyMaterial) -> None:
+    """Gives the key to the context; ConfigInvalid if OpenSSL refuses it.
+
+    A chain with a signature by SHA-1 is served, as Kafka on Java 17 serves it: a context with such
+    a key takes the other side's certificates by the same measure, and the log says so.
+    """
     try:
-        with _in_memory(material.private_key) as key_file, _in_memory(material.chain) as chain:
-            context.load_cert_chain(chain, key_file)
+        _load(context, material)
     except ssl.SSLError as refused:
-        raise ConfigInvalid(
-            key, "[hidden]", f"a private key that fits its certificate ({refused.reason})"
-        ) from None
+        if refused.reason not in _TOO_WEAK:
+            allowed = f"a private key that fits its certificate ({refused.reason})"
+            raise ConfigInvalid(material.key, "[hidden]", allowed) from None
+        weak = _weakest_signature(material)
+        if weak != "sha1":
+            raise ConfigInvalid(
+                material.key,
+                "[hidden]",
+                f"certificates and keys that are strong enough for OpenSSL ({refused.reason}; "
+                f"weakest signature by {weak}): have them signed anew, with SHA-256 or better",
+            ) from None
+        _log.warning(
+            "%s holds a certificate that is signed with SHA-1. It is served, and certificates "
+            "signed with SHA-1 are accepted from the other side. Have it signed anew, with "
+            "SHA-256 or better.",
+            material.key,
+        )
+        # The suites stay as they are: only the demands on certificates are lowered.
+        suites = [each["name"] for each in context.get_ciphers() if each["protocol"] != "TLSv1.3"]
+        context.set_ciphers(":".join(("@SECLEVEL=0", *suites)))
+        _load(context, material)
+
+
+def _load(context: ssl.SSLContext, material: KeyMaterial) -> None:
+    with _in_memory(material.private_key) as key_file, _in_memory(material.chain) as chain:
+        context.load_cert_chain(chain, key_file)
+
+
+def _weakest_signature(material: KeyMaterial) -> str:
+    """The hash of the chain's weakest signature; nobody checks the one of a self-signed end."""
+    found = [
+        each.signature_hash_algorithm
+        for each in x509.load_pem_x509_certificates(material.chain)
+        if each.issuer != each.subject
+    ]
+    return min(
+        (each for each in found if each is not None),
+        key=lambda each: (each.name != "md5", each.digest_size),
+        default=hashes.SHA256(),
+    ).name
 
 
 @contextlib.contextmanager
@@ -169,11 +215,15 @@ def _in_memory(data: bytes) -> Iterator[str]:
         os.close(descriptor)
 
 
-def _from_pem(settings: KeyStoreSettings, key_text: str, chain_text: str) -> KeyMaterial:
-    location = f"{settings.prefix}ssl.keystore"
+def _from_pem(
+    settings: KeyStoreSettings, key_text: str, chain_text: str, *, is_file: bool
+) -> KeyMaterial:
+    name = "ssl.keystore.location" if is_file else "ssl.keystore.key"
+    chain_name = name if is_file else "ssl.keystore.certificate.chain"
+    key = settings.prefix + name
     found = _PRIVATE_KEY.findall(key_text)
     if len(found) != 1:
-        raise ConfigInvalid(location, "[hidden]", f"exactly one private key, {len(found)} found")
+        raise ConfigInvalid(key, "[hidden]", f"exactly one private key, {len(found)} found")
     try:
         private_key = load_pem_private_key(found[0].encode(), _encoded(settings.key_password))
     except _UNREADABLE:
@@ -184,7 +234,8 @@ def _from_pem(settings: KeyStoreSettings, key_text: str, chain_text: str) -> Key
         ) from None
     return KeyMaterial(
         private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
-        _certificates(location, chain_text).encode(),
+        _certificates(settings.prefix + chain_name, chain_text).encode(),
+        key,
     )
 
 
@@ -202,6 +253,7 @@ def _from_pkcs12(key: str, location: str, password: str) -> KeyMaterial:
     return KeyMaterial(
         store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
         b"".join(each.public_bytes(Encoding.PEM) for each in chain),
+        key,
     )
 
 

@@ -1,4 +1,4 @@
-"""The name of whoever asks: ``User:alice``, and which name a certificate's subject stands for.
+"""The principal of a connection: ``User:alice``, and the name that a certificate stands for.
 
 Source: Kafka ``KafkaPrincipal``, ``DefaultKafkaPrincipalBuilder``, ``SslPrincipalMapper``
 (KIP-371).
@@ -108,10 +108,20 @@ def _parse_rules(text: str) -> Iterator[_Rule]:
             yield _Rule(None, "", "")
             continue
         try:
-            pattern = re.compile(match["pattern"])
+            pattern = _compiled(match["pattern"])
         except re.error as wrong:
             raise ConfigInvalid(MAPPING_RULES_KEY, text, f"regular expressions ({wrong})") from None
         yield _Rule(pattern, match["replacement"], match["case"])
+
+
+_DOT: Final = re.compile(r"(\\.|\[(?:\\.|[^\]\\])*\])|\.", re.DOTALL)
+_NO_END_OF_LINE: Final = r"[^\n\r\x85\u2028\u2029]"
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """The pattern with Java's meaning: classes know ASCII alone, a dot stands for no line's end."""
+    in_python = _DOT.sub(lambda token: token[1] or _NO_END_OF_LINE, pattern)
+    return re.compile(in_python, re.ASCII)
 
 
 def _expanded(replacement: str, match: re.Match[str]) -> str:

@@ -85,7 +85,7 @@ def prepare(keys: TlsKeys, context: ssl.SSLContext) -> bool:
     )
     if material is None:
         return False
-    use_key(context, f"{keys.prefix}ssl.keystore", material)
+    use_key(context, material)
     return True
 
 

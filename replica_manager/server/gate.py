@@ -11,6 +11,7 @@ from functools import partial
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.security.certificate_names import distinguished_name
 from replica_manager.security.principals import ANONYMOUS, USER, Principal
 from replica_manager.security.sasl_authenticator import Login, SaslAuthenticator
 from replica_manager.security.sasl_mechanisms import PLAIN, PlainServer, SaslServer, ScramServer
@@ -50,8 +51,6 @@ class Gate:
         """Who shows that certificate (DER).  AdmissionRefused if no mapping rule applies to it."""
         if certificate is None or self._mapper is None:
             return ANONYMOUS
-        from replica_manager.security.certificate_names import distinguished_name
-
         name = self._mapper.name_of(distinguished_name(certificate))
         if name is None:
             raise AdmissionRefused("no rule of ssl.principal.mapping.rules applies to its name")

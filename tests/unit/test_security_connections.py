@@ -49,8 +49,8 @@ def context(
     made = ssl.SSLContext(protocol)
     made.load_verify_locations(cadata=authority.identity.certificate_pem)
     if identity is not None:
-        material = KeyMaterial(identity.key_pem().encode(), identity.certificate_pem.encode())
-        use_key(made, "key", material)
+        key, chain = identity.key_pem().encode(), identity.certificate_pem.encode()
+        use_key(made, KeyMaterial(key, chain, "ssl.keystore.key"))
     return made
 
 

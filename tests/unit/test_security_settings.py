@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.x509.oid import NameOID
 
 from replica_manager.config import BrokerConfig
-from replica_manager.security.certificate_names import distinguished_name
+from replica_manager.security.certificate_names import CertificateUnreadable, distinguished_name
 from replica_manager.security.jaas import parse_jaas
 from replica_manager.security.key_material import (
     KeyStoreSettings,
@@ -32,6 +34,7 @@ SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 AUTHORITY = Authority()
 SERVER = AUTHORITY.sign((NameOID.COMMON_NAME, "broker"), hosts=True)
 CHAIN = SERVER.certificate_pem
+DATA = Path(__file__).with_name("data")
 TRUSTED = AUTHORITY.identity.certificate_pem
 
 
@@ -178,7 +181,7 @@ def test_jks_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> Non
         ),
         (
             {"store_type": "PEM", "private_key": CHAIN, "certificate_chain": CHAIN},
-            "ssl.keystore",
+            "ssl.keystore.key",
             "exactly one private key",
         ),
         (
@@ -187,7 +190,7 @@ def test_jks_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> Non
                 "private_key": SERVER.key_pem(),
                 "certificate_chain": SERVER.key_pem(),
             },
-            "ssl.keystore",
+            "ssl.keystore.certificate.chain",
             "at least one certificate",
         ),
     ],
@@ -210,6 +213,57 @@ def test_a_wrong_password_of_a_store_is_told_as_such(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigInvalid, match="the password that belongs to it"):
         load_key_store(KeyStoreSettings(location=str(store), password="wrong"))
+
+
+def test_a_chain_signed_with_sha1_is_served_and_the_log_says_how_to_do_better(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    location = DATA / "signed-with-sha1.pem"
+    settings = pem(ssl__keystore__location=str(location), ssl__truststore__location=str(location))
+    for key in (
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.truststore.certificates",
+    ):
+        del settings[key]
+    made = config(**settings)
+
+    server = listener_security(made)["SSL"].tls
+    client = client_security(made, "SSL").tls
+
+    assert server is not None
+    assert client is not None
+    client.check_hostname = False
+    assert shake_hands(server, client) == "An authority of sha1"
+    assert "ssl.keystore.location holds a certificate that is signed with SHA-1" in caplog.text
+    assert "signed anew, with SHA-256" in caplog.text
+
+
+def test_a_chain_signed_with_md5_is_refused_with_what_is_wrong() -> None:
+    location = DATA / "signed-with-md5.pem"
+    settings = pem(ssl__keystore__location=str(location))
+    for key in ("ssl.keystore.key", "ssl.keystore.certificate.chain"):
+        del settings[key]
+
+    with pytest.raises(ConfigInvalid, match="weakest signature by md5") as refused:
+        listener_security(config(**settings))
+
+    assert refused.value.key == "listener.name.ssl.ssl.keystore.location"
+
+
+def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> str:
+    """A handshake in memory; the common name of the authority that signed the server's key."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    serving = server.wrap_bio(to_server, to_client, server_side=True)
+    asking = client.wrap_bio(to_client, to_server)
+    for _ in range(4):
+        for side in (asking, serving):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    certificate = asking.getpeercert()
+    assert certificate is not None
+    issuer: Any = certificate["issuer"]
+    return str(issuer[0][0][1])
 
 
 # Listeners
@@ -388,6 +442,32 @@ def test_a_certificates_name_is_written_as_java_writes_it() -> None:
         'L=\\ ,O=\\ lead \\#x \\"q\\"\\ ,CN=\\#hash\\;x\\<y\\>z\\=\\\\ü漢,2.5.4.5=#13023737,'
         "1.2.840.113549.1.9.1=#16056140622e63"
     )
+
+
+def test_a_certificate_that_ends_too_early_has_no_name() -> None:
+    der = AUTHORITY.sign((NameOID.COMMON_NAME, "a")).der
+
+    for size in range(0, 80, 7):
+        with pytest.raises(CertificateUnreadable):
+            distinguished_name(der[:size])
+
+
+@pytest.mark.parametrize(
+    ("rules", "name", "expected"),
+    [
+        # U+212A is a Kelvin sign, whose lower case is k: in Java it is no \\w.
+        (r"RULE:^CN=(\w+)$/$1/L", "CN=\u212aafka", None),
+        (r"RULE:^CN=(\d+)$/$1/", "CN=\u0661", None),
+        (r"RULE:^CN=(\w+)$/$1/L", "CN=KAFKA", "kafka"),
+        (r"RULE:^CN=(.*)$/$1/", "CN=admin\rx", None),
+        (r"RULE:^CN=(.*)$/$1/", "CN=admin\u2028", None),
+        (r"RULE:^CN=([.]x\.)$/$1/", "CN=.x.", ".x."),
+    ],
+)
+def test_a_mapping_rule_matches_what_it_matches_in_java(
+    rules: str, name: str, expected: str | None
+) -> None:
+    assert SslPrincipalMapper(rules).name_of(name) == expected
 
 
 @pytest.mark.parametrize(
