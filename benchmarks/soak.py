@@ -10,6 +10,8 @@ slope of memory.
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import statistics
 import sys
 import tempfile
@@ -24,8 +26,12 @@ from confluent_kafka import Consumer
 from typing_extensions import override
 
 from benchmarks.records_cluster import RecordsCluster, our_cluster
+from zkcontroller.runtime.loop_watch import VARIABLE
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
+LOOP_BOUND_MS: Final = 20
+"""A callback of the brokers' event loops that takes longer is printed."""
+_HELD: Final = re.compile(r"WARN (.*) held the event loop for (\d+) ms")
 RECORD_BYTES: Final = 1000
 SAMPLE_S: Final = 5.0
 TOPIC: Final = "soak"
@@ -82,6 +88,19 @@ class Follower(threading.Thread):
         self.join()
 
 
+def longest_callbacks(cluster: RecordsCluster) -> list[str]:
+    """For each broker the callback that held its event loop longest, as its server.log names it."""
+    lines = []
+    for broker in cluster.brokers:
+        found = [each for line in broker.log_lines("server.log") if (each := _HELD.search(line))]
+        longest = max(found, key=lambda each: int(each[2]), default=None)
+        held = (
+            f"none of {LOOP_BOUND_MS} ms" if longest is None else f"{longest[2]} ms, {longest[1]}"
+        )
+        lines.append(f"broker {broker.broker_id}, longest callback of the event loop: {held}")
+    return lines
+
+
 def thirds(values: Sequence[float]) -> tuple[float, float]:
     """Medians of the first third and of the last."""
     size = max(1, len(values) // 3)
@@ -93,6 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--records", type=int, default=3_000, help="a second (default: 3000)")
     options = parser.parse_args(arguments)
+    os.environ.setdefault(VARIABLE, str(LOOP_BOUND_MS))
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-")))
         zookeeper = stack.enter_context(EmbeddedZooKeeper(directory / "zookeeper"))
@@ -116,6 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         time.sleep(SAMPLE_S)  # the follower reads what is left
         watcher.end()
         follower.end()
+        held = longest_callbacks(cluster)
     print(f"{records:,} records sent at {whole.records_s:,.0f} a second, {follower.records:,} read")
     for what, values in (
         ("MB resident, three brokers", [mb for _, mb in watcher.samples]),
@@ -127,6 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     hours = [seconds / 3600 for seconds, _ in watcher.samples[len(watcher.samples) // 3 :]]
     megabytes = [mb for _, mb in watcher.samples[len(watcher.samples) // 3 :]]
     slope = statistics.linear_regression(hours, megabytes).slope
+    print(*held, sep="\n")
     print(f"memory grows by {slope:.1f} MB an hour, over the last two thirds")
     return 0
 

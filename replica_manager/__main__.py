@@ -6,7 +6,8 @@ SIGTERM and SIGINT stop it by controlled shutdown; a second one ends it at once.
 server.log says ``[KafkaServer id=1] started`` and ``broker.json`` stands in the first log
 directory.  Exit code 0 after a stop, 1 after a failure.  The environment variable
 ``ZKCONTROLLER_ZOOKEEPER_AUTH``, ``digest:USER:PASSWORD`` or ``sasl:USER:PASSWORD``, holds its
-credentials for ZooKeeper.
+credentials for ZooKeeper.  With ``ZKCONTROLLER_LOOP_WATCH_MS`` server.log names each callback that
+holds the event loop for so many milliseconds.
 
 Source: Kafka's ``kafka-server-start.sh``, ``kafka.Kafka``.
 """
@@ -32,6 +33,7 @@ from replica_manager.metrics_server import LOOPBACK, MetricsServer
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.runtime.interpreter import set_up_interpreter
 from zkcontroller.runtime.log_files import LogFiles, install_log_files
+from zkcontroller.runtime.loop_watch import watching
 from zkcontroller.runtime.metrics import Metrics
 from zkcontroller.zookeeper.connect_string import parse_credentials
 
@@ -64,9 +66,10 @@ def main(arguments: list[str] | None = None) -> int:
             logging.getLogger("kafka.server.KafkaConfig").warning("%s", warning)
         metrics = Metrics()
         with (
+            watching(metrics, has_readers=options.metrics_port is not None),
             nullcontext()
             if options.metrics_port is None
-            else MetricsServer(metrics, options.metrics_port, options.metrics_host)
+            else MetricsServer(metrics, options.metrics_port, options.metrics_host),
         ):
             return asyncio.run(
                 _run(

@@ -45,6 +45,7 @@ from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata
 from zkcontroller.kraft.values import Endpoint, ReplicaKey
 from zkcontroller.runtime.client_security import ClientSecurity
 from zkcontroller.runtime.interpreter import set_up_interpreter
+from zkcontroller.runtime.loop_watch import watching
 from zkcontroller.runtime.metrics import Metrics
 
 FAILED: Final = 1
@@ -83,6 +84,7 @@ def run_node(path: Path, metrics_port: int | None = None) -> int:
             from replica_manager.metrics_server import MetricsServer
 
             stack.enter_context(MetricsServer(metrics, metrics_port))
+        stack.enter_context(watching(metrics, has_readers=metrics_port is not None))
         meta = dirs.found[config.metadata_log_dir]
         assert meta.cluster_id is not None, "a node's directories name its cluster"
         local = ReplicaKey(config.node_id, meta.directory_id)

@@ -54,7 +54,7 @@ class Timed(Generic[T]):
     """Awaits a coroutine and adds up its turns."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], loop_time: LoopTime) -> None:
-        self._coroutine = coroutine
+        self.coroutine = coroutine
         self._loop_time = loop_time
 
     def __await__(self) -> Generator[Any, Any, T]:
@@ -64,9 +64,9 @@ class Timed(Generic[T]):
             self._loop_time.begin()
             try:
                 if thrown is None:
-                    awaited = self._coroutine.send(sent)
+                    awaited = self.coroutine.send(sent)
                 else:
-                    awaited = self._coroutine.throw(thrown)
+                    awaited = self.coroutine.throw(thrown)
             except StopIteration as done:
                 value: T = done.value
                 return value

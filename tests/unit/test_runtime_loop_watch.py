@@ -1,0 +1,152 @@
+"""The watch on the event loop names each callback that holds the loop for too long."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+
+import pytest
+
+from zkcontroller.errors import ConfigInvalid
+from zkcontroller.runtime.loop_watch import VARIABLE, LoopWatch, watching
+from zkcontroller.runtime.metrics import Metrics
+
+BOUND_MS = 20.0
+
+
+def work(cpu_ms: float) -> None:
+    """Keeps the processor busy for so long."""
+    until_ns = time.thread_time_ns() + int(cpu_ms * 1e6)
+    while time.thread_time_ns() < until_ns:
+        pass
+
+
+async def busy_handler(cpu_ms: float) -> None:
+    work(cpu_ms)
+    await asyncio.sleep(0)
+
+
+def watched(cpu_ms: float) -> LoopWatch:
+    async def connection() -> None:
+        await asyncio.sleep(0)
+        await busy_handler(cpu_ms)
+
+    with LoopWatch(BOUND_MS).installed() as watch:
+        asyncio.run(connection())
+    return watch
+
+
+def test_a_callback_that_works_for_too_long_is_counted_and_named() -> None:
+    watch = watched(2 * BOUND_MS)
+
+    assert watch.long_count == 1
+    assert watch.longest is not None
+    assert watch.longest.cpu_ms >= 2 * BOUND_MS
+    assert "connection > busy_handler (test_runtime_loop_watch.py:" in watch.longest.name
+    assert watch.longest_ms == watch.recent_ms == watch.longest.cpu_ms
+
+
+def test_short_callbacks_are_not_long_ones() -> None:
+    watch = watched(0)
+
+    assert (watch.long_count, watch.longest) == (0, None)
+    assert watch.longest_ms > 0
+
+
+def test_a_callback_that_waits_for_the_clock_uses_no_processor_time() -> None:
+    def wait() -> None:
+        time.sleep(2 * BOUND_MS / 1000)
+
+    async def waiting() -> None:
+        asyncio.get_running_loop().call_soon(wait)
+        await asyncio.sleep(0.001)
+
+    with LoopWatch(BOUND_MS).installed() as watch:
+        asyncio.run(waiting())
+
+    assert watch.long_count == 0
+
+
+def test_garbage_collection_is_told_apart_from_the_callbacks_own_work() -> None:
+    async def collecting() -> None:
+        ring: list[object] = [[] for _ in range(200_000)]
+        ring.append(ring)
+        for _ in range(10):
+            gc.collect()
+
+    with LoopWatch(BOUND_MS).installed() as watch:
+        asyncio.run(collecting())
+
+    assert watch.longest is not None
+    assert 0 < watch.longest.collecting_ms < watch.longest.cpu_ms
+
+
+def test_recent_forgets_what_is_older_than_two_windows() -> None:
+    now_s = 0.0
+    watch = LoopWatch(BOUND_MS, lambda: now_s)
+    with watch.installed():
+        asyncio.run(busy_handler(BOUND_MS))
+    longest_ms = watch.longest_ms
+
+    now_s = 119.0
+    assert watch.recent_ms == longest_ms
+    now_s = 181.0
+    assert watch.recent_ms == 0
+    assert watch.longest_ms == longest_ms
+
+
+def test_many_long_callbacks_share_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def flood() -> None:
+        for _ in range(5):
+            await busy_handler(2)
+
+    with (
+        caplog.at_level(logging.WARNING, "zkcontroller.EventLoop"),
+        LoopWatch(1, lambda: 0.0).installed() as watch,
+    ):
+        asyncio.run(flood())
+
+    assert watch.long_count >= 5
+    assert len(caplog.records) == 1
+    assert "flood > busy_handler" in caplog.text
+
+
+def test_the_gauges_show_the_longest_callback_to_prometheus() -> None:
+    metrics = Metrics()
+    with watching(metrics, has_readers=True):
+        asyncio.run(busy_handler(1))
+
+    shown = metrics.exposition().decode()
+    [line] = [
+        each
+        for each in shown.splitlines()
+        if each.startswith("zkcontroller_server_eventloop_longestcallbackms ")
+    ]
+    assert float(line.split()[1]) >= 1
+    assert "zkcontroller_server_eventloop_longcallbacks 0.0" in shown
+
+
+def test_without_readers_and_without_the_variable_nothing_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    metrics = Metrics()
+    before = asyncio.Handle._run
+    with watching(metrics, has_readers=False):
+        assert asyncio.Handle._run is before
+    monkeypatch.setenv(VARIABLE, "10")
+    with watching(metrics, has_readers=False):
+        assert asyncio.Handle._run is not before
+
+    assert asyncio.Handle._run is before
+
+
+@pytest.mark.parametrize("wanted", ["a", "0", "-1", "inf", "nan"])
+def test_a_bound_that_is_no_number_of_milliseconds_is_refused(
+    wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, wanted)
+
+    with pytest.raises(ConfigInvalid, match=VARIABLE):
+        watching(Metrics(), has_readers=False)
