@@ -1,4 +1,7 @@
-"""Which names a topic may have.
+"""Which names a topic may have, and which partitions may have a folder.
+
+The one place of these rules.  A name is checked where it enters: in requests of clients and of
+controllers, in znodes, and in the names of folders when a broker starts.
 
 Source: Kafka ``Topic.validate``, ``Topic.unifyCollisionChars``.
 """
@@ -9,6 +12,10 @@ import re
 from typing import Final
 
 LONGEST_NAME: Final = 249
+LONGEST_FOLDER_NAME: Final = 255
+"""Bytes in the name of a file, on the file systems of Linux."""
+_SHOWN: Final = 300
+"""Characters of a refused name that an error text shows."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]*")
 
 
@@ -20,13 +27,28 @@ def invalid_name_reason(name: str) -> str | None:
         return f"Topic name is invalid: '{name}' is not allowed"
     if len(name) > LONGEST_NAME:
         return (
-            f"Topic name is invalid: the length of '{name}' is longer than the max allowed "
-            f"length {LONGEST_NAME}"
+            f"Topic name is invalid: the length of '{name[:_SHOWN]}' is longer than the max "
+            f"allowed length {LONGEST_NAME}"
         )
     if not _LEGAL_NAME.fullmatch(name):
         return (
             f"Topic name is invalid: '{name}' contains one or more characters other than "
             "ASCII alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+def invalid_partition_reason(topic: str, partition: int) -> str | None:
+    """Why this partition cannot have a folder ``topic-partition``; None if it can."""
+    reason = invalid_name_reason(topic)
+    if reason is not None:
+        return reason
+    if partition < 0:
+        return f"Partition is invalid: {partition} of topic '{topic}' is negative"
+    if len(f"{topic}-{partition}") > LONGEST_FOLDER_NAME:
+        return (
+            f"Partition is invalid: the folder name '{topic}-{partition}' is longer than the max "
+            f"allowed length {LONGEST_FOLDER_NAME}"
         )
     return None
 

@@ -15,12 +15,20 @@ from uuid import UUID
 from replica_manager.log.files import replace_file
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import TopicPartition
+from zkcontroller.topic_names import (
+    LONGEST_FOLDER_NAME,
+    invalid_name_reason,
+    invalid_partition_reason,
+)
 
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 _CLEAN_SHUTDOWN: Final = b'{"version":0,"brokerEpoch":-1}'
 """The broker epoch is KRaft's."""
 
-_LONGEST_NAME: Final = 255
+_FOREIGN_FOLDERS: Final = frozenset({"remote-log-index-cache", "__cluster_metadata-0"})
+"""Folders of Kafka in a log directory that hold no partition of this broker; left alone."""
+_SHOWN: Final = 300
+_LAST_PARTITION: Final = 2**31 - 1
 _MARKED: Final = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
 
 
@@ -47,6 +55,29 @@ class FolderNameInvalid(ZkControllerError):
     """A folder in a log directory is not a partition's; nothing is guessed about it."""
 
 
+class PartitionRefused(ZkControllerError):
+    """A topic or partition that cannot have a folder in a log directory."""
+
+
+def partition_folder(
+    log_dir: Path, topic_partition: TopicPartition, kind: FolderKind, unique_id: UUID
+) -> Path:
+    """The path of a partition's folder; every folder that is made or renamed gets its path here.
+
+    PartitionRefused if the path would not be a child of ``log_dir``, whoever asks.
+    """
+    reason = invalid_partition_reason(*topic_partition)
+    name = folder_name(topic_partition, kind, unique_id)
+    if reason is None and len(name) > LONGEST_FOLDER_NAME:
+        reason = f"the folder name '{name}' is longer than {LONGEST_FOLDER_NAME}"
+    path = log_dir / name
+    if reason is None and (path.parent != log_dir or path.name != name):
+        reason = f"the folder {path} is not a child of {log_dir}"
+    if reason is not None:
+        raise PartitionRefused(f"No folder for {str(topic_partition)[:_SHOWN]}: {reason}")
+    return path
+
+
 def folder_name(topic_partition: TopicPartition, kind: FolderKind, unique_id: UUID) -> str:
     """The name of a folder; the topic is cut where the name would be too long to delete it."""
     if kind is FolderKind.CURRENT:
@@ -54,7 +85,7 @@ def folder_name(topic_partition: TopicPartition, kind: FolderKind, unique_id: UU
     suffix = f"-{topic_partition.partition}.{unique_id.hex}{kind.value}"
     topic = topic_partition.topic
     if kind is not FolderKind.FUTURE:
-        topic = topic[: _LONGEST_NAME - len(suffix)]
+        topic = topic[: LONGEST_FOLDER_NAME - len(suffix)]
     return topic + suffix
 
 
@@ -72,13 +103,21 @@ def parse_folder(path: Path) -> LogFolder:
             "topic-partition.uniqueId-delete (if marked for deletion). Kafka's log directories "
             "(and children) should only contain Kafka topic data."
         )
+    reason = invalid_name_reason(topic)
+    if reason is None and (str(int(partition)) != partition or int(partition) > _LAST_PARTITION):
+        reason = f"'{partition}' is not how a partition is written"
+    if reason is not None:
+        raise FolderNameInvalid(
+            f"Found directory {path}, which cannot be the folder of a partition: {reason}. Move it "
+            "out of the log directory."
+        )
     return LogFolder(path, TopicPartition(topic, int(partition)), kind)
 
 
 def folders_in(log_dir: Path) -> Iterator[LogFolder]:
     """The partitions' folders in a log directory, by name; FolderNameInvalid for any other."""
     for path in sorted(log_dir.iterdir()):
-        if path.is_dir():
+        if path.is_dir() and path.name not in _FOREIGN_FOLDERS:
             yield parse_folder(path)
 
 

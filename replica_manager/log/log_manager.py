@@ -26,8 +26,8 @@ from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_directory import (
     FolderKind,
     LogFolder,
-    folder_name,
     folders_in,
+    partition_folder,
     take_clean_shutdown_mark,
     write_clean_shutdown_mark,
 )
@@ -259,7 +259,8 @@ class LogManager:
     ) -> PartitionLog:
         """The partition's log; made if it is not there, where it is preferred or the fewest are.
 
-        Raises InconsistentTopicId, and KafkaStorage if no directory takes it.
+        Raises InconsistentTopicId, KafkaStorage if no directory takes it, and PartitionRefused for
+        a name that cannot be a folder of a log directory.
         """
         logs = self._future if is_future else self._current
         log = logs.get(topic_partition)
@@ -274,10 +275,11 @@ class LogManager:
         self, topic_partition: TopicPartition, config: LogConfig, *, is_future: bool
     ) -> PartitionLog:
         kind = FolderKind.FUTURE if is_future else FolderKind.CURRENT
-        name = folder_name(topic_partition, kind, uuid4())
+        unique_id = uuid4()
         for log_dir in self._candidates(topic_partition):
+            path = partition_folder(log_dir, topic_partition, kind, unique_id)
             try:
-                log = PartitionLog.open(log_dir / name, config, self.environment)
+                log = PartitionLog.open(path, config, self.environment)
             except OSError as error:
                 self.fail(log_dir, f"Error while creating log for {topic_partition}: {error}")
                 continue
@@ -317,7 +319,7 @@ class LogManager:
         self._preferred.pop(topic_partition, None)
         kind = FolderKind.STRAY if is_stray else FolderKind.DELETED
         log_dir = log.log_dir
-        path = log_dir / folder_name(topic_partition, kind, uuid4())
+        path = partition_folder(log_dir, topic_partition, kind, uuid4())
         log.rename(path)
         _log.info(
             "Log for partition %s is renamed to %s and %s", topic_partition, path,
@@ -343,7 +345,9 @@ class LogManager:
         KafkaStorage if the future log's directory fails; the current one stays in service then.
         """
         future, current = self._future[topic_partition], self._current.get(topic_partition)
-        future.rename(future.log_dir / folder_name(topic_partition, FolderKind.CURRENT, uuid4()))
+        future.rename(
+            partition_folder(future.log_dir, topic_partition, FolderKind.CURRENT, uuid4())
+        )
         future.update_high_watermark(
             future.log_end_offset if current is None else current.high_watermark
         )
@@ -351,7 +355,7 @@ class LogManager:
         self._current[topic_partition] = future
         self._preferred.pop(topic_partition, None)
         if current is not None:
-            path = current.log_dir / folder_name(topic_partition, FolderKind.DELETED, uuid4())
+            path = partition_folder(current.log_dir, topic_partition, FolderKind.DELETED, uuid4())
             with contextlib.suppress(KafkaStorage):  # its directory is offline now
                 current.rename(path)
                 self._remove_folder_later(path, current.config.file_delete_delay_ms)

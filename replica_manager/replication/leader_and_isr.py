@@ -18,6 +18,7 @@ from replica_manager.replication.replica_log import ABSENT_LOG
 from zkcontroller.errors import InconsistentTopicId, KafkaStorage
 from zkcontroller.model import RECOVERING, TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
+from zkcontroller.topic_names import invalid_partition_reason
 
 _state_change_log = logging.getLogger("state.change.logger")
 
@@ -71,6 +72,10 @@ class LeaderAndIsrHandling:
         leaders: dict[Partition, PartitionState] = {}
         followers: dict[Partition, PartitionState] = {}
         for tp, state in request.partitions.items():
+            reason = invalid_partition_reason(*tp)
+            if reason is not None:
+                self._refuse(tp, reason)
+                continue
             if tp in replicas.offline:
                 self._errors[tp] = ErrorCode.kafka_storage_error
                 self._ignore(tp, state, Reason.OFFLINE_LOG_DIRECTORY)
@@ -89,6 +94,23 @@ class LeaderAndIsrHandling:
         if followers:
             self._make_followers(followers)
         return PartitionErrors(ErrorCode.none, self._errors)
+
+    def _refuse(self, tp: TopicPartition, reason: str) -> None:
+        """Answers a partition that cannot have a folder; the other partitions are served.
+
+        Kafka creates the folder of such a name, or fails on the znode of the topic's configuration;
+        an unforeseen exception then answers the whole request with the same code.
+        """
+        self._errors[tp] = ErrorCode.unknown_server_error
+        _state_change_log.error(
+            "[Broker id=%d] Ignoring LeaderAndIsr request from controller %d with correlation id "
+            "%d epoch %d for a partition: %s",
+            self._replicas.broker_id,
+            self._request.controller_id,
+            self._base.correlation_id,
+            self._request.controller_epoch,
+            reason,
+        )
 
     def _check(self, partition: Partition, state: PartitionState) -> ErrorCode | None:
         """None if the state is to be taken over; else the answer for this partition."""

@@ -39,6 +39,7 @@ from replica_manager.replication.replica_manager import ReplicaManager
 from zkcontroller.errors import KafkaStorage, OffsetOutOfRange, ZkControllerError
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.topic_names import LONGEST_FOLDER_NAME
 
 LAST_BYTES: Final = 1024 * 1024
 """So much at the end of a log is read without a thread: it is in the page cache, as a rule."""
@@ -48,7 +49,6 @@ AT_ONCE: Final = 32
 BACKOFF_S: Final = 1.0
 """Before the next look where nothing could be read."""
 
-_LONGEST_NAME: Final = 255
 _ANY_ID: Final = UUID(int=0)
 _log = logging.getLogger("kafka.server.ReplicaAlterLogDirsManager")
 
@@ -144,7 +144,7 @@ class LogDirMoves:
         return answers
 
     def _alter(self, tp: TopicPartition, path: str) -> ErrorCode:
-        if len(folder_name(tp, FolderKind.FUTURE, _ANY_ID)) > _LONGEST_NAME:
+        if len(folder_name(tp, FolderKind.FUTURE, _ANY_ID)) > LONGEST_FOLDER_NAME:
             return ErrorCode.invalid_topic_exception
         log_dir = self._log_dir(path)
         if log_dir is None:

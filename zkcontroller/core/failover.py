@@ -59,7 +59,6 @@ from zkcontroller.zookeeper.znodes import (
     IsrChangeNotificationZnode,
     LogDirEventNotificationZnode,
     PartitionStateZnode,
-    TopicsZnode,
 )
 
 NO_CONTROLLER = -1
@@ -258,7 +257,7 @@ class Failover:
         journal.info(
             f"Initialized broker epochs cache: {scala_map(context.live_broker_epochs.items())}"
         )
-        topics = yield from self._desk.children(TopicsZnode.PATH, watch=True)
+        topics = yield from self._topics.names()
         yield from self._topics.load(topics)
         yield from self._brokers.watch_modifications(list(context.live_broker_epochs))
         yield from self._load_leadership()

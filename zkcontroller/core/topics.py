@@ -23,6 +23,7 @@ from zkcontroller.core.partition_table import (
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.errors import IllegalState, ZnodeCorrupt
 from zkcontroller.model import ReplicaAssignment
+from zkcontroller.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.requests import SetData, Written, ZkCode
 from zkcontroller.zookeeper.znodes import (
     TopicPartitionsZnode,
@@ -55,13 +56,15 @@ class Topics:
         self._partitions = partitions
         self._replicas = replicas
         self._new_uuid = new_uuid
+        self._ignored: frozenset[str] = frozenset()
+        """Invalid names that were reported."""
 
     # ------------------------------------------------------------------ events
 
     def reconcile(self) -> Procedure[None]:
         """The children of ``/brokers/topics`` changed."""
         table = self._context.table
-        names = yield from self._desk.children(TopicsZnode.PATH, watch=True)
+        names = yield from self.names()
         present = set(names)
         new = [topic for topic in names if topic not in table.topics]
         deleted = [topic for topic in table.topics if topic not in present]
@@ -74,6 +77,22 @@ class Topics:
         )
         if rows:
             yield from self._create_partitions(rows)
+
+    def names(self) -> Procedure[list[str]]:
+        """The topics under ``/brokers/topics``, with a watch.
+
+        An invalid name is reported once and ignored: no broker can have a folder of that name.
+        Kafka sends it to the brokers, and each of them fails.
+        """
+        names = yield from self._desk.children(TopicsZnode.PATH, watch=True)
+        invalid = {
+            name: reason for name in names if (reason := invalid_name_reason(name)) is not None
+        }
+        for name, reason in invalid.items():
+            if name not in self._ignored:
+                self._journal.error(f"Ignoring a child of {TopicsZnode.PATH}: {reason}")
+        self._ignored = frozenset(invalid)
+        return [name for name in names if name not in invalid]
 
     def modify(self, topic: str) -> Procedure[None]:
         """The znode of a topic changed: it may have more partitions now."""

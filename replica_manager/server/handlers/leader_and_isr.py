@@ -24,6 +24,7 @@ from replica_manager.server.handlers.control_requests import (
 from replica_manager.server.schema import response_schema
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.topic_names import invalid_name_reason
 
 API_KEY: Final = ApiKey.LEADER_AND_ISR
 VERSIONS: Final = (0, 7)
@@ -40,7 +41,8 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     decoded = _decode(request, context.api_version)
     logs = broker.logs
     if new := {tp.topic: None for tp in decoded.partitions if logs.log(tp) is None}:
-        await broker.learn_topics(list(new))
+        # A name that is refused below must not become the path of a znode here.
+        await broker.learn_topics([topic for topic in new if invalid_name_reason(topic) is None])
     answer = broker.replica_manager.become_leader_or_follower(decoded, context.correlation_id)
     _forget_what_was_led(decoded, broker)
     return _response(context, decoded, answer.error, answer.partitions)

@@ -5,6 +5,7 @@ Source: Kafka ``KafkaApis.handleUpdateMetadataRequest``, ``UpdateMetadataRequest
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
@@ -30,6 +31,9 @@ from zkcontroller.model import Broker, Endpoint
 from zkcontroller.protocol import bulk_reading
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read_request
+from zkcontroller.topic_names import invalid_name_reason
+
+_log = logging.getLogger("kafka.server.KafkaApis")
 
 API_KEY: Final = ApiKey.UPDATE_METADATA
 VERSIONS: Final = (0, 8)
@@ -74,11 +78,19 @@ def _decode(
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
         broker_epoch=broker_epoch_of(request),
-        topics=[TopicMetadata(*topic) for topic in topics],
+        topics=[TopicMetadata(*topic) for topic in topics if _is_named_well(topic.topic)],
         live_brokers=[_broker(broker, version) for broker in request.live_brokers],
         is_kraft_controller=is_from_kraft(request),
         update_type=getattr(request, "type_", 0),
     )
+
+
+def _is_named_well(topic: str) -> bool:
+    """Whether the cache may know the topic: no broker can have a log of it otherwise."""
+    reason = invalid_name_reason(topic)
+    if reason is not None:
+        _log.warning("Ignoring a topic of an UpdateMetadata request: %s", reason)
+    return reason is None
 
 
 def _topics(request: Any, version: int) -> Iterator[bulk_reading.Topic[PartitionMetadata]]:
