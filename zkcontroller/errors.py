@@ -174,6 +174,10 @@ class KafkaStorage(ZkControllerError):
     """A log directory failed: it is offline until the broker is started again."""
 
 
+class LimitReached(KafkaStorage):
+    """A limit of the process or the system stops work on a log; its directory is well."""
+
+
 class NotLeader(ZkControllerError):
     """The epoch in which the caller leads the quorum is over.
 

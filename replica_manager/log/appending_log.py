@@ -178,9 +178,9 @@ class AppendingLog(LogState):
         )
         if duplicate is not None:
             return duplicate
-        if self._unwritten_topic_id is not None:
-            self._write_topic_id()
         with self._local.guarded("Error while appending records to"):
+            if self._unwritten_topic_id is not None:
+                self._write_topic_id()
             self._roll_if_needed(written)
             for header in written.headers:
                 if header.magic == MAGIC_2:

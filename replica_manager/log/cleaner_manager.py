@@ -16,6 +16,7 @@ from replica_manager.log.log_cleaner import CleaningJob, clean, cleaning_job, di
 from replica_manager.log.log_manager import LogManager
 from zkcontroller.errors import CorruptRecord, InvalidRecord, KafkaStorage
 from zkcontroller.model import TopicPartition
+from zkcontroller.runtime.resource_limits import exhausted_limit
 
 _log = logging.getLogger("kafka.log.LogCleaner")
 
@@ -79,6 +80,10 @@ class CleanerManager:
         try:
             cleaned = await loop.run_in_executor(self._executor, clean, job, self._memory_bytes)
         except OSError as error:
+            limit = exhausted_limit(error)
+            if limit is not None:
+                _log.error("Compaction of %s in %s is put off: %s", topic_partition, log_dir, limit)
+                return False
             self._manager.fail(log_dir, f"Failed to clean up log for {topic_partition}: {error}")
             return False
         except (CorruptRecord, InvalidRecord) as error:
@@ -107,6 +112,11 @@ class CleanerManager:
         try:
             await asyncio.get_running_loop().run_in_executor(self._executor, write.run)
         except OSError as error:
+            limit = exhausted_limit(error)
+            if limit is not None:
+                # The next compaction writes it; until then a restart repeats this one.
+                _log.error("%s in %s is not written: %s", checkpoints.CLEANER_FILE, log_dir, limit)
+                return
             self._manager.fail(log_dir, f"Error while writing {checkpoints.CLEANER_FILE}: {error}")
 
 

@@ -56,6 +56,10 @@ class Duties:
         duty = Duty(due_ms, next(self._numbers), name, partition, action, directory, after)
         heapq.heappush(self._heap, duty)
 
+    def put_off(self, duty: Duty, due_ms: int) -> None:
+        """Keeps a duty that was taken, until another time."""
+        heapq.heappush(self._heap, duty._replace(due_ms=due_ms))
+
     def take_due(self, now_ms: int) -> Iterator[Duty]:
         """The duties whose time has come, oldest first; they are no longer here then."""
         while self._heap and self._heap[0].due_ms <= now_ms:

@@ -28,7 +28,8 @@ from replica_manager.log.log_config import LogConfig
 from replica_manager.log.segment import LogSegment, RollLimits
 from replica_manager.log.segments import Segments
 from replica_manager.log.transaction_index import AbortedTransaction
-from zkcontroller.errors import KafkaStorage, OffsetOutOfRange
+from zkcontroller.errors import KafkaStorage, LimitReached, OffsetOutOfRange
+from zkcontroller.runtime.resource_limits import exhausted_limit
 
 _log = logging.getLogger("kafka.log.LocalLog")
 
@@ -175,12 +176,19 @@ class LocalLog:
         return self.end.message_offset - self.recovery_point
 
     def fail(self, message: str, error: OSError) -> KafkaStorage:
-        """Reports that the log directory failed; the caller raises what this gives."""
+        """Reports that the log directory failed; the caller raises what this gives.
+
+        A limit that was reached is no failure of the directory: the log stays as it is.
+        """
+        limit = exhausted_limit(error)
+        if limit is not None:
+            _log.error("%s: %s", message, limit)
+            return LimitReached(f"{message}: {limit}")
         self._environment.on_failure(self.log_dir, message, error)
         return KafkaStorage(f"{message}: {error}")
 
     def guarded(self, doing: str) -> _Guard:
-        """Turns an OSError in its block into KafkaStorage; the directory is reported as failed."""
+        """Turns an OSError in its block into KafkaStorage, by :meth:`fail`."""
         return _Guard(self, doing)
 
     def append(
@@ -306,14 +314,13 @@ class LocalLog:
         active = self.segments.active
         if active.base_offset == base_offset and active.size == 0:
             # An index without room for a single entry is full from the beginning (KAFKA-6388).
-            self.segments.remove(active)
-            self.delete_segments([active])
+            segment = self._replace_all([active], base_offset)
         else:
             assert base_offset > active.base_offset, f"{self.name}: {base_offset} after {active}"
+            self._remove_leftovers(base_offset)
+            segment = self.new_segment(base_offset)
             active.deactivate()
-        self._remove_leftovers(base_offset)
-        segment = self.new_segment(base_offset)
-        self.segments.add(segment)
+            self.segments.add(segment)
         self._end_at(self.log_end_offset)
         _log.info(
             "[LocalLog partition=%s, dir=%s] Rolled new log segment at offset %d in %d ms.",
@@ -324,6 +331,23 @@ class LocalLog:
         )
         return segment
 
+    def _replace_all(self, old: Sequence[LogSegment], base_offset: int) -> LogSegment:
+        """Begins a segment in the place of others, which stay if it cannot be opened."""
+        for segment in old:
+            segment.change_suffix("", DELETED_SUFFIX)
+        try:
+            self._remove_leftovers(base_offset)
+            new = self.new_segment(base_offset)
+        except OSError:
+            for segment in old:
+                segment.change_suffix(DELETED_SUFFIX, "")
+            raise
+        for segment in old:
+            self.segments.remove(segment)
+        self.delete_later([path for segment in old for path in segment.paths()])
+        self.segments.add(new)
+        return new
+
     def _remove_leftovers(self, base_offset: int) -> None:
         for path in self.directory.glob(f"{base_offset:020d}.*"):
             if path.suffix in (".log", ".index", ".timeindex", ".txnindex"):
@@ -331,25 +355,25 @@ class LocalLog:
 
     def truncate_to(self, offset: int) -> list[LogSegment]:
         """Drops everything from ``offset`` on; gives the segments that went as a whole."""
-        self._generation += 1
         deleted = [s for s in self.segments if s.base_offset > offset]
+        active = self.segments.floor(offset)
+        assert active is not None, f"{self.name} begins after {offset}"
+        # Opens files; if a limit forbids it nothing has changed yet.
+        active.activate(self.config.index_bytes)
+        active.transaction_index.entries()
+        self._generation += 1
         for segment in deleted:
             self.segments.remove(segment)
         self.delete_segments(deleted)
-        active = self.segments.active
-        active.activate(self.config.index_bytes)
         active.truncate_to(offset, self._environment.now_ms())
         self._end_at(offset)
         return deleted
 
     def truncate_fully_and_start_at(self, offset: int) -> list[LogSegment]:
         """Drops everything; gives the segments that went."""
-        self._generation += 1
         deleted = list(self.segments)
-        for segment in deleted:
-            self.segments.remove(segment)
-        self.delete_segments(deleted)
-        self.segments.add(self.new_segment(offset))
+        self._replace_all(deleted, offset)
+        self._generation += 1
         self._end_at(offset)
         return deleted
 

@@ -36,6 +36,7 @@ from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.partition_metadata import PartitionMetadataCorrupt
 from zkcontroller.errors import KafkaStorage, ZkControllerError
 from zkcontroller.model import TopicPartition
+from zkcontroller.runtime.resource_limits import raise_if_limit
 
 _log = logging.getLogger("kafka.log.LogManager")
 
@@ -144,7 +145,8 @@ class LogManager:
         """Opens every log of every directory, with recovery where the last stop was not clean.
 
         Blocks.  A directory that fails goes offline.  Raises DuplicateLog and FolderNameInvalid,
-        which end the broker: nothing may be guessed about data.  ``on_progress`` is called from
+        which end the broker: nothing may be guessed about data; and LimitReached, for a limit that
+        is too low for these logs.  ``on_progress`` is called from
         several threads.
         """
         _log.info("Loading logs from log dirs %s", ", ".join(map(str, self._log_dirs)))
@@ -155,6 +157,7 @@ class LogManager:
                 self._load_directory(log_dir, topic_configs, on_progress)
                 self._loaded.add(log_dir)
             except (OSError, KafkaStorage, PartitionMetadataCorrupt) as error:
+                raise_if_limit(error, f"Failed to load logs in {log_dir}")
                 self.fail(log_dir, f"Failed to load logs in {log_dir}: {error}")
         _log.info(
             "Loaded %d logs in %dms", len(self._all_logs()), self.environment.now_ms() - started_ms
@@ -281,7 +284,9 @@ class LogManager:
             try:
                 log = PartitionLog.open(path, config, self.environment)
             except OSError as error:
-                self.fail(log_dir, f"Error while creating log for {topic_partition}: {error}")
+                doing = f"Error while creating log for {topic_partition}"
+                raise_if_limit(error, doing)
+                self.fail(log_dir, f"{doing}: {error}")
                 continue
             _log.info(
                 "Created log for partition %s in %s with properties {}",
@@ -479,7 +484,7 @@ class LogManager:
                 if log_dir in self._loaded:
                     write_clean_shutdown_mark(log_dir)
             except KafkaStorage:
-                continue  # told already
+                continue  # logged already; the next start recovers the directory
             except OSError as error:
                 self.fail(log_dir, f"Error while closing logs in {log_dir}: {error}")
         self._current.clear()

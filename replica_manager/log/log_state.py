@@ -259,7 +259,11 @@ class LogState:
     def _write_topic_id(self) -> None:
         topic_id, self._unwritten_topic_id = self._unwritten_topic_id, None
         if topic_id is not None:
-            partition_metadata.write_topic_id(self.directory, topic_id)
+            try:
+                partition_metadata.write_topic_id(self.directory, topic_id)
+            except OSError:
+                self._unwritten_topic_id = topic_id
+                raise
 
     # Producers.
 

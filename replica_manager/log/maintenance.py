@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
@@ -17,15 +18,27 @@ from replica_manager.log.checkpoints import CheckpointWrite
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.partition_log import PartitionLog
 from zkcontroller.errors import KafkaStorage
+from zkcontroller.runtime.resource_limits import exhausted_limit
 
 _log = logging.getLogger("kafka.log.LogManager")
 
 TICK_MS: Final = 1000
 """How often is looked what is due; duties are never urgent."""
 
+RETRY_MS: Final = 5_000
+"""After so long upkeep that a limit of the system has stopped is tried again."""
 
 LOGS_AT_ONCE: Final = 200
 """Retention looks at so many before the event loop may serve others: some 3 ms."""
+
+
+class _Outcome(Enum):
+    """How work in a thread ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    PUT_OFF = "put off"
+    """A limit of the process or the system forbids it now; the disk is well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +90,10 @@ class LogMaintenance:
         now_ms = manager.environment.now_ms()
         for duty in list(manager.environment.duties.take_due(now_ms)):
             if manager.is_live(duty.directory):
-                is_done = await self._blocking(duty.directory, duty.action)
-                if is_done and duty.after is not None:
+                outcome = await self._blocking(duty.directory, duty.action)
+                if outcome is _Outcome.PUT_OFF:
+                    manager.environment.duties.put_off(duty, now_ms + RETRY_MS)
+                elif outcome is _Outcome.DONE and duty.after is not None:
                     duty.after()
         for name, due_ms in self._due_ms.items():
             if now_ms >= due_ms:
@@ -110,7 +125,9 @@ class LogMaintenance:
             plan = log.plan_flush(offset)
         except KafkaStorage:
             return  # told already
-        if plan is not None and await self._blocking(log.directory.parent, plan.run):
+        if plan is None:
+            return
+        if await self._blocking(log.directory.parent, plan.run) is _Outcome.DONE:
             log.finish_flush(plan)
 
     async def _write(self, writes: Iterable[CheckpointWrite]) -> None:
@@ -118,14 +135,18 @@ class LogMaintenance:
             if self._manager.is_live(write.log_dir):
                 await self._blocking(write.log_dir, write.run)
 
-    async def _blocking(self, log_dir: Path, action: Callable[[], None]) -> bool:
+    async def _blocking(self, log_dir: Path, action: Callable[[], None]) -> _Outcome:
         try:
             await asyncio.get_running_loop().run_in_executor(self._executor, action)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and log_dir.is_dir():
                 # Renamed or deleted between the decision and the deed; the disk is well.
                 _log.warning("Upkeep of %s found a file gone: %s", log_dir, error)
-                return False
+                return _Outcome.FAILED
+            limit = exhausted_limit(error)
+            if limit is not None:
+                _log.error("Upkeep of %s is put off: %s", log_dir, limit)
+                return _Outcome.PUT_OFF
             self._manager.fail(log_dir, f"Disk error while looking after {log_dir}: {error}")
-            return False
-        return True
+            return _Outcome.FAILED
+        return _Outcome.DONE

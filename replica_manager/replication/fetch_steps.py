@@ -56,6 +56,7 @@ from replica_manager.replication.throttle import ReplicationThrottle
 from zkcontroller.errors import (
     CorruptRecord,
     InvalidRecord,
+    LimitReached,
     UnexpectedAppendOffset,
     ZkControllerError,
 )
@@ -178,7 +179,7 @@ class ReplicaFetcher:
                     cut,
                     state.fetch_offset,
                 )
-                self._truncate(tp, cut)
+                self._truncate(tp, cut, now_ms)
         return AskEpochEnds(questions) if questions else None
 
     def _ask_offsets(self, now_ms: int) -> AskOffsets | None:
@@ -246,7 +247,7 @@ class ReplicaFetcher:
                     cut,
                     _printed(tp, end),
                 )
-                self._truncate(tp, cut)
+                self._truncate(tp, cut, now_ms)
             elif error is ErrorCode.fenced_leader_epoch:
                 self._on_fenced(tp, question.current_leader_epoch, now_ms)
             else:
@@ -347,7 +348,7 @@ class ReplicaFetcher:
                     cut,
                     _printed(tp, answer.diverging_epoch),
                 )
-                self._truncate(tp, cut)
+                self._truncate(tp, cut, now_ms)
             case ErrorCode.none:
                 self._append(tp, state, answer, progress, now_ms)
             case ErrorCode.offset_out_of_range:
@@ -430,6 +431,10 @@ class ReplicaFetcher:
             )
             self._delay([tp], now_ms)
             return
+        except LimitReached as reached:
+            self._log.error("Fetched records of %s are not appended yet: %s", tp, reached)
+            self._delay([tp], now_ms)
+            return
         except ZkControllerError:
             self._log.exception(
                 "Error while processing data for partition %s at offset %d", tp, state.fetch_offset
@@ -497,7 +502,7 @@ class ReplicaFetcher:
             return
         self._update(tp, restarted)
 
-    def _truncate(self, tp: TopicPartition, cut: Truncation) -> None:
+    def _truncate(self, tp: TopicPartition, cut: Truncation, now_ms: int) -> None:
         state = self.partitions[tp]
         try:
             log = self._log_of(tp)
@@ -510,6 +515,10 @@ class ReplicaFetcher:
                 )
             log.truncate_to(cut.offset)
             last_epoch = log.latest_epoch
+        except LimitReached as reached:
+            self._log.error("%s is not truncated yet: %s", tp, reached)
+            self._delay([tp], now_ms)
+            return
         except ZkControllerError:
             self._log.exception("Failed to truncate %s at offset %d", tp, cut.offset)
             self._fail(tp)

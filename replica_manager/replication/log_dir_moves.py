@@ -36,9 +36,10 @@ from replica_manager.replication.log_dir_copy import (
 )
 from replica_manager.replication.partition import Partition
 from replica_manager.replication.replica_manager import ReplicaManager
-from zkcontroller.errors import KafkaStorage, OffsetOutOfRange, ZkControllerError
+from zkcontroller.errors import KafkaStorage, LimitReached, OffsetOutOfRange, ZkControllerError
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.runtime.resource_limits import raise_if_limit
 from zkcontroller.topic_names import LONGEST_FOLDER_NAME
 
 LAST_BYTES: Final = 1024 * 1024
@@ -235,6 +236,9 @@ class LogDirMoves:
                     self._exchange(tp, move)
                     await self._flush(move.future)
                     return
+            except LimitReached as reached:
+                _log.warning("The move of %s waits: %s", tp, reached)
+                await asyncio.sleep(BACKOFF_S)
             except KafkaStorage as failure:
                 # The directory is offline now, and its logs are no longer found.
                 _log.warning("The move of %s ends with its log directory: %s", tp, failure)
@@ -255,7 +259,9 @@ class LogDirMoves:
         try:
             records = await self._read(move.current, found)
         except OSError as error:
-            self._logs.fail(move.current.log_dir, f"Error while reading log of {tp}: {error}")
+            doing = f"Error while reading log of {tp}"
+            raise_if_limit(error, doing)
+            self._logs.fail(move.current.log_dir, f"{doing}: {error}")
             return
         if self._found(tp) != move or move.future.log_end_offset != offset:
             return
