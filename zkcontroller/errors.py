@@ -178,6 +178,13 @@ class LimitReached(KafkaStorage):
     """A limit of the process or the system stops work on a log; its directory is well."""
 
 
+class BufferAllocation(ZkControllerError):
+    """So many batches wait to be written to the metadata log that there is no room for another.
+
+    The same records may be appended a moment later.  Source: Kafka ``BufferAllocationException``.
+    """
+
+
 class NotLeader(ZkControllerError):
     """The epoch in which the caller leads the quorum is over.
 

@@ -44,7 +44,7 @@ from zkcontroller.kraft.controller.quorum_controller_values import (
 )
 from zkcontroller.kraft.controller.quorum_features import QuorumFeatures, default_feature_map
 from zkcontroller.kraft.controller.replica_placer import StripedReplicaPlacer
-from zkcontroller.kraft.controller.result import MAX_RECORDS_PER_BATCH, VersionedRecord
+from zkcontroller.kraft.controller.result import MAX_RECORDS_PER_BATCH
 from zkcontroller.kraft.controller.topic_requests import (
     CreatableTopic,
     CreatableTopicResult,
@@ -52,7 +52,7 @@ from zkcontroller.kraft.controller.topic_requests import (
     ReplicaAssignment,
 )
 from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata
-from zkcontroller.kraft.metadata.codec import decode_record, encode_record
+from zkcontroller.kraft.metadata.codec import decode_record
 from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME, from_name
 from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature, MetadataRecord
 from zkcontroller.kraft.values import LeaderAndEpoch
@@ -113,12 +113,11 @@ class RaftOfNode:
     def log_end_offset(self) -> int:
         return self.log.end_offset
 
-    def prepare_append(self, epoch: int, records: tuple[VersionedRecord, ...]) -> int:
-        assert records, "an append without records"
+    def prepare_append(self, epoch: int, values: Sequence[bytes]) -> int:
+        assert values, "an append without records"
         if self.log.leader != (self.node_id, epoch):
             raise NotLeader(f"epoch {epoch} is over")
-        values = [encode_record(record, version) for record, version in records]
-        self._prepared.append(Batch(self.log.end_offset, epoch, values))
+        self._prepared.append(Batch(self.log.end_offset, epoch, list(values)))
         return self._prepared[-1].last_offset
 
     def schedule_prepared_append(self) -> None:

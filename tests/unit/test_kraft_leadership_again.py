@@ -14,7 +14,11 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
 from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
 from zkcontroller.kraft.controller.quorum_controller_values import LeaderChanged, RequestReceived
 from zkcontroller.kraft.controller.result import VersionedRecord
-from zkcontroller.kraft.metadata.records import NoOpRecord, PartitionChangeRecord
+from zkcontroller.kraft.metadata.records import (
+    BeginTransactionRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+)
 from zkcontroller.kraft.values import LeaderAndEpoch
 
 SESSION_TIMEOUT_MS = 9_000
@@ -96,3 +100,33 @@ def test_who_leads_again_balances_again_and_after_a_whole_interval() -> None:
 
     assert partitions[0].leader == 1
     assert world.faults == []
+
+
+def test_a_bootstrap_that_was_lost_with_the_leadership_is_written_by_the_next_one() -> None:
+    world = QuorumWorld(config=QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None))
+    world.log.is_slow = True
+    world.elect(3000)
+    bootstrap = world.records
+    assert len(bootstrap) > 2
+
+    world.log.leader = LeaderAndEpoch(None, world.log.leader.epoch + 1)
+    world.feed(3000, LeaderChanged(world.log.leader))
+    world.elect(3000)
+
+    assert world.records == bootstrap
+    assert world.faults == []
+
+
+def test_a_transaction_that_was_lost_with_the_leadership_is_not_open_in_the_next_one() -> None:
+    world = QuorumWorld(config=QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None))
+    world.elect(3000)
+    world.log.is_slow = True
+    before = world.records
+    begun = (VersionedRecord(BeginTransactionRecord("lost"), 0),)
+    world.send(WriteMigrationRecords(begun))
+    assert world.active.state.offsets.transaction_start_offset != -1
+
+    left_and_elected_again(world)
+
+    assert world.active.state.offsets.transaction_start_offset == -1
+    assert world.records == before

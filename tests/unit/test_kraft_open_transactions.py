@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from zkcontroller.errors import IllegalState
 from zkcontroller.kraft.controller.offsets import BatchEnd, OffsetControlManager
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.controller.timeline import TimelineDict, TimelineValue
@@ -91,3 +92,63 @@ def test_a_snapshot_says_how_far_everything_is(offsets: OffsetControlManager) ->
     assert offsets.last_committed_record_offset == offsets.last_applied_record_offset == 3999
     assert offsets.last_applied_record_timestamp_ms == 99
     assert (offsets.last_committed_epoch, offsets.next_write_offset) == (300, -1)
+
+
+def test_a_transaction_that_was_not_committed_is_not_open_after_the_leadership(
+    registry: SnapshotRegistry, offsets: OffsetControlManager
+) -> None:
+    value = TimelineValue(registry, "before")
+    offsets.handle_commit_batch(BatchEnd(99, 3, 0))
+    offsets.activate(100)
+    offsets.replay(BeginTransactionRecord(), 100)
+    value.set("within")
+    offsets.handle_schedule_append(100, 0)
+
+    offsets.deactivate()
+
+    assert (value.get(), offsets.transaction_start_offset) == ("before", -1)
+    offsets.activate(100)
+    offsets.replay(BeginTransactionRecord(), 100)
+    offsets.handle_schedule_append(100, 0)
+    assert offsets.transaction_start_offset == 100
+
+
+def test_a_transaction_that_was_committed_in_part_stays_open_with_what_was_committed(
+    registry: SnapshotRegistry, offsets: OffsetControlManager
+) -> None:
+    value = TimelineValue(registry, "before")
+    offsets.handle_commit_batch(BatchEnd(99, 3, 0))
+    offsets.activate(100)
+    offsets.replay(BeginTransactionRecord(), 100)
+    value.set("committed")
+    offsets.handle_schedule_append(101, 0)
+    value.set("lost")
+    offsets.replay(EndTransactionRecord(), 103)
+    offsets.handle_schedule_append(103, 0)
+    offsets.handle_commit_batch(BatchEnd(101, 3, 0))
+    assert offsets.last_stable_offset == 99, "the end of the transaction is not committed"
+
+    offsets.deactivate()
+
+    assert (value.get(), offsets.transaction_start_offset) == ("committed", 100)
+    assert value.get(epoch=offsets.last_stable_offset) == "before"
+    # The next leader's log may have the end of it.
+    offsets.replay(EndTransactionRecord(), 102)
+    offsets.handle_commit_batch(BatchEnd(102, 4, 0))
+    assert (value.get(), offsets.last_stable_offset) == ("committed", 102)
+
+
+def test_an_abort_that_may_never_be_committed_leaves_no_way_back_but_a_restart(
+    registry: SnapshotRegistry, offsets: OffsetControlManager
+) -> None:
+    value = TimelineValue(registry, "before")
+    offsets.handle_commit_batch(BatchEnd(99, 3, 0))
+    offsets.replay(BeginTransactionRecord(), 100)
+    value.set("committed")
+    offsets.handle_commit_batch(BatchEnd(101, 3, 0))
+    offsets.activate(102)
+    offsets.replay(AbortTransactionRecord(), 102)
+    offsets.handle_schedule_append(102, 0)
+
+    with pytest.raises(IllegalState, match="no in-memory snapshot at 101"):
+        offsets.deactivate()

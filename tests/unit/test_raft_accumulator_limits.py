@@ -27,7 +27,7 @@ def test_the_largest_record_that_is_taken_makes_a_batch_that_may_be_appended(
 ) -> None:
     largest = b"l" * (MAX_BATCH_BYTES - HEADER_BYTES - MOST_OVERHEAD)
 
-    with pytest.raises(RecordListTooLarge, match="a batch holds"):
+    with pytest.raises(RecordListTooLarge, match="maximum allowed batch size"):
         accumulator.prepare(EPOCH, [largest + b"l"], START_MS)
     accumulator.prepare(EPOCH, [largest], START_MS)
     accumulator.allow_drain()
@@ -41,7 +41,7 @@ def test_small_records_are_counted_with_what_each_of_them_costs(
 ) -> None:
     many = MAX_BATCH_BYTES // MOST_OVERHEAD
 
-    with pytest.raises(RecordListTooLarge, match="a batch holds"):
+    with pytest.raises(RecordListTooLarge, match="maximum allowed batch size"):
         accumulator.prepare(EPOCH, [b"v"] * many, START_MS)
 
     assert accumulator.next_offset == BASE

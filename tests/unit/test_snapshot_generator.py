@@ -135,16 +135,19 @@ def test_the_snapshot_tells_what_is_committed_and_its_metrics_tell_of_it(tmp_pat
 class MemorySnapshot:
     """A snapshot that is written to nowhere."""
 
-    def __init__(self, snapshot_id: OffsetAndEpoch) -> None:
+    def __init__(self, snapshot_id: OffsetAndEpoch, maybe_fail: Callable[[str], None]) -> None:
         self.snapshot_id = snapshot_id
         self.data = b""
         self.is_frozen = self.is_closed = False
+        self._maybe_fail = maybe_fail
 
     def append(self, data: bytes) -> int:
+        self._maybe_fail("append")
         self.data += data
         return len(self.data)
 
     def freeze(self) -> None:
+        self._maybe_fail("freeze")
         self.is_frozen = True
 
     def close(self) -> None:
@@ -152,23 +155,28 @@ class MemorySnapshot:
 
 
 class MemoryStore:
-    """Keeps snapshots; its disk may fail."""
+    """Keeps snapshots; it may fail at one place."""
 
     def __init__(self) -> None:
         self.begun: list[MemorySnapshot] = []
         self.added: list[MemorySnapshot] = []
         self.failure: Exception | None = None
+        self.fails_at = "create"
+
+    def _maybe_fail(self, place: str) -> None:
+        if self.failure is not None and place == self.fails_at:
+            raise self.failure
 
     def create_snapshot(self, snapshot_id: OffsetAndEpoch) -> MemorySnapshot | None:
-        if self.failure is not None:
-            raise self.failure
+        self._maybe_fail("create")
         if any(each.snapshot_id == snapshot_id for each in self.added):
             return None
-        self.begun.append(MemorySnapshot(snapshot_id))
+        self.begun.append(MemorySnapshot(snapshot_id, self._maybe_fail))
         return self.begun[-1]
 
     def add_snapshot(self, written: MemorySnapshot) -> None:
         assert written.is_frozen
+        self._maybe_fail("add")
         self.added.append(written)
 
 
@@ -326,61 +334,51 @@ def test_a_state_that_changes_while_it_is_written_is_written_as_it_was() -> None
     generating(story, partitions=5_000)
 
 
-def test_a_disk_that_fails_is_tried_again_next_time(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "failure",
+    [OSError("no space left"), MemoryError(), RuntimeError("can't start new thread"), ValueError()],
+)
+@pytest.mark.parametrize("place", ["create", "append", "freeze", "add"])
+def test_an_exception_at_any_place_costs_one_snapshot_and_the_next_one_is_made(
+    failure: Exception, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def story(told: Generating) -> None:
-        told.store.failure = OSError("no space left")
+        told.store.failure, told.store.fails_at = failure, place
         told.committed(1_000)
         await told.done()
-        assert told.generator.disabled_reason is None
+        stable = told.standby.state.offsets.last_stable_offset
+        assert not told.standby.state.registry.is_held(stable)
+        assert told.store.added == []
+        assert all(each.is_closed for each in told.store.begun)
         told.store.failure = None
 
         told.committed(1_000)
         await told.done()
 
         assert len(told.store.added) == 1
+        assert told.generator.disabled_reason is None
 
     with caplog.at_level(logging.ERROR, LOGGER):
         generating(story)
     assert [line.getMessage()[:36] for line in caplog.records] == [
-        "Encountered error while writing snap"
+        "KRaft snapshot file generation error"
     ]
 
 
-def test_any_other_fault_ends_the_snapshots_and_not_the_node(
+def test_a_state_that_cannot_be_read_costs_one_snapshot_and_not_the_node(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def story(told: Generating) -> None:
-        told.store.failure = ValueError("an id of nothing")
-        told.committed(1_000)
-        await told.done()
-        told.store.failure = None
-
-        told.committed(1_000)
-        await told.done()
-
-        assert told.store.begun == []
-        assert "an id of nothing" in str(told.generator.disabled_reason)
-        assert not told.standby.state.registry.is_held(
-            told.standby.state.offsets.last_stable_offset
-        )
-
-    with caplog.at_level(logging.ERROR, LOGGER):
-        generating(story)
-    lines = [line.getMessage() for line in caplog.records]
-    assert lines[0] == "KRaft snapshot file generation error"
-    assert "snapshots are disabled" in lines[1]
-
-
-def test_a_state_that_cannot_be_read_ends_the_snapshots_and_not_the_node() -> None:
     async def story(told: Generating) -> None:
         told.standby.state.registry.reset()
 
         told.committed(1_000)
 
         assert not told.generator.is_busy
-        assert "no in-memory snapshot" in str(told.generator.disabled_reason)
+        assert told.generator.disabled_reason is None
 
-    generating(story)
+    with caplog.at_level(logging.ERROR, LOGGER):
+        generating(story)
+    assert len(caplog.records) == 1
 
 
 def test_one_of_the_same_offset_is_not_made_twice(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from zkcontroller.errors import NotLeader, RecordListTooLarge
+from zkcontroller.errors import BufferAllocation, NotLeader, RecordListTooLarge
 from zkcontroller.kraft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES, NEVER_MS
 from zkcontroller.protocol.record_batch import HEADER_BYTES, encode_batch
 from zkcontroller.protocol.records import Record
@@ -39,6 +39,20 @@ class _OpenBatch:
     size: int = HEADER_BYTES
 
 
+def check_batch_size(values: Sequence[bytes]) -> int:
+    """How many bytes these records take; RecordListTooLarge for more than one batch holds.
+
+    Source: Kafka ``BatchAccumulator.maybeAllocateBatch``.
+    """
+    size = sum(len(value) + _RECORD_OVERHEAD_BYTES for value in values)
+    if HEADER_BYTES + size > MAX_BATCH_BYTES:
+        raise RecordListTooLarge(
+            f"The total record(s) size of {size} exceeds the maximum allowed batch size of "
+            f"{MAX_BATCH_BYTES}"
+        )
+    return size
+
+
 class BatchAccumulator:
     """Batches of one epoch, from its first offset on."""
 
@@ -54,8 +68,8 @@ class BatchAccumulator:
     def prepare(self, epoch: int, values: Sequence[bytes], now_ms: int) -> int:
         """Takes records as one whole; gives the offset of the last one.
 
-        NotLeader if ``epoch`` is over.  RecordListTooLarge for more than fits into a batch, and
-        while too many batches wait; in both cases nothing was taken.
+        NotLeader if ``epoch`` is over; RecordListTooLarge for more than a batch ever holds;
+        BufferAllocation while too many batches wait.  In all three cases nothing was taken.
         """
         if epoch < self.epoch:
             raise NotLeader(
@@ -66,13 +80,9 @@ class BatchAccumulator:
             raise ValueError(f"epoch {epoch} has not begun: this is {self.epoch}")
         if not values:
             raise ValueError("an append without records")
-        size = sum(len(value) + _RECORD_OVERHEAD_BYTES for value in values)
-        if HEADER_BYTES + size > MAX_BATCH_BYTES:
-            raise RecordListTooLarge(
-                f"{len(values)} records of {size} bytes: a batch holds {MAX_BATCH_BYTES}"
-            )
+        size = check_batch_size(values)
         if len(self._completed) >= MAX_COMPLETED_BATCHES:
-            raise RecordListTooLarge(f"{len(self._completed)} batches already wait to be appended")
+            raise BufferAllocation(f"{len(self._completed)} batches already wait to be appended")
         if self._drain_limit is None:
             self._drain_limit = self.next_offset
         batch = self._room_for(size, now_ms)

@@ -127,28 +127,29 @@ def decode_control_record(key: bytes | None, value: bytes | None) -> ControlReco
     A value of a newer version than Kafka 3.9 knows is refused too, where Kafka reads it as if it
     were version 0; of a LeaderChange of version 1 the directory ids are left out.
     """
-    control_type = _control_type(key)
-    if control_type not in _READERS:
-        raise InvalidRecord(f"Unknown control record type {control_type} in the metadata log")
+    found = control_type(key)
+    if found not in _READERS:
+        raise InvalidRecord(f"Unknown control record type {found} in the metadata log")
     if value is None or len(value) < _VERSION.size:
-        raise InvalidRecord(f"A control record of type {control_type} has no value with a version")
+        raise InvalidRecord(f"A control record of type {found} has no value with a version")
     (version,) = _VERSION.unpack_from(value)
-    message_types, make = _READERS[control_type]
+    message_types, make = _READERS[found]
     if not 0 <= version < len(message_types):
-        raise InvalidRecord(f"A control record of type {control_type} has version {version}")
+        raise InvalidRecord(f"A control record of type {found} has version {version}")
     try:
         return make(read(message_types[version], value))
     except InvalidFrame as error:
-        raise InvalidRecord(f"A control record of type {control_type}: {error}") from error
+        raise InvalidRecord(f"A control record of type {found}: {error}") from error
 
 
-def _control_type(key: bytes | None) -> int:
+def control_type(key: bytes | None) -> int:
+    """The type that a control record's key names; InvalidRecord if it is none."""
     if key is None or len(key) < _KEY.size:
         raise InvalidRecord(f"A control record has no key of at least {_KEY.size} bytes")
-    version, control_type = _KEY.unpack_from(key)
+    version, found = _KEY.unpack_from(key)
     if version < 0:
         raise InvalidRecord(f"Invalid version found for control record: {version}")
-    return int(control_type)
+    return int(found)
 
 
 def _leader_change(record: LeaderChange) -> leader_change_v0.LeaderChangeMessage:

@@ -41,6 +41,7 @@ from zkcontroller.kraft.raft_log import RaftLog
 from zkcontroller.kraft.request_manager import RandomSource
 from zkcontroller.kraft.responses import Responses
 from zkcontroller.kraft.states import StateName
+from zkcontroller.kraft.static_voters import refuse_voter_records
 from zkcontroller.kraft.values import (
     ElectionState,
     Endpoint,
@@ -147,7 +148,11 @@ class RaftNode:
     # What happens.
 
     def start(self, stored: ElectionState | None, now_ms: int) -> list[RaftOutput]:
-        """Begins, with what was written down before the node was stopped, if it ever ran."""
+        """Begins, with what was written down before the node was stopped, if it ever ran.
+
+        RaftFatal if the log names the voters: this node must not take part.
+        """
+        refuse_voter_records(self._node.log)
         self._node.quorum.initialize(stored, self._node.log_end, now_ms)
         if self._node.quorum.is_voter:
             # What is found may be in the page cache alone, and the first Fetch acknowledges it.
@@ -192,7 +197,8 @@ class RaftNode:
         """Takes framed records as one batch to be written; gives the offset of the last one.
 
         Nothing is written before :meth:`schedule_prepared_append`.  NotLeader if ``epoch`` is not
-        this node's to lead any more, RecordListTooLarge for more than a batch holds.
+        this node's to lead any more, RecordListTooLarge for more than a batch holds,
+        BufferAllocation while too many batches wait.
         """
         state = self._node.quorum.state
         if not isinstance(state, Leader):

@@ -29,6 +29,7 @@ from zkcontroller.kraft.node import Node
 from zkcontroller.kraft.outputs import FlushLog
 from zkcontroller.kraft.raft_log import truncation_offset
 from zkcontroller.kraft.states import Candidate, Follower, Resigned, Unattached, Vote
+from zkcontroller.kraft.static_voters import VoterRecordsGuard
 
 _log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
 
@@ -40,6 +41,8 @@ class Responses:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._guard = VoterRecordsGuard("no snapshot")
+        """Of the snapshot that is being downloaded."""
 
     def handle(self, received: ResponseReceived, now_ms: int) -> None:
         """Takes an answer in, if it is still waited for."""
@@ -203,6 +206,7 @@ class Responses:
             if node.log.snapshot_bytes(snapshot_id) is None:
                 node.log.begin_download(snapshot_id)
                 state.fetching_snapshot, state.fetched_bytes = snapshot_id, 0
+                self._guard = VoterRecordsGuard(f"snapshot {snapshot_id} of leader {source}")
         else:
             if response.records and not self._append(source, response.records, state):
                 return False
@@ -218,6 +222,8 @@ class Responses:
         its answer does not count as a sign of life.
         """
         node = self._node
+        # Before the append: a log with such records could never be opened again.
+        VoterRecordsGuard(f"A Fetch response from leader {source}").feed(records)
         try:
             taken = node.log.append_as_follower(records, state.epoch)
         except RecordsRefused as error:
@@ -251,6 +257,7 @@ class Responses:
         if error is not ErrorCode.none:
             self._drop_download(state)
             return self._unexpected(source, error)
+        self._guard.feed(response.data)
         state.fetched_bytes = node.log.append_download(response.data)
         if state.fetched_bytes == response.size:
             node.log.finish_download()

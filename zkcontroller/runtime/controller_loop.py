@@ -44,7 +44,6 @@ from zkcontroller.kraft.controller.quorum_controller_values import (
     SnapshotLoaded,
 )
 from zkcontroller.kraft.controller.result import VersionedRecord
-from zkcontroller.kraft.metadata.codec import encode_record
 from zkcontroller.kraft.metadata.metadata_batches import (
     ControlBatch,
     DataBatch,
@@ -83,9 +82,8 @@ class DriverAppender:
         """0: the voters are static."""
         return 0
 
-    def prepare_append(self, epoch: int, records: tuple[VersionedRecord, ...]) -> int:
-        """Takes records as one batch; gives the last one's offset."""
-        values = [encode_record(record, version) for record, version in records]
+    def prepare_append(self, epoch: int, values: Sequence[bytes]) -> int:
+        """Takes encoded records as one batch; gives the last one's offset."""
         return self._driver.prepare_append(epoch, values)
 
     def schedule_prepared_append(self) -> None:

@@ -104,7 +104,7 @@ class SnapshotGenerator(Generic[W]):
         now_ms: Callable[[], int],
     ) -> None:
         self.disabled_reason: str | None = None
-        """Why there are no more snapshots."""
+        """Why there are no more snapshots: the node stops."""
         self.latest_bytes = 0
         """Size of the last one that was made here."""
         self.latest_ms = now_ms()
@@ -163,8 +163,8 @@ class SnapshotGenerator(Generic[W]):
         stable = self._state.offsets.last_stable_offset
         try:
             self._state.registry.hold(stable)
-        except IllegalState as fault:
-            self._disable(name, fault)
+        except IllegalState:
+            _log.exception("KRaft snapshot file generation error: %s", name)
             return
         self.is_busy = True
         timestamp_ms = progress.append_timestamp_ms
@@ -214,11 +214,9 @@ class SnapshotGenerator(Generic[W]):
             _log.info("Successfully wrote %s", name)
         except ConnectionAbortedError:
             _log.info("%s is not needed any more: the controller has ended", name)
-        except OSError:
-            # The disk may recover until the next one is due.
-            _log.exception("Encountered error while writing %s", name)
-        except Exception as fault:  # noqa: BLE001 - the node can do without snapshots
-            self._disable(name, fault)
+        except Exception:  # noqa: BLE001 - the node can do without snapshots
+            # Memory, threads or disk may be there again when the next one is due.
+            _log.exception("KRaft snapshot file generation error: %s", name)
         finally:
             with suppress(ConnectionAbortedError):  # then nothing is held any more
                 await self._controller.look(lambda _: self._end(stable))
@@ -249,10 +247,6 @@ class SnapshotGenerator(Generic[W]):
                 some.clear()
             if is_all:
                 return await asyncio.to_thread(finish)
-
-    def _disable(self, name: str, fault: Exception) -> None:
-        self.disabled_reason = f"{name} could not be written: {fault}"
-        _log.error("KRaft snapshot file generation error", exc_info=fault)
 
 
 def _take(records: Iterator[VersionedRecord], into: list[VersionedRecord]) -> bool:

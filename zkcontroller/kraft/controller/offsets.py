@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from zkcontroller.errors import IllegalState
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
+from zkcontroller.kraft.controller.timeline import TimelineValue
 from zkcontroller.kraft.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -45,7 +46,7 @@ class OffsetControlManager:
         self.last_committed_offset = NONE
         self.last_committed_epoch = NONE
         self.last_stable_offset = NONE
-        self.transaction_start_offset = NONE
+        self._transaction_start_offset = TimelineValue(registry, NONE)
         self.next_write_offset = NONE
         """Where the next record of the active controller goes; none on a standby."""
 
@@ -54,6 +55,15 @@ class OffsetControlManager:
         self.last_applied_record_offset = NONE
         self.last_applied_record_timestamp_ms = NONE
         registry.get_or_create_snapshot(NONE)
+
+    @property
+    def transaction_start_offset(self) -> int:
+        """Where the transaction began that is open; NONE if none is.
+
+        It goes back with the rest of the state: a transaction whose beginning was not committed
+        was never open.
+        """
+        return self._transaction_start_offset.get()
 
     @property
     def is_active(self) -> bool:
@@ -66,17 +76,22 @@ class OffsetControlManager:
             raise IllegalState("the controller is active already")
         if next_write_offset < 0:
             raise IllegalState(f"{next_write_offset} is no offset to write at")
-        # There is always a way back to what is committed.
-        self._registry.get_or_create_snapshot(self.last_stable_offset)
+        # There is always a way back to what is committed, in an open transaction or not.
+        self._registry.get_or_create_snapshot(self.last_committed_offset)
         self.next_write_offset = next_write_offset
 
     def deactivate(self) -> None:
-        """It writes no more: what it did beyond the stable offset never happened."""
+        """It writes no more: what it did beyond the committed offset never happened.
+
+        Kafka goes back to the stable offset.  In an open transaction that is too far: the committed
+        records of the transaction do not come again.  IllegalState if they are lost: an abort has
+        been replayed that may never be committed.
+        """
         if not self.is_active:
             raise IllegalState("the controller is not active")
-        self.last_applied_record_offset = self.last_stable_offset
+        self._registry.revert_to_snapshot(self.last_committed_offset)
+        self.last_applied_record_offset = self.last_committed_offset
         self.next_write_offset = NONE
-        self._registry.revert_to_snapshot(self.last_stable_offset)
 
     def handle_commit_batch(self, batch: BatchEnd) -> None:
         """A batch with records is committed."""
@@ -101,13 +116,23 @@ class OffsetControlManager:
 
     def _maybe_advance_last_stable_offset(self) -> None:
         stable = self.last_committed_offset
-        if self.transaction_start_offset != NONE:
-            stable = min(self.transaction_start_offset - 1, stable)
+        begun_at = self._transaction_start_as_committed()
+        if begun_at != NONE:
+            stable = min(begun_at - 1, stable)
         if stable > self.last_stable_offset:
             self.last_stable_offset = stable
             self._registry.delete_snapshots_up_to(stable)
             if not self.is_active:
                 self._registry.get_or_create_snapshot(stable)
+
+    def _transaction_start_as_committed(self) -> int:
+        """Where the transaction began that is open at the committed offset; NONE if none is.
+
+        The active controller may have ended it already, by records that are not committed.
+        """
+        if self.is_active and self._registry.has_snapshot(self.last_committed_offset):
+            return self._transaction_start_offset.get(epoch=self.last_committed_offset)
+        return self.transaction_start_offset
 
     # ------------------------------------------------------------------ snapshots of the quorum
 
@@ -118,7 +143,7 @@ class OffsetControlManager:
         self._loading = snapshot_id
         self._registry.reset()
         self.last_committed_offset = self.last_committed_epoch = NONE
-        self.last_stable_offset = self.transaction_start_offset = NONE
+        self.last_stable_offset = NONE
         self.next_write_offset = NONE
 
     def end_load_snapshot(self, timestamp_ms: int) -> None:
@@ -147,13 +172,14 @@ class OffsetControlManager:
         if isinstance(record, BeginTransactionRecord):
             self._begin_transaction(offset)
             return
-        begun_at, self.transaction_start_offset = self.transaction_start_offset, NONE
+        begun_at = self.transaction_start_offset
         if begun_at == NONE:
             raise IllegalState(f"{record} at {offset}: no transaction is open")
         match record:
             case EndTransactionRecord():
-                pass
+                self._transaction_start_offset.set(NONE)
             case AbortTransactionRecord():
+                # Before the transaction began, none was open.
                 self._registry.revert_to_snapshot(begun_at - 1)
             case _:
                 assert_never(record)
@@ -163,4 +189,4 @@ class OffsetControlManager:
             begun_at = self.transaction_start_offset
             raise IllegalState(f"a transaction at {offset}: the one of {begun_at} is still open")
         self._registry.get_or_create_snapshot(offset - 1)
-        self.transaction_start_offset = offset
+        self._transaction_start_offset.set(offset)

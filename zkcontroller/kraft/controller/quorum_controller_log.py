@@ -5,12 +5,21 @@ Source: Kafka ``QuorumController.appendRecords``, ``replay``; ``LogReplayTracker
 
 from __future__ import annotations
 
-from zkcontroller.errors import IllegalState
+from collections.abc import Sequence
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.errors import IllegalState, InvalidRecord, RecordListTooLarge
+from zkcontroller.kraft.accumulator import check_batch_size
+from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.kraft.controller.offsets import NONE
 from zkcontroller.kraft.controller.quorum_controller_operations import AnyResult
 from zkcontroller.kraft.controller.quorum_controller_state import ControllerState
 from zkcontroller.kraft.controller.quorum_controller_tasks import PeriodicTasks
 from zkcontroller.kraft.controller.quorum_controller_values import FatalFault, RaftAppender
 from zkcontroller.kraft.controller.result import VersionedRecord
+from zkcontroller.kraft.controller.timeline import TimelineValue
+from zkcontroller.kraft.metadata.codec import encode_record
 from zkcontroller.kraft.metadata.records import FeatureLevelRecord
 
 
@@ -28,24 +37,44 @@ class MetadataLog:
         self._raft = raft
         self._tasks = tasks
         self._max_records_per_batch = max_records_per_batch
-        self.is_empty = True
-        """Whether nothing was ever replayed."""
+        self._is_empty = TimelineValue(state.registry, True)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever replayed that still counts.
+
+        What was undone with a lost leadership does not count, and neither does what stands in a
+        transaction that is still open: the next active controller aborts it.
+        """
+        begun_at = self._state.offsets.transaction_start_offset
+        return self._is_empty.get() if begun_at == NONE else self._is_empty.get(epoch=begun_at - 1)
 
     def append(self, result: AnyResult, epoch: int, now_ms: int) -> int:
         """Hands the records to the quorum and replays them; gives the offset of the last one.
 
-        NotLeader if the epoch is over; IllegalState for an atomic result of too many records.
+        ApiException, and nothing is appended, for records that no log can hold: a client may have
+        asked for them.  NotLeader if the epoch is over; IllegalState for an atomic result of too
+        many records.
         """
         records, most = result.records, self._max_records_per_batch
         if result.is_atomic and len(records) > most:
             raise IllegalState(f"{len(records)} records cannot be one batch of {most}")
+        batches = [records[start : start + most] for start in range(0, len(records), most)]
+        # Encoded before the first one is appended: what is refused must leave nothing behind.
+        encoded = [_encode(batch) for batch in batches]
         last_offset = 0
-        for start in range(0, len(records), most):
-            last_offset = self._append_batch(records[start : start + most], epoch, now_ms)
+        for batch, values in zip(batches, encoded, strict=True):
+            last_offset = self._append_batch(batch, values, epoch, now_ms)
         return last_offset
 
-    def _append_batch(self, records: tuple[VersionedRecord, ...], epoch: int, now_ms: int) -> int:
-        last_offset = self._raft.prepare_append(epoch, records)
+    def _append_batch(
+        self,
+        records: tuple[VersionedRecord, ...],
+        values: Sequence[bytes],
+        epoch: int,
+        now_ms: int,
+    ) -> int:
+        last_offset = self._raft.prepare_append(epoch, values)
         # Replay comes before the quorum may send anything: a record that cannot be replayed must
         # not reach the others.
         self.replay(records, last_offset - len(records) + 1, now_ms)
@@ -68,9 +97,25 @@ class MetadataLog:
             self._replay_one(versioned, last_offset, now_ms)
 
     def _replay_one(self, versioned: VersionedRecord, offset: int, now_ms: int) -> None:
-        self.is_empty = False
+        self._is_empty.set(False)
         try:
             self._state.replay(versioned.record, offset, now_ms)
         except Exception as error:
             name = type(versioned.record).__name__
             raise FatalFault(f"cannot replay {name} at offset {offset}") from error
+
+
+def _encode(records: tuple[VersionedRecord, ...]) -> list[bytes]:
+    """The records of one batch as bytes; ApiException if they do not fit into a batch.
+
+    Kafka answers a record of a too long field with UNKNOWN_SERVER_ERROR and gives up the
+    leadership, so that one client could depose controller after controller.
+    """
+    try:
+        values = [encode_record(record, version) for record, version in records]
+        check_batch_size(values)
+    except InvalidRecord as error:
+        raise ApiException(ErrorCode.invalid_request, str(error)) from error
+    except RecordListTooLarge as error:
+        raise ApiException(ErrorCode.record_list_too_large, str(error)) from error
+    return values

@@ -5,6 +5,7 @@ Source: Kafka ``QuorumController``, ``RaftClient.Listener``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
@@ -133,8 +134,8 @@ class RaftAppender(Protocol):
     def kraft_version(self) -> int:
         """The finalized level of kraft.version."""
 
-    def prepare_append(self, epoch: int, records: tuple[VersionedRecord, ...]) -> int:
-        """Takes records as one batch, without sending them yet; gives the last one's offset.
+    def prepare_append(self, epoch: int, values: Sequence[bytes]) -> int:
+        """Takes encoded records as one batch, without sending them yet; gives the last offset.
 
         :class:`~zkcontroller.errors.NotLeader` if the epoch is over.
         """

@@ -15,7 +15,6 @@ from zkcontroller.kraft.metadata.metadata_version import MetadataVersion
 
 KRAFT_VERSION: Final = "kraft.version"
 TRANSACTION_VERSION: Final = "transaction.version"
-MAX_KRAFT_VERSION: Final = 1
 MAX_TRANSACTION_VERSION: Final = 2
 
 
@@ -33,7 +32,10 @@ def reason_not_supported(level: int, who: str, supported: VersionRange) -> str |
 
 
 def default_feature_map(*, is_unstable_enabled: bool = False) -> dict[str, VersionRange]:
-    """What a controller of Kafka 3.9 supports.
+    """What a controller of Kafka 3.9 supports, but for ``kraft.version``.
+
+    Level 1 of it (voters that the log names) is not built, and like Kafka a controller does not
+    name a feature of which it has only level 0.
 
     Without ``unstable.feature.versions.enable`` that is what is settled.
     """
@@ -42,7 +44,6 @@ def default_feature_map(*, is_unstable_enabled: bool = False) -> dict[str, Versi
         newest = metadata_version.VERSIONS[-1]
     features = {
         metadata_version.FEATURE_NAME: VersionRange(lowest.level, newest.level),
-        KRAFT_VERSION: VersionRange(0, MAX_KRAFT_VERSION),
     }
     if is_unstable_enabled:
         features[TRANSACTION_VERSION] = VersionRange(0, MAX_TRANSACTION_VERSION)
