@@ -1,0 +1,74 @@
+"""``python -m tests.attack``: the table of what each shape of request costs everyone else."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from contextlib import AbstractContextManager
+from pathlib import Path
+from random import Random
+
+from tests.attack.campaign import HUGE_ITEMS, Campaign, huge_messages, random_messages, table
+from tests.attack.connections import offered
+from tests.attack.targets import Target, broker_target, quorum_target
+from zkcontroller.protocol.api_versions import APIS, ApiKey
+from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
+
+_LOGIN: tuple[int, ...] = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+
+
+def main() -> None:
+    """Attacks one target with every huge shape and prints what each cost."""
+    parser = argparse.ArgumentParser(prog="python -m tests.attack", description=__doc__)
+    parser.add_argument("--target", choices=("broker", "guarded", "quorum"), default="broker")
+    parser.add_argument("--kafka", action="store_true", help="attack Kafka 3.9.1, not ours")
+    parser.add_argument("--items", type=int, default=HUGE_ITEMS, help="of a huge array")
+    parser.add_argument("--api", action="append", help="only these APIs, by name")
+    parser.add_argument("--random", type=int, default=0, help="so many random requests as well")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rows", type=int, default=60, help="rows to print")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder)
+        if arguments.target == "quorum":
+            _attack(quorum_target(directory / "quorum"), arguments)
+            return
+        with EmbeddedZooKeeper(directory / "zookeeper") as zookeeper:
+            target = broker_target(
+                f"{zookeeper.connect}/attack",
+                directory,
+                is_guarded=arguments.target == "guarded",
+                is_real=arguments.kafka,
+            )
+            _attack(target, arguments)
+
+
+def _attack(starting: AbstractContextManager[Target], arguments: argparse.Namespace) -> None:
+    with starting as target:
+        campaign = Campaign(target)
+        versions = offered(target.address, target.credentials)
+        try:
+            for api_key, (_, last) in versions.items():
+                if arguments.api and APIS[api_key].name not in arguments.api:
+                    continue
+                for asked in huge_messages(api_key, last, items=arguments.items):
+                    row = campaign.send(asked)
+                    if row.problem or row.longest_wait_ms > 100 or row.took_ms > 3_000:
+                        print(f"{asked.name}: {row.longest_wait_ms:.0f} ms, took {row.took_ms:.0f}, {row.outcome}; {row.problem}", flush=True)
+                    if not row.is_alive:
+                        return
+            random = Random(arguments.seed)
+            for asked in random_messages(versions, random, arguments.random):
+                row = campaign.send(asked, patience_s=2)
+                if row.problem:
+                    print(f"{asked.name}: {row.problem}", asked.data.hex()[:400], flush=True)
+                if not row.is_alive:
+                    return
+        finally:
+            rows = sorted(campaign.rows, key=lambda row: -row.longest_wait_ms)
+            print(table(rows[: arguments.rows]))
+            print(f"{len(campaign.rows)} requests, seed {arguments.seed}, {target.name}")
+
+
+if __name__ == "__main__":
+    main()
