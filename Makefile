@@ -4,6 +4,7 @@
 PYTHON ?= python3
 SEEDS ?= 200
 MINUTES ?= 10
+SHARE ?= 1
 MIX ?= real,ours,ours
 ZKCONTROLLER_ZOOKEEPER_IMAGE ?= zookeeper-local:3.9
 export ZKCONTROLLER_ZOOKEEPER_IMAGE
@@ -17,7 +18,7 @@ TEST_INSTALLED := $(VENV)/.test-installed
 WITH_JAVA = JAVA_HOME="$$(scripts/java-home.sh)" && export JAVA_HOME && PATH="$$JAVA_HOME/bin:$$PATH" &&
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test install lint unit integration container peers kills history faults simulate bench coverage clean
+.PHONY: help demo test install lint unit integration container peers kills history faults attack simulate bench coverage clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +60,9 @@ history: $(TEST_INSTALLED)  ## The analyses of logs, by Spark, on the logs of re
 
 faults: $(TEST_INSTALLED)  ## Three brokers under load, killed, frozen, cut off, robbed of disks (minutes; a JVM)
 	@$(WITH_JAVA) $(BIN)/pytest -q -m faults tests/faults --durations=0
+
+attack: $(TEST_INSTALLED)  ## Hostile requests at live brokers and quorum nodes, SHARE=x of all shapes (minutes; a JVM)
+	@$(WITH_JAVA) ZKCONTROLLER_ATTACK_SHARE=$(SHARE) $(BIN)/pytest -q -m attack tests/attack --durations=5
 
 simulate: $(TEST_INSTALLED)  ## The simulator with SEEDS=n different seeds (200)
 	@$(BIN)/pytest -q -n auto --dist load tests/simulation --seeds $(SEEDS)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 from tests.attack.campaign import HUGE_ITEMS, Campaign, huge_messages, random_messages, table
 from tests.attack.connections import offered
@@ -26,9 +26,11 @@ def main() -> None:
     parser.add_argument("--api", action="append", help="only these APIs, by name")
     parser.add_argument("--random", type=int, default=0, help="so many random requests as well")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--verbose", action="store_true", help="each row at once as well")
+    parser.add_argument("--dir", type=Path, help="keep data and logs in this new folder")
     parser.add_argument("--rows", type=int, default=60, help="rows to print")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with nullcontext(arguments.dir) if arguments.dir else TemporaryDirectory() as folder:
         directory = Path(folder)
         if arguments.target == "quorum":
             _attack(quorum_target(directory / "quorum"), arguments)
@@ -53,8 +55,8 @@ def _attack(starting: AbstractContextManager[Target], arguments: argparse.Namesp
                     continue
                 for asked in huge_messages(api_key, last, items=arguments.items):
                     row = campaign.send(asked)
-                    if row.problem or row.longest_wait_ms > 100 or row.took_ms > 3_000:
-                        print(f"{asked.name}: {row.longest_wait_ms:.0f} ms, took {row.took_ms:.0f}, {row.outcome}; {row.problem}", flush=True)
+                    if arguments.verbose or row.problem:
+                        print(table([row]).splitlines()[-1], row.problem, flush=True)
                     if not row.is_alive:
                         return
             random = Random(arguments.seed)

@@ -12,9 +12,9 @@ from tests.attack.shapes import Blow, Kind, Message, message, mutated, slots, wi
 from tests.attack.targets import Target
 from tests.attack.values import Extreme, useful
 from tests.attack.watch import Bystander
+from zkcontroller.errors import UnsupportedVersion
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.protocol.messages import request_type
-from zkcontroller.errors import UnsupportedVersion
 
 ANSWER_S: Final = 15.0
 """After so long the attacker goes on; whether others were served is measured apart."""
@@ -43,6 +43,8 @@ class Row(NamedTuple):
     outcome: Outcome
     longest_wait_ms: float
     """Of another client."""
+    loop_hold_ms: int
+    """The longest callback that the target's own log names; 0 if none is worth a line."""
     took_ms: float
     rss_growth_bytes: int
     descriptors: int
@@ -104,6 +106,7 @@ class Campaign:
             asked,
             outcome,
             longest_ms,
+            watch.new_loop_hold_ms(),
             took_ms,
             after.rss_bytes - before.rss_bytes,
             after.descriptors,
@@ -176,18 +179,29 @@ def is_known(api_key: int, version: int) -> bool:
 
 def table(rows: Iterable[Row]) -> str:
     """The rows for a person to read, the longest wait first."""
+    head = ("request", "sent", "ended", "answer", "took", "another's wait", "loop held", "RSS")
     lines = [
-        "| request | sent | ended | answer | took | another's wait | RSS | descriptors | log |",
-        "|---|--:|---|--:|--:|--:|--:|--:|--:|",
+        f"| {' | '.join((*head, 'descriptors', 'log'))} |",
+        "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    for row in sorted(rows, key=lambda row: -row.longest_wait_ms):
-        lines.append(
-            f"| {row.request.name} | {_size(len(row.request.data))} | {row.outcome.ending.value} "
-            f"| {_size(row.outcome.answer_bytes)} | {row.took_ms:.0f} ms "
-            f"| {row.longest_wait_ms:.0f} ms | {_size(row.rss_growth_bytes)} "
-            f"| {row.descriptors} | {_size(row.log_growth_bytes)} |"
-        )
+    lines += map(_line, sorted(rows, key=lambda row: -row.longest_wait_ms))
     return "\n".join(lines)
+
+
+def _line(row: Row) -> str:
+    cells = (
+        row.request.name,
+        _size(len(row.request.data)),
+        row.outcome.ending.value,
+        _size(row.outcome.answer_bytes),
+        f"{row.took_ms:.0f} ms",
+        f"{row.longest_wait_ms:.0f} ms",
+        f"{row.loop_hold_ms} ms",
+        _size(row.rss_growth_bytes),
+        str(row.descriptors),
+        _size(row.log_growth_bytes),
+    )
+    return f"| {' | '.join(cells)} |"
 
 
 def _size(size: int) -> str:

@@ -1,4 +1,4 @@
-"""A client that owes its peer nothing: raw frames, half frames, resets, and a login where one is asked."""
+"""A client without manners: raw frames, half frames and resets, if need be after a login."""
 
 from __future__ import annotations
 

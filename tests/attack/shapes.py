@@ -137,9 +137,7 @@ def message(
             kind = next(slot.kind for slot in slots(api_key, version) if slot.path == blow.path)
             same = "" if blow.is_distinct or kind is not Kind.ARRAY else " the same"
             shape = f"{kind.value} {blow.path} x {blow.size}{same}"
-    return Message(
-        api_key, version, shape, request_header(api_key, version, 7, client_id) + body
-    )
+    return Message(api_key, version, shape, request_header(api_key, version, 7, client_id) + body)
 
 
 class _Writer:
@@ -155,7 +153,7 @@ class _Writer:
         tagged: dict[int, bytes] = {}
         for field in fields(entity_type):
             path = prefix + field.name
-            tag = get_field_tag(field)
+            tag: int | None = get_field_tag(field)
             if tag is None:
                 plain.append(self._field(field, path, is_flexible))
             elif self._is_on_the_way_to_the_blow(path):
@@ -192,9 +190,7 @@ class _Writer:
         if not self._blow.is_distinct:
             return _count(count, is_flexible) + item * count
         items = (
-            item.replace(_NAME_NUMBER, b"%08d" % number).replace(
-                _NUMBER, number.to_bytes(4, "big")
-            )
+            item.replace(_NAME_NUMBER, b"%08d" % number).replace(_NUMBER, number.to_bytes(4, "big"))
             for number in range(count)
         )
         return _count(count, is_flexible) + b"".join(items)
@@ -206,8 +202,8 @@ class _Writer:
             return b"\1" + entity if is_optional(field) and not kind.is_array else entity
         kafka_type = get_schema_field_type(field)
         if kafka_type == "uuid":
-            given: bytes = self._value(self._api, path, kafka_type)
-            return given
+            uuid: bytes = self._value(self._api, path, kafka_type)
+            return uuid
         if kafka_type in _FORMATS:
             if self._in_numbered_item and _is_numbered(field, kafka_type):
                 return _NUMBER
@@ -216,12 +212,11 @@ class _Writer:
         return self._text(field, path, kafka_type, is_flexible)
 
     def _text(self, field: Field[Any], path: str, kafka_type: str, is_flexible: bool) -> bytes:
-        given = self._value(self._api, path, kafka_type)
-        if self._blow is not None and self._blow.path == path:
-            kind = classify_field(field)
-            if not kind.is_array:
-                given = b"x" * self._blow.size
-        if given is None and (classify_field(field).is_array or not is_optional(field)):
+        given: bytes | None = self._value(self._api, path, kafka_type)
+        is_array = classify_field(field).is_array
+        if self._blow is not None and self._blow.path == path and not is_array:
+            given = b"x" * self._blow.size
+        if given is None and (is_array or not is_optional(field)):
             given = b"attack"
         if given is not None and self._in_numbered_item and kafka_type == "string":
             given = given + b"-" + _NAME_NUMBER

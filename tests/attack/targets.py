@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from abc import ABC, abstractmethod
@@ -17,15 +18,16 @@ from typing_extensions import override
 from benchmarks.broker_process import BrokerProcess, OurBroker
 from benchmarks.kafka_peer import KafkaBroker
 from tests.attack.connections import RawConnection, is_serving
-from tests.attack.values import TOPIC, useful
-from tests.attack.watch import Watch
 from tests.attack.shapes import Message, message
+from tests.attack.values import TOPIC, useful
+from tests.attack.watch import LOOP_BOUND_MS, Watch
 from tests.integration.broker_processes import wait_for
 from tests.integration.secured_cluster import scram_config
 from tests.unit.quorum import CLUSTER_ID, free_ports
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read_response, request_type, write
 from zkcontroller.runtime.client_security import Credentials
+from zkcontroller.runtime.loop_watch import VARIABLE
 from zkcontroller.zookeeper.requests import Create, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode
@@ -135,6 +137,7 @@ def broker_target(
 
     ``is_real``: Kafka 3.9.1 instead of ours.
     """
+    os.environ.setdefault(VARIABLE, str(LOOP_BOUND_MS))
     settings = dict(GUARDED_BROKER if is_guarded else OPEN_BROKER) | dict(properties or {})
     session = ZooKeeperSession(ZooKeeperConfig(connect=zookeeper))
     session.start()
@@ -181,17 +184,19 @@ def _create_topic(address: str) -> None:
                 return 0
             case "timeout":
                 return 30_000
-        return useful(api, path, kafka_type)
+            case _:
+                return useful(api, path, kafka_type)
 
-    for _ in range(100):
+    def is_there() -> bool:
         with RawConnection(address) as connection:
             asked = message(ApiKey.CREATE_TOPICS, 4, value)
             body = connection.call(ApiKey.CREATE_TOPICS, 4, _body(asked))
         answer: Any = read_response(ApiKey.CREATE_TOPICS, 4, body)
         error = answer.topics[0].error_code
-        if error in (ErrorCode.none, ErrorCode.topic_already_exists) and _has_leader(address):
-            return
-    raise AssertionError(f"topic {TOPIC} was not created: {error}")
+        exists = error in (ErrorCode.none, ErrorCode.topic_already_exists)
+        return exists and _has_leader(address)
+
+    wait_for(is_there, f"topic {TOPIC}")
 
 
 def _has_leader(address: str) -> bool:
@@ -214,6 +219,7 @@ def _body(asked: Message) -> bytes:
 @contextmanager
 def quorum_target(directory: Path) -> Iterator[QuorumTarget]:
     """A node of a quorum of one, as ``zkctl quorum start`` runs it."""
+    os.environ.setdefault(VARIABLE, str(LOOP_BOUND_MS))
     [port] = free_ports(1)
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "controller.properties"

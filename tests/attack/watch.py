@@ -1,7 +1,8 @@
-"""What an attack does to its target: is it alive, how much does it hold, whom does it keep waiting?
+"""What an attack does to its target: whether it lives, what it holds, how long others wait.
 
-A :class:`Watch` reads ``/proc`` and the target's log files.  A :class:`Bystander` is another client,
-with a connection of its own, that asks ApiVersions without a pause and remembers its longest wait.
+A :class:`Watch` reads ``/proc`` and the target's log files, in which the target's own watch on its
+event loop names long callbacks.  A :class:`Bystander` is another client with a connection of its
+own, which asks ApiVersions again and again and remembers its longest wait.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +25,9 @@ from zkcontroller.protocol.framing import request_header
 PATIENCE_S: Final = 120.0
 _PAUSE_S: Final = 0.002
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+LOOP_BOUND_MS: Final = 20
+"""From here on the target's log names a callback of its event loop."""
+_HELD: Final = re.compile(r"held the event loop for (\d+) ms")
 _PROBE: Final = Message(
     ApiKey.API_VERSIONS, 0, "bystander", request_header(ApiKey.API_VERSIONS, 0, 1, "bystander")
 )
@@ -99,6 +104,8 @@ class Watch:
         self._decoy = decoy
         self._decoy_before = fingerprint(decoy)
         self._told: set[str] = set()
+        self._read_up_to: dict[Path, int] = {}
+        self.new_loop_hold_ms()
 
     @property
     def is_alive(self) -> bool:
@@ -125,6 +132,19 @@ class Watch:
         new = [each for each in dict.fromkeys(found) if each not in self._told]
         self._told.update(new)
         return new
+
+    def new_loop_hold_ms(self) -> int:
+        """The longest callback that the target's log has named since the last call; 0 if none.
+
+        This is processor time, which a busy machine does not lengthen.
+        """
+        longest = 0
+        for file in self._logs.glob("*.log"):
+            with file.open(errors="replace") as lines:
+                lines.seek(self._read_up_to.get(file, 0))
+                longest = max([longest, *map(int, _HELD.findall(lines.read()))])
+                self._read_up_to[file] = lines.tell()
+        return longest
 
     def decoy_changes(self) -> list[str]:
         """Files of the decoy tree that have changed, come or gone."""
