@@ -37,6 +37,7 @@ from replica_manager.raft.recovery import claim, find_start_offset, recover_snap
 from replica_manager.raft.snapshot_files import SnapshotFiles, SnapshotWriter, by_age
 from replica_manager.raft.snapshot_retention import AgeBreach, Breach, SizeBreach
 from zkcontroller.errors import CorruptRecord, RaftFatal
+from zkcontroller.kraft.guards import require
 from zkcontroller.kraft.raft_log import LogPosition, validate_position
 from zkcontroller.kraft.values import METADATA_PARTITION, METADATA_TOPIC, OffsetAndEpoch
 from zkcontroller.protocol.record_batch import BatchHeader, iterate_batches
@@ -176,8 +177,9 @@ class MetadataLog:
         return OffsetAndEpoch(found.end_offset, found.epoch)
 
     def update_high_watermark(self, offset: int) -> None:
-        assert self.high_watermark <= offset <= self.end_offset, (
-            f"a high watermark of {offset} between {self.high_watermark} and {self.end_offset}"
+        require(
+            self.high_watermark <= offset <= self.end_offset,
+            f"a high watermark of {offset} between {self.high_watermark} and {self.end_offset}",
         )
         self._log.update_high_watermark(offset)
 
@@ -185,16 +187,17 @@ class MetadataLog:
 
     def append_as_leader(self, batches: bytes, epoch: int) -> None:
         headers = [header for _, header in iterate_batches(batches)]
-        assert headers, "an empty append"
+        require(bool(headers), "an empty append")
         expected = self.end_offset
         for header in headers:
-            assert header.partition_leader_epoch == epoch, (
-                f"a batch of epoch {header.partition_leader_epoch} from the leader of {epoch}"
+            require(
+                header.partition_leader_epoch == epoch,
+                f"a batch of epoch {header.partition_leader_epoch} from the leader of {epoch}",
             )
-            assert header.base_offset == expected, f"{header.base_offset} instead of {expected}"
+            require(header.base_offset == expected, f"{header.base_offset} instead of {expected}")
             expected = header.next_offset
         taken = self._log.append_as_follower(batches).valid_bytes
-        assert taken == len(batches), f"{len(batches) - taken} bytes follow the last batch"
+        require(taken == len(batches), f"{len(batches) - taken} bytes follow the last batch")
 
     def append_as_follower(self, batches: bytes, epoch: int) -> int:
         headers = [header for _, header in iterate_batches(batches)]
@@ -292,7 +295,7 @@ class MetadataLog:
 
     def add_snapshot(self, written: SnapshotWriter) -> None:
         """A writer of :meth:`create_snapshot` has been frozen: the snapshot counts from now on."""
-        assert written.is_frozen, f"{written.snapshot_id} is not whole"
+        require(written.is_frozen, f"{written.snapshot_id} is not whole")
         if written.snapshot_id.offset < self.start_offset:
             # A later one has come from the leader meanwhile.
             self._remove_later(self._snapshots.discard(written.snapshot_id))
@@ -304,24 +307,32 @@ class MetadataLog:
         self._download = SnapshotWriter(self.directory, snapshot_id)
 
     def append_download(self, data: bytes) -> int:
-        assert self._download is not None, "no download was begun"
+        if self._download is None:
+            raise RaftFatal("no download was begun")
         return self._download.append(data)
 
     def finish_download(self) -> None:
-        """As the Protocol says.  Blocks until what is not yet flushed of it is on disk.
-
-        RaftFatal if the log holds all of the snapshot already.
-        """
+        """As the Protocol says.  Blocks until what is not yet flushed of it is on disk."""
         download, self._download = self._download, None
-        assert download is not None, "no download was begun"
+        if download is None:
+            raise RaftFatal("no download was begun")
         download.freeze()
         self._snapshots.add(download.snapshot_id)
-        if not self._truncate_to_latest_snapshot():
+        self.restart_at(download.snapshot_id)
+
+    def restart_at(self, snapshot_id: OffsetAndEpoch) -> None:
+        """As the Protocol says, also where the log ends in a later epoch than the snapshot.
+
+        There Kafka's node ends (``truncateToLatestSnapshot`` compares the epochs), although its
+        leader does not have those records.
+        """
+        latest = self._snapshots.latest
+        if snapshot_id.offset < self.high_watermark or latest != snapshot_id:
             raise RaftFatal(
-                f"Full log truncation expected but didn't happen. Snapshot of "
-                f"{download.snapshot_id}, log end offset {self.end_offset}, last epoch "
-                f"{self.last_epoch}"
+                f"Attempt to restart the log at snapshot {snapshot_id}: the high watermark is "
+                f"{self.high_watermark} and the latest snapshot {latest}"
             )
+        self._restart_behind(snapshot_id)
 
     def drop_download(self) -> None:
         download, self._download = self._download, None
@@ -334,10 +345,13 @@ class MetadataLog:
         epoch = self._log.latest_epoch or 0
         if latest is None or by_age(latest) <= (epoch, self.end_offset):
             return False
-        self._log.truncate_fully_and_start_at(latest.offset)
-        for path in self._forget_before(latest, "the partition was fully truncated"):
-            _log.debug("%s will be removed", path)
+        self._restart_behind(latest)
         return True
+
+    def _restart_behind(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._log.truncate_fully_and_start_at(snapshot_id.offset)
+        for path in self._forget_before(snapshot_id, "the partition was fully truncated"):
+            _log.debug("%s will be removed", path)
 
     # Cleaning.
 

@@ -198,7 +198,10 @@ class InMemoryRaftLog:
         snapshot_id, data = self._download
         self._download = None
         self._keep_snapshot(snapshot_id, bytes(data))
-        assert self._truncate_to_latest_snapshot(), f"{snapshot_id} is not beyond the log"
+        self._restart_behind(snapshot_id)
+
+    def restart_at(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._restart_behind(snapshot_id)
 
     def drop_download(self) -> None:
         self._download = None
@@ -337,13 +340,18 @@ class InMemoryRaftLog:
             self.end_offset,
         ):
             return False
+        self._restart_behind(latest)
+        return True
+
+    def _restart_behind(self, snapshot_id: OffsetAndEpoch) -> None:
+        assert snapshot_id == self.latest_snapshot_id, f"{snapshot_id} is not the latest snapshot"
+        assert snapshot_id.offset >= self.high_watermark, f"S8: a restart at {snapshot_id}"
         self.changes += 1
         self.cuts += bool(self.batches)
         self.batches, self._epochs, self._durable = [], [], None
         self._flushed_batches = 0
-        self.start_offset = self.high_watermark = latest.offset
-        self.snapshots = {latest: self.snapshots[latest]}
-        return True
+        self.start_offset = self.high_watermark = snapshot_id.offset
+        self.snapshots = {snapshot_id: self.snapshots[snapshot_id]}
 
     def _move_start(self, offset: int) -> None:
         self.changes += 1

@@ -165,6 +165,12 @@ class MirroredRaftLog(InMemoryRaftLog):
         self._compare("a download")
 
     @override
+    def restart_at(self, snapshot_id: OffsetAndEpoch) -> None:
+        super().restart_at(snapshot_id)
+        self._files.restart_at(snapshot_id)
+        self._compare(f"a restart at {snapshot_id}")
+
+    @override
     def drop_download(self) -> None:
         super().drop_download()
         self._files.drop_download()

@@ -14,6 +14,7 @@ from tests.simulation.raft_world import (
     times_of,
 )
 from zkcontroller.kraft.config import QuorumConfig
+from zkcontroller.kraft.values import OffsetAndEpoch
 
 RESTLESS: Final = QuorumConfig(
     election_timeout_ms=150,
@@ -96,6 +97,51 @@ def observer_behind_a_snapshot(seed: int) -> None:
     world.run_until(lambda: world.all_reached(target), 10_000, "L2: the observer catches up")
 
     assert late.log.start_offset > known, "L2: by a snapshot"
+
+
+def snapshot_for_a_follower_with_a_record_nobody_else_has(seed: int) -> None:
+    """L2: its record is of a later epoch than the snapshot that its successor offers.
+
+    It was elected on a shorter log, and wrote that it leads.  The first leader has records that
+    reach no other voter before it dies.  It comes back, commits them, and begins its log with a
+    snapshot at their end.
+    """
+    world = led_world(seed, 3)
+    world.run_until(
+        lambda: all(voter.log.snapshots for voter in world.voters), 10_000, "everybody snapshots"
+    )
+    assert world.leader is not None
+    first = world.leader
+    world.is_appending = False
+    world.run_until(lambda: world.all_reached(first.log.end_offset), 3_000, "it commits")
+    common = first.log.end_offset
+
+    world.isolate(first.number)
+    first.append(world.snapshot_every)
+    world.run_until(lambda: first.log.flushed_offset > common, 2_000, "it alone has more")
+    unseen_end, unseen_epoch = first.log.end_offset, first.log.last_epoch
+    world.kill(first.number)
+    world.run_until(lambda: world.leader is not None, 20_000, "another one is elected")
+    second = world.leader
+    assert second is not None
+    world.network.heal()
+    world.isolate(second.number)
+    world.run_until(lambda: second.log.flushed_offset > common, 2_000, "it writes who leads")
+    world.start(first.number)
+    world.run_until(lambda: first.is_leader, 30_000, "the first one is elected again")
+    others = [voter for voter in world.voters if voter is not second]
+    snapshot_id = OffsetAndEpoch(unseen_end, unseen_epoch)
+    world.run_until(
+        lambda: all(snapshot_id in voter.log.snapshots for voter in others), 5_000, "snapshots"
+    )
+    for voter in others:
+        world.clean(voter.number)
+    world.network.heal()
+    world.run_until(
+        lambda: second.high_watermark > unseen_end, 10_000, "L2: it catches up by the snapshot"
+    )
+
+    assert second.log.start_offset == unseen_end, "L2: by a snapshot"
 
 
 def restless_voters(seed: int) -> None:

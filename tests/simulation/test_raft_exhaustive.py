@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 from tests.simulation.raft_small_quorum import Choice, SmallQuorum
+from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.states import StateName
 
 MOST_STATES: Final = 600
@@ -38,7 +39,7 @@ def explored(beginning: tuple[Choice, ...], most_states: int = MOST_STATES) -> l
         for choice in choices:
             try:
                 state = SmallQuorum((*path, choice))
-            except AssertionError as broken:
+            except (AssertionError, RaftFatal) as broken:
                 steps = "\n".join(str(tuple(step)) for step in (*path, choice))
                 raise AssertionError(f"{broken}\n{steps}") from broken
             if (shape := state.fingerprint()) not in seen:

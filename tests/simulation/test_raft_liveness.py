@@ -12,6 +12,7 @@ from tests.simulation.raft_stories import (
     led_world,
     observer_behind_a_snapshot,
     restless_voters,
+    snapshot_for_a_follower_with_a_record_nobody_else_has,
 )
 from zkcontroller.kraft.inputs import Resign
 
@@ -47,6 +48,13 @@ def test_a_leader_that_only_a_minority_hears_resigns(seed: int) -> None:
 def test_an_observer_that_comes_late_begins_with_a_snapshot(seed: int) -> None:
     """L2."""
     observer_behind_a_snapshot(seed)
+
+
+def test_a_follower_with_a_record_nobody_else_has_takes_a_snapshot_of_an_older_epoch(
+    seed: int,
+) -> None:
+    """L2."""
+    snapshot_for_a_follower_with_a_record_nobody_else_has(seed)
 
 
 def test_five_candidates_at_once_come_to_a_leader(seed: int) -> None:

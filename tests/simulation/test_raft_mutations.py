@@ -30,6 +30,7 @@ from tests.simulation.raft_stories import (
     isolated_leader_resigns,
     leader_of_a_minority_resigns,
     restless_voters,
+    snapshot_for_a_follower_with_a_record_nobody_else_has,
 )
 from zkcontroller.kraft import inbound, leader_state, listeners, quorum, responses
 from zkcontroller.kraft import raft as raft_module
@@ -303,6 +304,17 @@ def fetch_before_the_flush(patch: Patch) -> None:
     _without(patch, lambda output: isinstance(output, FlushLog))
 
 
+def refuse_a_snapshot_of_an_older_epoch(patch: Patch) -> None:
+    """A follower whose last record is of a later epoch takes the snapshot for a contradiction."""
+    check = responses.Responses._check_restart
+
+    def refuse(self: Any, state: Any, snapshot_id: OffsetAndEpoch) -> None:
+        check(self, state, snapshot_id)
+        assert snapshot_id.epoch >= self._node.log.last_epoch, "an older epoch"
+
+    patch.setattr(responses.Responses, "_check_restart", refuse)
+
+
 def take_a_part_for_the_snapshot(patch: Patch) -> None:
     """A download ends with its first part."""
     fetch = responses.Responses._fetch_snapshot
@@ -333,7 +345,7 @@ def begin_with_the_first_segment(patch: Patch) -> None:
 
 def keep_the_log_before_a_snapshot(patch: Patch) -> None:
     """A snapshot is loaded, and the records before it stay."""
-    patch.setattr(MetadataLog, "_truncate_to_latest_snapshot", lambda _: True)
+    patch.setattr(MetadataLog, "_restart_behind", lambda *_: None)
 
 
 def check_no_batch_at_a_start(patch: Patch) -> None:
@@ -420,6 +432,7 @@ MUTATIONS: Final[tuple[tuple[Callable[[Patch], None], Story], ...]] = (
     (never_truncate, restless_voters),
     (truncate_to_the_leaders_offset_alone, restless_voters),
     (fetch_before_the_flush, stormy_quorum),
+    (refuse_a_snapshot_of_an_older_epoch, snapshot_for_a_follower_with_a_record_nobody_else_has),
     (take_a_part_for_the_snapshot, stormy_quorum),
     (leave_epochs_behind, stormy_quorum_on_disk),
     (begin_with_the_first_segment, stormy_quorum_on_disk),

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from tests.unit.raft_harness import LISTENER, endpoint, voter_set
+from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.states import Candidate, Follower, Resigned, Unattached, Vote
 from zkcontroller.kraft.values import ElectionState, ReplicaKey
 
@@ -85,12 +86,12 @@ def test_a_voter_that_changes_its_mind_lies(first: Vote, then: Vote) -> None:
     standing = candidate(1, 2, 3)
     standing.record(2, first)
 
-    with pytest.raises(AssertionError, match="and then"):
+    with pytest.raises(RaftFatal, match="and then"):
         standing.record(2, then)
 
 
 def test_its_own_vote_cannot_be_taken_back() -> None:
-    with pytest.raises(AssertionError, match="and then"):
+    with pytest.raises(RaftFatal, match="and then"):
         candidate(1, 2, 3).record(1, Vote.REJECTED)
 
 
@@ -109,7 +110,7 @@ def test_whoever_is_no_voter_has_no_answer(vote: Vote) -> None:
 
 
 def test_whoever_has_no_vote_does_not_stand() -> None:
-    with pytest.raises(AssertionError, match="has no vote"):
+    with pytest.raises(RaftFatal, match="has no vote"):
         candidate(2, 3)
 
 
@@ -172,7 +173,7 @@ def test_a_followers_high_watermark_never_falls() -> None:
     following = follower()
     following.update_high_watermark(7)
 
-    with pytest.raises(AssertionError, match="7 and then 6"):
+    with pytest.raises(RaftFatal, match="7 and then 6"):
         following.update_high_watermark(6)
 
     assert following.high_watermark == 7

@@ -23,6 +23,7 @@ from tests.unit.raft_harness import (
     log_of,
     vote,
 )
+from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.inputs import Resign
 from zkcontroller.kraft.messages import (
@@ -350,7 +351,7 @@ def test_a_resignation_from_an_older_epoch_does_nothing() -> None:
 def test_a_resignation_from_an_epoch_that_has_not_begun_is_a_mistake() -> None:
     node = RaftHarness().start().become_leader()
 
-    with pytest.raises(AssertionError, match="has not begun"):
+    with pytest.raises(RaftFatal, match="has not begun"):
         node.step(Resign(2))
 
 

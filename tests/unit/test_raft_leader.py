@@ -14,6 +14,7 @@ from tests.unit.raft_harness import (
     endpoint,
     voter_set,
 )
+from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.accumulator import BatchAccumulator
 from zkcontroller.kraft.config import MAX_OBSERVERS, NEVER_MS, OBSERVER_SESSION_MS
 from zkcontroller.kraft.leader_state import Leader
@@ -103,7 +104,7 @@ def test_the_leaders_own_log_only_grows() -> None:
     leading = leader(1, 2)
     leading.appended(12)
 
-    with pytest.raises(AssertionError, match="only appends"):
+    with pytest.raises(RaftFatal, match="only appends"):
         leading.appended(11)
 
 
@@ -152,9 +153,9 @@ def test_a_voter_is_known_by_its_id_whatever_directory_it_comes_with() -> None:
 def test_the_leader_does_not_fetch_from_itself() -> None:
     leading = leader(1, 2, 3)
 
-    with pytest.raises(AssertionError, match="from itself"):
+    with pytest.raises(RaftFatal, match="from itself"):
         leading.replica_fetched(ReplicaKey(1), 10, START_MS)
-    with pytest.raises(AssertionError, match="from itself"):
+    with pytest.raises(RaftFatal, match="from itself"):
         leading.heard_from(ReplicaKey(1), START_MS)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from replica_manager.raft.metadata_log import FOLDER, MetadataLog
 from replica_manager.raft.metadata_log_config import MetadataLogConfig
-from replica_manager.raft.snapshot_files import parse_name
+from replica_manager.raft.snapshot_files import SnapshotWriter, parse_name
 from tests.unit.log_world import START_MS
 from tests.unit.test_raft_log import batch, filled, opened
 from zkcontroller.errors import CorruptRecord, KafkaStorage, RaftFatal
@@ -170,11 +170,38 @@ def test_a_finished_download_restarts_the_log_at_its_end(tmp_path: Path) -> None
     assert log.end_offset_for_epoch(4) == OffsetAndEpoch(51, 4)
 
 
-def test_a_download_of_what_the_log_has_already_is_a_contradiction(tmp_path: Path) -> None:
+def test_a_download_below_what_is_committed_is_a_contradiction(tmp_path: Path) -> None:
     log = committed(tmp_path, 1, 1)
 
-    with pytest.raises(RaftFatal, match="Full log truncation expected"):
+    with pytest.raises(RaftFatal, match="the high watermark is 2"):
         download(log, 1, 1)
+
+
+def test_a_download_of_an_older_epoch_than_the_last_record_restarts_the_log(
+    tmp_path: Path,
+) -> None:
+    log = committed(tmp_path, 1, 1)
+    log.append_as_follower(batch(2, 4), 4)
+
+    download(log, 3, 1)
+
+    assert (log.start_offset, log.end_offset, log.high_watermark, log.last_epoch) == (3, 3, 3, 1)
+
+
+def test_killed_between_such_a_download_and_the_restart_of_the_log(tmp_path: Path) -> None:
+    log = committed(tmp_path, 1, 1)
+    log.append_as_follower(batch(2, 4), 4)
+    snapshot_id = OffsetAndEpoch(3, 1)
+    writer = SnapshotWriter(log.directory, snapshot_id)
+    writer.append(snapshot_of())
+    writer.freeze()
+    log.close()
+
+    found = opened(tmp_path)
+    assert found.snapshot_bytes(snapshot_id) == len(snapshot_of())
+    found.restart_at(snapshot_id)
+
+    assert (found.start_offset, found.end_offset, found.last_epoch) == (3, 3, 1)
 
 
 def test_what_has_come_of_a_download_is_flushed_with_the_log(

@@ -190,7 +190,7 @@ def test_a_node_without_an_id_is_an_observer_that_never_stands() -> None:
     assert not quorum.is_voter
     assert isinstance(quorum.state, Unattached)
     assert quorum.state.election_deadline_ms == NEVER_MS
-    with pytest.raises(AssertionError, match="does not stand"):
+    with pytest.raises(RaftFatal, match="does not stand"):
         quorum.become_candidate(LATER)
 
 
@@ -200,7 +200,7 @@ def test_a_node_without_an_id_is_an_observer_that_never_stands() -> None:
 def test_a_candidate_without_a_majority_does_not_lead() -> None:
     world = as_candidate()
 
-    with pytest.raises(AssertionError, match="no majority"):
+    with pytest.raises(RaftFatal, match="no majority"):
         world.quorum.become_leader(10, LATER)
 
 
@@ -239,9 +239,9 @@ def test_an_observer_may_hold_a_vote_but_neither_stand_nor_lead() -> None:
     quorum.vote_for(ReplicaKey(2), LATER)
 
     assert quorum.state.election == ElectionState(3, voted_key=ReplicaKey(2))
-    with pytest.raises(AssertionError, match="does not stand"):
+    with pytest.raises(RaftFatal, match="does not stand"):
         quorum.become_candidate(LATER)
-    with pytest.raises(AssertionError, match="without a vote"):
+    with pytest.raises(RaftFatal, match="without a vote"):
         quorum.become_leader(0, LATER)
 
 
@@ -250,7 +250,7 @@ def test_only_a_candidate_can_lead(make: Maker) -> None:
     world = make()
     before = world.quorum.state
 
-    with pytest.raises(AssertionError, match="leads without a vote"):
+    with pytest.raises(RaftFatal, match="leads without a vote"):
         world.quorum.become_leader(10, LATER)
 
     assert world.quorum.state is before
@@ -260,7 +260,7 @@ def test_only_a_candidate_can_lead(make: Maker) -> None:
 def test_only_a_leader_can_resign(make: Maker) -> None:
     world = make()
 
-    with pytest.raises(AssertionError):
+    with pytest.raises(RaftFatal):
         world.quorum.become_resigned((), LATER)
 
 
@@ -278,7 +278,7 @@ def test_a_resigned_leader_keeps_epoch_and_id_and_writes_nothing() -> None:
 def test_a_leader_does_not_stand_against_itself() -> None:
     world = as_leader()
 
-    with pytest.raises(AssertionError, match="candidate after leader"):
+    with pytest.raises(RaftFatal, match="candidate after leader"):
         world.quorum.become_candidate(LATER)
 
 
@@ -311,9 +311,9 @@ def test_a_follower_changes_to_itself_only_for_more_endpoints_of_the_same_leader
     world = as_follower(5)
     more: Endpoints = {**OTHER, "OTHER": endpoint(2)}
 
-    with pytest.raises(AssertionError, match="nothing new"):
+    with pytest.raises(RaftFatal, match="nothing new"):
         world.quorum.become_follower(5, 2, OTHER, LATER)
-    with pytest.raises(AssertionError, match="two leaders"):
+    with pytest.raises(RaftFatal, match="two leaders"):
         world.quorum.become_follower(5, 3, more, LATER)
     world.quorum.become_follower(5, 2, more, LATER)
 
@@ -323,7 +323,7 @@ def test_a_follower_changes_to_itself_only_for_more_endpoints_of_the_same_leader
 def test_a_leader_does_not_follow_in_its_own_epoch() -> None:
     world = as_leader(5)
 
-    with pytest.raises(AssertionError, match="two leaders"):
+    with pytest.raises(RaftFatal, match="two leaders"):
         world.quorum.become_follower(5, 2, OTHER, LATER)
     world.quorum.become_follower(6, 2, OTHER, LATER)
 
@@ -333,9 +333,9 @@ def test_a_leader_does_not_follow_in_its_own_epoch() -> None:
 def test_nobody_follows_itself_or_a_leader_without_an_endpoint() -> None:
     world = as_unattached(5)
 
-    with pytest.raises(AssertionError, match="follows itself"):
+    with pytest.raises(RaftFatal, match="follows itself"):
         world.quorum.become_follower(6, 1, OTHER, LATER)
-    with pytest.raises(AssertionError, match="without an endpoint"):
+    with pytest.raises(RaftFatal, match="without an endpoint"):
         world.quorum.become_follower(6, 2, {}, LATER)
 
 
@@ -354,7 +354,7 @@ def test_a_candidate_loses_its_epoch_only_to_a_higher_one_and_its_timer_runs_on(
     world = as_candidate(5)
     world.random.number = 500
 
-    with pytest.raises(AssertionError):
+    with pytest.raises(RaftFatal):
         world.quorum.become_unattached(5, LATER)
     world.quorum.become_unattached(6, LATER)
 
@@ -388,7 +388,7 @@ def test_the_same_epoch_makes_no_state_unattached(make: Maker) -> None:
     world = make()
     before = world.quorum.state
 
-    with pytest.raises(AssertionError):
+    with pytest.raises(RaftFatal):
         world.quorum.become_unattached(5, LATER)
 
     assert world.quorum.state is before
@@ -399,9 +399,9 @@ def test_a_lower_epoch_changes_no_state(make: Maker) -> None:
     world = make()
     before, written = world.quorum.state, list(world.stored)
 
-    with pytest.raises(AssertionError):
+    with pytest.raises(RaftFatal):
         world.quorum.become_unattached(4, LATER)
-    with pytest.raises(AssertionError):
+    with pytest.raises(RaftFatal):
         world.quorum.become_follower(4, 2, OTHER, LATER)
 
     assert world.quorum.state is before
@@ -412,7 +412,7 @@ def test_a_lower_epoch_changes_no_state(make: Maker) -> None:
 def test_a_vote_is_given_only_by_whoever_is_unattached(make: Maker) -> None:
     world = make()
 
-    with pytest.raises(AssertionError, match="a vote as"):
+    with pytest.raises(RaftFatal, match="a vote as"):
         world.quorum.vote_for(ReplicaKey(3), LATER)
     world.quorum.become_unattached(6, LATER)
     world.quorum.vote_for(ReplicaKey(3), LATER)
@@ -426,14 +426,14 @@ def test_there_is_no_second_vote_in_an_epoch_not_even_for_the_same_candidate(
 ) -> None:
     world = as_voted()
 
-    with pytest.raises(AssertionError, match="second vote"):
+    with pytest.raises(RaftFatal, match="second vote"):
         world.quorum.vote_for(ReplicaKey(candidate), LATER)
 
 
 def test_nobody_is_asked_for_a_vote_for_itself() -> None:
     world = as_unattached()
 
-    with pytest.raises(AssertionError, match="for itself"):
+    with pytest.raises(RaftFatal, match="for itself"):
         world.quorum.vote_for(ReplicaKey(1), LATER)
 
 

@@ -21,6 +21,7 @@ from tests.unit.raft_harness import (
     records,
     vote,
 )
+from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.config import MAX_FETCH_BYTES
 from zkcontroller.kraft.messages import (
     BeginQuorumEpochRequest,
@@ -453,3 +454,73 @@ def test_a_log_that_cannot_be_cleaned_is_asked_again_a_minute_later() -> None:
 
     assert log.asked == 2
     assert node.node.is_leader
+
+
+# A snapshot that is older, by its epoch, than what a follower wrote when it led.
+
+
+def follower_that_led() -> InMemoryRaftLog:
+    """Its last record is of epoch 3, and nobody else has it."""
+    return log_of(2, 2, 2, 3)
+
+
+def part_of(snapshot_id: OffsetAndEpoch) -> FetchSnapshotResponse:
+    return FetchSnapshotResponse(
+        leader_id=2, leader_epoch=4, snapshot_id=snapshot_id, size=4, position=0, data=b"0005"
+    )
+
+
+def test_a_follower_drops_a_record_nobody_else_has_for_a_snapshot_of_an_older_epoch() -> None:
+    node = downloading(follower_that_led())
+
+    node.reply(node.only_send, part_of(LATEST))
+
+    assert (node.log.start_offset, node.log.end_offset, node.log.last_epoch) == (7, 7, 2)
+    request = node.only_send.request
+    assert isinstance(request, FetchRequest)
+    assert (request.fetch_offset, request.last_fetched_epoch) == (7, 2)
+
+
+def test_a_snapshot_that_is_here_already_restarts_the_log_at_once() -> None:
+    """The node was killed after the download, and its log still has the record."""
+    log = follower_that_led()
+    log.snapshots[LATEST] = b"0005"
+    node = RaftHarness(log=log).start()
+
+    node.reply(node.follow(2, epoch=4), offered(LATEST))
+
+    assert (log.start_offset, log.end_offset, log.last_epoch) == (7, 7, 2)
+    request = node.only_send.request
+    assert isinstance(request, FetchRequest)
+    assert request.fetch_offset == 7
+
+
+def test_a_leader_that_offers_the_same_snapshot_for_ever_is_not_asked_without_a_pause() -> None:
+    log = follower_that_led()
+    log.snapshots[LATEST] = b"0005"
+    node = RaftHarness(log=log).start()
+    began_ms = node.now_ms
+    fetch = node.follow(2, epoch=4)
+
+    fetches = 0
+    while node.now_ms < began_ms + 1_000 and fetches < 1_000:
+        fetches += 1
+        node.reply(fetch, offered(LATEST))
+        node.run_until_it_sends(FetchRequest)
+        fetch = node.only_send
+
+    # While the leader is left alone, the other voters are asked in turn.
+    assert fetches <= 2 * 1_000 / CONFIG.retry_backoff_ms + 2
+
+
+def test_a_snapshot_below_what_is_committed_ends_the_node() -> None:
+    log = log_of(2, 2, 2)
+    node = RaftHarness(log=log).start()
+    node.reply(
+        node.follow(2, epoch=4), FetchResponse(leader_id=2, leader_epoch=4, high_watermark=3)
+    )
+    low = OffsetAndEpoch(2, 2)
+    node.reply(node.only_send, offered(low))
+
+    with pytest.raises(RaftFatal, match="below the high watermark 3"):
+        node.reply(node.only_send, part_of(low))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.raft_harness import endpoint, voter_set
+from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.values import ElectionState, ReplicaKey
 
 
@@ -54,7 +55,7 @@ def test_an_election_covers_epoch_leader_and_vote() -> None:
 
 
 def test_there_is_no_leader_and_vote_at_once_and_no_epoch_below_0() -> None:
-    with pytest.raises(AssertionError, match="a leader and a vote"):
+    with pytest.raises(RaftFatal, match="a leader and a vote"):
         ElectionState(5, leader_id=1, voted_key=ReplicaKey(2))
-    with pytest.raises(AssertionError, match="epoch -1"):
+    with pytest.raises(RaftFatal, match="epoch -1"):
         ElectionState(-1)

@@ -15,6 +15,7 @@ from typing import Final, TypeVar, assert_never
 
 from kio.schema.errors import ErrorCode
 
+from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.config import MAX_FETCH_BYTES, MAX_PARKED_FETCHES, MAX_PARKED_MS
 from zkcontroller.kraft.inputs import RequestReceived
 from zkcontroller.kraft.leader_state import Leader
@@ -283,7 +284,8 @@ class InboundRequests:
         log = self._node.log
         latest = log.latest_snapshot_id
         if request.fetch_offset == 0 and latest not in (None, BOOTSTRAP_SNAPSHOT_ID):
-            assert latest is not None
+            if latest is None:
+                raise RaftFatal("a log with an earliest snapshot and no latest one")
             return ValidatedPosition(LogPosition.SNAPSHOT, latest)
         return validate_position(log, request.fetch_offset, request.last_fetched_epoch)
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from zkcontroller.kraft.accumulator import BatchAccumulator
 from zkcontroller.kraft.config import MAX_OBSERVERS, NEVER_MS, OBSERVER_SESSION_MS, QuorumConfig
+from zkcontroller.kraft.guards import require
 from zkcontroller.kraft.messages import Endpoints, ReplicaProgress
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import ElectionState, ReplicaKey, VoterSet, by_descending_offset
@@ -104,7 +105,7 @@ class Leader:
     def appended(self, end_offset: int) -> bool:
         """Its own log has grown; True if the high watermark moved."""
         own = self.voter_states[self.local.id]
-        assert own.end_offset is None or own.end_offset <= end_offset, "a leader only appends"
+        require(own.end_offset is None or own.end_offset <= end_offset, "a leader only appends")
         own.end_offset = end_offset
         return self._advance()
 
@@ -112,7 +113,7 @@ class Leader:
         """A replica fetches from ``offset`` on; True if the high watermark moved."""
         if replica is None:
             return False
-        assert replica.id != self.local.id, "the leader fetches from itself"
+        require(replica.id != self.local.id, "the leader fetches from itself")
         state = self._state_of(replica, now_ms)
         state.fetched(offset, self.end_offset, now_ms)
         if replica.id not in self.voters:
@@ -124,7 +125,7 @@ class Leader:
         """A voter follows: with a majority of them inside the time, the leader need not resign."""
         if replica is None or replica.id not in self.voters:
             return
-        assert replica.id != self.local.id, "the leader fetches from itself"
+        require(replica.id != self.local.id, "the leader fetches from itself")
         if replica.id not in self._fetched_voters:
             self._fetched_voters.append(replica.id)
         # The leader is one of the majority.

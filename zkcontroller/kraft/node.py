@@ -167,7 +167,8 @@ class Node:
 
     def _became_candidate(self, now_ms: int) -> None:
         state = self.quorum.state
-        assert isinstance(state, Candidate)
+        if not isinstance(state, Candidate):
+            raise RaftFatal(f"in state {state}")
         self._left_leader_and_follower()
         if state.is_vote_granted:
             # That nobody leads is heard first, by whoever used an earlier leadership of this node.
@@ -189,7 +190,8 @@ class Node:
     def resign(self, now_ms: int) -> None:
         """Leads no more, and tells the others who should."""
         state = self.quorum.state
-        assert isinstance(state, Leader)
+        if not isinstance(state, Leader):
+            raise RaftFatal(f"in state {state}")
         successors = state.non_leader_voters_by_descending_offset
         self.quorum.become_resigned(successors, now_ms)
         self._left_leader_and_follower()
@@ -272,7 +274,8 @@ class Node:
 
     def leader_high_watermark_moved(self, state: Leader) -> None:
         """More is committed."""
-        assert state.high_watermark is not None
+        if state.high_watermark is None:
+            raise RaftFatal("a high watermark moved that is not known")
         self.log.update_high_watermark(state.high_watermark)
 
     def follower_high_watermark(self, state: Follower, offset: int) -> None:

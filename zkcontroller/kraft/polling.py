@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, assert_never
 
+from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.config import (
     MAX_FETCH_BYTES,
     MAX_FETCH_WAIT_MS,
@@ -218,7 +219,8 @@ class Polling:
 
     def _vote_request(self, voter: int) -> VoteRequest:
         node = self._node
-        assert node.local is not None
+        if node.local is None:
+            raise RaftFatal("this node has no id")
         return VoteRequest(
             cluster_id=node.cluster_id,
             voter=ReplicaKey(voter),
@@ -229,7 +231,8 @@ class Polling:
 
     def _begin_quorum_epoch_request(self, voter: int) -> BeginQuorumEpochRequest:
         node = self._node
-        assert node.local is not None
+        if node.local is None:
+            raise RaftFatal("this node has no id")
         return BeginQuorumEpochRequest(
             cluster_id=node.cluster_id,
             voter=ReplicaKey(voter),
@@ -240,7 +243,8 @@ class Polling:
 
     def _end_quorum_epoch_request(self, _: int) -> EndQuorumEpochRequest:
         node, state = self._node, self._node.quorum.state
-        assert isinstance(state, Resigned)
+        if not isinstance(state, Resigned):
+            raise RaftFatal(f"in state {state}")
         return EndQuorumEpochRequest(
             cluster_id=node.cluster_id,
             leader_id=state.local_id,

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, assert_never
 from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.accumulator import BatchAccumulator
 from zkcontroller.kraft.config import LAST_EPOCH, MAX_EPOCH_LEAP, NEVER_MS, QuorumConfig
+from zkcontroller.kraft.guards import require
 from zkcontroller.kraft.leader_state import Leader
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.request_manager import RandomSource
@@ -152,7 +153,8 @@ class Quorum:
             # No second vote in this epoch, and no second record for an offset of its lost tail.
             return self._resigned(epoch, (), now_ms)
         if voted is not None and self.is_local(voted.id) and self.is_voter:
-            assert self.local is not None
+            if self.local is None:
+                raise RaftFatal("this node has no id")
             return Candidate(epoch, self.local, self.voters, self._election_deadline_ms(now_ms))
         deadline_ms = self._election_deadline_ms(now_ms)
         if leader is not None and (endpoints := self._voter_endpoints(leader)):
@@ -165,7 +167,7 @@ class Quorum:
         Whoever was about to stand goes on counting: epochs of others do not keep it from it.
         """
         state = self.state
-        assert epoch > state.epoch, f"unattached in epoch {epoch} after {state.epoch}"
+        require(epoch > state.epoch, f"unattached in epoch {epoch} after {state.epoch}")
         match state:
             case Unattached() | Candidate() if self.is_voter:
                 deadline_ms = state.election_deadline_ms
@@ -176,9 +178,10 @@ class Quorum:
     def vote_for(self, candidate: ReplicaKey, now_ms: int) -> None:
         """This node's one vote of this epoch goes to that candidate."""
         state = self.state
-        assert isinstance(state, Unattached), f"a vote as {state}"
-        assert state.voted_key is None, f"a second vote in epoch {state.epoch}"
-        assert not self.is_local(candidate.id), "a vote for itself"
+        if not isinstance(state, Unattached):
+            raise RaftFatal(f"a vote as {state}")
+        require(state.voted_key is None, f"a second vote in epoch {state.epoch}")
+        require(not self.is_local(candidate.id), "a vote for itself")
         self._transition(
             Unattached(
                 state.epoch,
@@ -193,14 +196,15 @@ class Quorum:
     ) -> None:
         """That node leads that epoch."""
         state = self.state
-        assert endpoints, f"leader {leader_id} without an endpoint"
-        assert not self.is_local(leader_id), f"node {leader_id} follows itself"
-        assert epoch >= state.epoch, f"follower in epoch {epoch} after {state.epoch}"
+        require(bool(endpoints), f"leader {leader_id} without an endpoint")
+        require(not self.is_local(leader_id), f"node {leader_id} follows itself")
+        require(epoch >= state.epoch, f"follower in epoch {epoch} after {state.epoch}")
         if epoch == state.epoch:
-            assert not isinstance(state, Leader), f"two leaders of epoch {epoch}"
+            if isinstance(state, Leader):
+                raise RaftFatal(f"two leaders of epoch {epoch}")
             if isinstance(state, Follower):
-                assert state.leader_id == leader_id, f"two leaders of epoch {epoch}"
-                assert len(endpoints) > len(state.leader_endpoints), "nothing new of the leader"
+                require(state.leader_id == leader_id, f"two leaders of epoch {epoch}")
+                require(len(endpoints) > len(state.leader_endpoints), "nothing new of the leader")
         self._transition(
             Follower(
                 epoch,
@@ -214,8 +218,9 @@ class Quorum:
     def become_candidate(self, now_ms: int) -> None:
         """Stands in the next epoch."""
         state = self.state
-        assert self.local is not None, "an observer does not stand"
-        assert self.is_voter, "an observer does not stand"
+        if self.local is None:
+            raise RaftFatal("an observer does not stand")
+        require(self.is_voter, "an observer does not stand")
         self._transition(
             Candidate(
                 state.epoch + 1,
@@ -245,8 +250,9 @@ class Quorum:
     def become_leader(self, end_offset: int, now_ms: int) -> Leader:
         """A majority has voted for this node; its epoch begins at the end of its log."""
         state = self.state
-        assert isinstance(state, Candidate), f"leads without a vote: {state}"
-        assert state.is_vote_granted, f"no majority: {state}"
+        if not isinstance(state, Candidate):
+            raise RaftFatal(f"leads without a vote: {state}")
+        require(state.is_vote_granted, f"no majority: {state}")
         linger_ms = self._config.append_linger_ms
         leader = Leader(
             state.epoch,
@@ -264,13 +270,15 @@ class Quorum:
 
     def become_resigned(self, preferred_successors: tuple[ReplicaKey, ...], now_ms: int) -> None:
         """Leads no more.  Nothing is written down: after a restart it has resigned as well."""
-        assert isinstance(self.state, Leader)
+        if not isinstance(self.state, Leader):
+            raise RaftFatal(f"in state {self.state}")
         self._enter(self._resigned(self.epoch, preferred_successors, now_ms))
 
     def _resigned(
         self, epoch: int, preferred_successors: tuple[ReplicaKey, ...], now_ms: int
     ) -> Resigned:
-        assert self.local is not None
+        if self.local is None:
+            raise RaftFatal("this node has no id")
         others = list(self.voters.others(self.local.id))
         deadline_ms = self._random_deadline_ms(now_ms)
         return Resigned(epoch, self.local.id, deadline_ms, others, preferred_successors)
@@ -281,8 +289,8 @@ class Quorum:
 
     def _enter(self, state: RaftState) -> None:
         old = self.state
-        assert state.epoch >= old.epoch, f"epoch {state.epoch} after {old.epoch}"
-        assert old.name in VALID_PREVIOUS[state.name], f"{state.name} after {old.name}"
+        require(state.epoch >= old.epoch, f"epoch {state.epoch} after {old.epoch}")
+        require(old.name in VALID_PREVIOUS[state.name], f"{state.name} after {old.name}")
         self.state = state
         _log.info(
             "Completed transition to %s in epoch %d from %s", state.name, state.epoch, old.name

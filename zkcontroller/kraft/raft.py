@@ -21,6 +21,7 @@ from typing import Final, assert_never
 
 from zkcontroller.errors import NotLeader, RaftFatal, ZkControllerError
 from zkcontroller.kraft.config import CLEANER_PERIOD_MS, NEVER_MS, QuorumConfig
+from zkcontroller.kraft.guards import require
 from zkcontroller.kraft.inbound import InboundRequests
 from zkcontroller.kraft.inputs import (
     ListenerAdvanced,
@@ -214,7 +215,7 @@ class RaftNode:
 
     def _resign(self, epoch: int) -> None:
         state = self._node.quorum.state
-        assert epoch <= state.epoch, f"a resignation from epoch {epoch}, which has not begun"
+        require(epoch <= state.epoch, f"a resignation from epoch {epoch}, which has not begun")
         if isinstance(state, Leader) and state.epoch == epoch:
             _log.info("Received user request to resign from the current epoch %d", epoch)
             state.is_resign_requested = True
@@ -261,7 +262,8 @@ class RaftNode:
             if now_ms < fetch.deadline_ms:
                 waiting.append(fetch)
                 continue
-            assert isinstance(state, Leader), "a Fetch waits at a node that does not lead"
+            if not isinstance(state, Leader):
+                raise RaftFatal("a Fetch waits at a node that does not lead")
             node.answer(fetch.request_id, self._inbound.nothing_new(state, fetch.listener_name))
         node.parked = waiting
 

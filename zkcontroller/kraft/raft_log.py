@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
+from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.values import OffsetAndEpoch
 
 
@@ -104,9 +105,13 @@ class RaftLog(Protocol):
         """Adds to it; gives how large it is now."""
 
     def finish_download(self) -> None:
-        """Keeps the snapshot under its id and restarts the log behind it.
+        """Keeps the snapshot under its id and restarts the log behind it: :meth:`restart_at`."""
 
-        The start, the end and the high watermark are the snapshot's end afterwards.
+    def restart_at(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Drops all records, and begins anew behind that snapshot, which is here.
+
+        The start, the end and the high watermark are the snapshot's end afterwards.  RaftFatal if
+        what is known to be committed lies behind it.
         """
 
     def drop_download(self) -> None:
@@ -130,7 +135,8 @@ def validate_position(log: RaftLog, offset: int, epoch: int) -> ValidatedPositio
         or epoch < earliest.epoch
     ):
         latest = log.latest_snapshot_id
-        assert latest is not None, "a log with an earliest snapshot and no latest"
+        if latest is None:
+            raise RaftFatal("a log with an earliest snapshot and no latest")
         return ValidatedPosition(LogPosition.SNAPSHOT, latest)
     end = log.end_offset_for_epoch(epoch)
     if end.epoch != epoch or end.offset < offset:

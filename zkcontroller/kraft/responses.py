@@ -30,6 +30,7 @@ from zkcontroller.kraft.outputs import FlushLog
 from zkcontroller.kraft.raft_log import truncation_offset
 from zkcontroller.kraft.states import Candidate, Follower, Resigned, Unattached, Vote
 from zkcontroller.kraft.static_voters import VoterRecordsGuard
+from zkcontroller.kraft.values import OffsetAndEpoch
 
 _log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
 
@@ -203,10 +204,16 @@ class Responses:
             snapshot_id = response.snapshot_id
             if snapshot_id.offset < 0 or not 0 <= snapshot_id.epoch <= state.epoch:
                 return self._unexpected(source, ErrorCode.invalid_request)
+            if snapshot_id == node.log_end and node.log.start_offset == snapshot_id.offset:
+                # The log ends there already: to ask again at once would change nothing.
+                return self._unexpected(source, ErrorCode.invalid_request)
             if node.log.snapshot_bytes(snapshot_id) is None:
                 node.log.begin_download(snapshot_id)
                 state.fetching_snapshot, state.fetched_bytes = snapshot_id, 0
                 self._guard = VoterRecordsGuard(f"snapshot {snapshot_id} of leader {source}")
+            else:
+                # Killed between the end of the download and the restart of the log.
+                self._restart_log(state, snapshot_id)
         else:
             if response.records and not self._append(source, response.records, state):
                 return False
@@ -260,12 +267,29 @@ class Responses:
         self._guard.feed(response.data)
         state.fetched_bytes = node.log.append_download(response.data)
         if state.fetched_bytes == response.size:
+            self._check_restart(state, response.snapshot_id)
             node.log.finish_download()
             _log.info("Restarted the log at %s after downloading it", state.fetching_snapshot)
             state.fetching_snapshot = None
             node.follower_high_watermark(state, node.log.high_watermark)
         state.fetch_deadline_ms = now_ms + node.config.fetch_timeout_ms
         return True
+
+    def _restart_log(self, state: Follower, snapshot_id: OffsetAndEpoch) -> None:
+        """The leader has none of the records behind that snapshot, which is here."""
+        node = self._node
+        self._check_restart(state, snapshot_id)
+        node.log.restart_at(snapshot_id)
+        _log.info("Restarted the log at snapshot %s, which was here already", snapshot_id)
+        node.follower_high_watermark(state, node.log.high_watermark)
+
+    def _check_restart(self, state: Follower, snapshot_id: OffsetAndEpoch) -> None:
+        known = self._node.log.high_watermark
+        if snapshot_id.offset < known:
+            raise RaftFatal(
+                f"Leader {state.leader_id} asks for a restart at snapshot {snapshot_id}, below "
+                f"the high watermark {known}"
+            )
 
     @staticmethod
     def _is_next_part(response: FetchSnapshotResponse, state: Follower) -> bool:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from typing import Final
 
+from zkcontroller.kraft.guards import require
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey, VoterSet
 
@@ -105,7 +106,9 @@ class Candidate:
     leader_id = None
 
     def __post_init__(self) -> None:
-        assert self.local.id in self.voters, f"{self.local.id} has no vote among {self.voters.ids}"
+        require(
+            self.local.id in self.voters, f"{self.local.id} has no vote among {self.voters.ids}"
+        )
         self.votes = dict.fromkeys(self.voters, Vote.UNRECORDED)
         self.votes[self.local.id] = Vote.GRANTED
 
@@ -137,7 +140,7 @@ class Candidate:
     def record(self, voter_id: int, vote: Vote) -> bool:
         """Notes a voter's answer; False if it was known.  A voter that changes its mind lies."""
         known = self.votes[voter_id]
-        assert known in (Vote.UNRECORDED, vote), f"voter {voter_id}: {known} and then {vote}"
+        require(known in (Vote.UNRECORDED, vote), f"voter {voter_id}: {known} and then {vote}")
         self.votes[voter_id] = vote
         return known is Vote.UNRECORDED
 
@@ -169,7 +172,7 @@ class Follower:
     def update_high_watermark(self, offset: int) -> bool:
         """Takes the leader's over; True if it moved.  It never falls."""
         known = self.high_watermark
-        assert known is None or offset >= known, f"high watermark {known} and then {offset}"
+        require(known is None or offset >= known, f"high watermark {known} and then {offset}")
         self.high_watermark = offset
         return known != offset
 

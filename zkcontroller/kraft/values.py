@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from zkcontroller.kraft.guards import require
+
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_TOPIC_ID: Final = UUID(int=1)
 METADATA_PARTITION: Final = 0
@@ -96,8 +98,10 @@ class ElectionState:
     voted_key: ReplicaKey | None = None
 
     def __post_init__(self) -> None:
-        assert self.epoch >= 0, f"epoch {self.epoch}"
-        assert self.leader_id is None or self.voted_key is None, "a leader and a vote in one epoch"
+        require(self.epoch >= 0, f"epoch {self.epoch}")
+        require(
+            self.leader_id is None or self.voted_key is None, "a leader and a vote in one epoch"
+        )
 
 
 def by_descending_offset(offsets: Mapping[int, int | None]) -> Sequence[int]:
