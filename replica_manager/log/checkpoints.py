@@ -7,6 +7,7 @@ A version, a count, then one entry a line.  Source: Kafka ``CheckpointFile``,
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -30,16 +31,49 @@ class CheckpointMalformed(ZkControllerError):
     """A checkpoint file is not what it should be."""
 
 
+class CheckpointFile:
+    """A checkpoint file of a log directory; of several writes the one planned last stays.
+
+    Writes run in threads.  One that was planned earlier and comes later must not bring back a
+    partition that was deleted in between.
+    """
+
+    def __init__(self, log_dir: Path, file_name: str) -> None:
+        self.log_dir = log_dir
+        self.file_name = file_name
+        self._lock = threading.Lock()
+        self._planned = 0
+        self._written = 0
+
+    def read(self) -> dict[TopicPartition, int]:
+        """The offsets in the file; CheckpointMalformed or OSError if it cannot be read."""
+        return read_offsets(self.log_dir / self.file_name)
+
+    def plan(self, offsets: Mapping[TopicPartition, int]) -> CheckpointWrite:
+        """What to run so that the file holds ``offsets``."""
+        self._planned += 1
+        return CheckpointWrite(self.log_dir, self.file_name, offsets, self._planned, self)
+
+    def write(self, number: int, offsets: Mapping[TopicPartition, int]) -> None:
+        """Writes what was planned with that number, unless a later plan has been written."""
+        with self._lock:
+            if number > self._written:
+                write_offsets(self.log_dir / self.file_name, offsets)
+                self._written = number
+
+
 class CheckpointWrite(NamedTuple):
     """A checkpoint file to be written."""
 
     log_dir: Path
     file_name: str
     offsets: Mapping[TopicPartition, int]
+    number: int
+    file: CheckpointFile
 
     def run(self) -> None:
         """Writes it.  Blocks; for an executor.  OSError if the disk fails."""
-        write_offsets(self.log_dir / self.file_name, self.offsets)
+        self.file.write(self.number, self.offsets)
 
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:

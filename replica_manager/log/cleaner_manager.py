@@ -1,22 +1,35 @@
-"""Which log is compacted next, and how far each has been: one at a time, the dirtiest first.
+"""Which log is compacted next: one at a time, the dirtiest first.
 
-Source: Kafka ``LogCleanerManager``, ``LogCleaner``.
+Source: Kafka ``LogCleaner``, ``LogCleanerManager.grabFilthiestCompactedLog``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import Final
 
-from replica_manager.log import checkpoints
-from replica_manager.log.checkpoints import CheckpointMalformed, CheckpointWrite
-from replica_manager.log.log_cleaner import CleaningJob, clean, cleaning_job, discard
+from replica_manager.log.files import CLEANED_SUFFIX
+from replica_manager.log.log_cleaner import (
+    AbortSwitch,
+    Cleaned,
+    Dirtiness,
+    clean,
+    cleaning_job,
+    dirtiness,
+    discard,
+)
 from replica_manager.log.log_manager import LogManager
-from zkcontroller.errors import CorruptRecord, InvalidRecord, KafkaStorage
+from replica_manager.log.partition_log import PartitionLog
+from zkcontroller.errors import KafkaStorage
 from zkcontroller.model import TopicPartition
 from zkcontroller.runtime.resource_limits import exhausted_limit
+
+LOGS_AT_ONCE: Final = 50
+"""So many logs are looked at before the event loop may serve others: some 2 ms."""
 
 _log = logging.getLogger("kafka.log.LogCleaner")
 
@@ -29,38 +42,11 @@ class CleanerManager:
         self._executor = executor
         self._memory_bytes = memory_bytes
         """``log.cleaner.dedupe.buffer.size``: what the offset map may take."""
-        self._cleaned: dict[Path, dict[TopicPartition, int]] = {}
-        self._uncleanable: set[TopicPartition] = set()
 
     @property
-    def uncleanable(self) -> frozenset[TopicPartition]:
-        """Logs whose compaction failed; they are left alone until the broker starts again."""
-        return frozenset(self._uncleanable)
-
-    def checkpoint(self, log_dir: Path) -> dict[TopicPartition, int]:
-        """How far the logs of a directory are clean.  Reads the file once."""
-        known = self._cleaned.get(log_dir)
-        if known is None:
-            try:
-                known = checkpoints.read_offsets(log_dir / checkpoints.CLEANER_FILE)
-            except CheckpointMalformed as malformed:
-                _log.warning("%s; every log in %s counts as dirty", malformed, log_dir)
-                known = {}
-            self._cleaned[log_dir] = known
-        return known
-
-    def next_job(self) -> tuple[TopicPartition, CleaningJob] | None:
-        """The log that needs it most: past its compaction lag, then by the share of dirty bytes."""
-        now_ms = self._manager.environment.now_ms()
-        best: tuple[TopicPartition, CleaningJob] | None = None
-        for topic_partition, log in self._manager.logs.items():
-            if not log.config.is_compacted or topic_partition in self._uncleanable:
-                continue
-            cleaned = self.checkpoint(log.directory.parent).get(topic_partition)
-            job = cleaning_job(log, cleaned, now_ms)
-            if job.is_due and (best is None or _urgency(job) > _urgency(best[1])):
-                best = topic_partition, job
-        return best
+    def uncleanable(self) -> Collection[TopicPartition]:
+        """Logs whose compaction failed."""
+        return self._manager.cleaning.uncleanable
 
     async def run(self, backoff_ms: int) -> None:
         """Compacts what is due, for ever; looks again after ``log.cleaner.backoff.ms``."""
@@ -68,57 +54,118 @@ class CleanerManager:
             if not await self.clean_next():
                 await asyncio.sleep(backoff_ms / 1000)
 
+    async def next_log(self) -> tuple[TopicPartition, PartitionLog] | None:
+        """The log that needs it most: past its compaction lag, then by the share of dirty bytes."""
+        best: tuple[TopicPartition, PartitionLog] | None = None
+        worst: Dirtiness | None = None
+        for number, (topic_partition, log) in enumerate(list(self._manager.logs.items()), 1):
+            if number % LOGS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if not self._may_clean(topic_partition, log):
+                continue
+            try:
+                found = dirtiness(log, self._checkpoint(topic_partition, log), self._now_ms())
+            except Exception as error:  # noqa: BLE001 - one log must not stop all
+                self._failed(topic_partition, log.log_dir, error)
+                continue
+            if found.is_due and (worst is None or _urgency(found) > _urgency(worst)):
+                best, worst = (topic_partition, log), found
+        return best
+
+    def _may_clean(self, topic_partition: TopicPartition, log: PartitionLog) -> bool:
+        """Whether a log is there, compacted, and not on its way to another directory.
+
+        Kafka pauses the cleaning of a log that moves: what the future log has copied would not be
+        as clean as the checkpoint says.
+        """
+        manager = self._manager
+        return (
+            log.config.is_compacted
+            and manager.logs.get(topic_partition) is log
+            and topic_partition not in manager.future_logs
+            and not manager.cleaning.is_uncleanable(topic_partition)
+        )
+
     async def clean_next(self) -> bool:
         """Compacts one log if one needs it; says whether one did."""
-        found = self.next_job()
+        found = await self.next_log()
         if found is None:
             return False
-        topic_partition, job = found
-        log = self._manager.logs[topic_partition]
-        log_dir = log.directory.parent
-        loop = asyncio.get_running_loop()
+        topic_partition, log = found
+        if not self._may_clean(topic_partition, log):
+            return True  # it has gone since it was looked at
+        cleaning = self._manager.cleaning
+        log_dir = log.log_dir
+        switch = cleaning.begin(topic_partition)
         try:
-            cleaned = await loop.run_in_executor(self._executor, clean, job, self._memory_bytes)
+            cleaned = await self._clean(topic_partition, log, switch)
+            # From here on nothing waits until the segments are in place.
+            if switch.is_aborted:
+                self._tidy(topic_partition, log)
+                return True
+            if not log.replace_segments(cleaned.replacements, cleaned.generation):
+                discard(cleaned.replacements)
+                return True
+        except KafkaStorage:
+            return False  # the directory is offline now
+        except Exception as error:  # noqa: BLE001 - one log must not stop all
+            if switch.is_aborted:
+                self._tidy(topic_partition, log)
+                return True
+            return self._failed(topic_partition, log_dir, error)
+        finally:
+            cleaning.end(topic_partition, switch)
+        cleaning.cleaned(log_dir, topic_partition, cleaned.end_offset)
+        write = cleaning.write(log_dir)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._executor, write.run)
         except OSError as error:
+            limit = exhausted_limit(error)
+            if limit is None:
+                self._manager.fail(log_dir, f"Error while writing {write.file_name}: {error}")
+            else:
+                # The next compaction writes it; until then a restart repeats this one.
+                _log.error("%s in %s is not written: %s", write.file_name, log_dir, limit)
+            return False
+        _log.info("Cleaned %s up to offset %d", topic_partition, cleaned.end_offset)
+        return True
+
+    async def _clean(
+        self, topic_partition: TopicPartition, log: PartitionLog, switch: AbortSwitch
+    ) -> Cleaned:
+        job = cleaning_job(log, self._checkpoint(topic_partition, log), self._now_ms())
+        return await asyncio.get_running_loop().run_in_executor(
+            self._executor, clean, job, self._memory_bytes, switch
+        )
+
+    def _failed(self, topic_partition: TopicPartition, log_dir: Path, error: Exception) -> bool:
+        """Says whether to go on with the next log."""
+        if isinstance(error, OSError):
             limit = exhausted_limit(error)
             if limit is not None:
                 _log.error("Compaction of %s in %s is put off: %s", topic_partition, log_dir, limit)
                 return False
             self._manager.fail(log_dir, f"Failed to clean up log for {topic_partition}: {error}")
             return False
-        except (CorruptRecord, InvalidRecord) as error:
-            _log.warning("Marking %s in %s as uncleanable: %s", topic_partition, log_dir, error)
-            self._uncleanable.add(topic_partition)
-            return True
-        if self._manager.logs.get(topic_partition) is not log:
-            discard(cleaned.replacements)  # it was deleted, or moved away, meanwhile
-            return True
-        try:
-            if not log.replace_segments(cleaned.replacements):
-                discard(cleaned.replacements)
-                return True
-            await self._note(log_dir, topic_partition, cleaned.end_offset)
-        except KafkaStorage:
-            return False
-        _log.info("Cleaned %s up to offset %d", topic_partition, cleaned.end_offset)
+        _log.warning(
+            "Unexpected exception while cleaning %s in %s. Marking its partition as uncleanable: "
+            "%s: %s", topic_partition, log_dir, type(error).__name__, error,
+        )  # fmt: skip
+        self._manager.cleaning.mark_uncleanable(topic_partition)
         return True
 
-    async def _note(self, log_dir: Path, topic_partition: TopicPartition, offset: int) -> None:
-        known = self.checkpoint(log_dir)
-        known[topic_partition] = offset
-        live = {tp: end for tp, end in known.items() if tp in self._manager.logs}
-        self._cleaned[log_dir] = live
-        write = CheckpointWrite(log_dir, checkpoints.CLEANER_FILE, dict(live))
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._executor, write.run)
-        except OSError as error:
-            limit = exhausted_limit(error)
-            if limit is not None:
-                # The next compaction writes it; until then a restart repeats this one.
-                _log.error("%s in %s is not written: %s", checkpoints.CLEANER_FILE, log_dir, limit)
-                return
-            self._manager.fail(log_dir, f"Error while writing {checkpoints.CLEANER_FILE}: {error}")
+    def _tidy(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
+        """Removes what an aborted cleaning left in a log that is still in service."""
+        if self._manager.logs.get(topic_partition) is log:
+            for path in log.directory.glob(f"*{CLEANED_SUFFIX}"):
+                path.unlink(missing_ok=True)
+
+    def _checkpoint(self, topic_partition: TopicPartition, log: PartitionLog) -> int | None:
+        return self._manager.cleaning.checkpoint(log.log_dir).get(topic_partition)
+
+    def _now_ms(self) -> int:
+        return self._manager.environment.now_ms()
 
 
-def _urgency(job: CleaningJob) -> tuple[bool, float]:
-    return job.needs_compaction_now, job.dirty_ratio
+def _urgency(found: Dirtiness) -> tuple[bool, float]:
+    return found.needs_compaction_now, found.ratio

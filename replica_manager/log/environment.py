@@ -77,6 +77,14 @@ def _ignore_failure(directory: Path, message: str, error: OSError) -> None:
     del directory, message, error
 
 
+def _ignore_truncation(directory: Path) -> None:
+    del directory
+
+
+def _ignore_end(directory: Path, active_base_offset: int) -> None:
+    del directory, active_base_offset
+
+
 def _always() -> bool:
     return True
 
@@ -95,3 +103,10 @@ class LogEnvironment:
     producer_id_expiration_ms: int = 86_400_000
     verifies_transactions: Callable[[], bool] = _always
     """``transaction.partition.verification.enable``, as it is now."""
+    before_truncation: Callable[[Path], None] = _ignore_truncation
+    """Called with a log's folder before records are cut off."""
+    after_truncation: Callable[[Path, int], None] = _ignore_end
+    """Called with a log's folder and the base offset of its active segment once they are gone.
+
+    May write to disk; OSError if that fails.
+    """

@@ -18,9 +18,12 @@ from replica_manager.log.environment import LogEnvironment
 from replica_manager.log.files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
     SWAP_SUFFIX,
     FileSlice,
     LogFile,
+    offset_file,
     sync_directory,
 )
 from replica_manager.log.index import OffsetPosition, TimestampOffset
@@ -158,7 +161,7 @@ class LocalLog:
         self.last_flushed_ms = environment.now_ms()
         # Where high watermarks and readers that keep up are looked for.
         self._recent_ends: dict[int, LogOffsetMetadata] = {}
-        self._generation = 0
+        self.generation = 0
         """How often the log was truncated."""
         self._environment = environment
 
@@ -294,6 +297,10 @@ class LocalLog:
 
     def new_segment(self, base_offset: int, suffix: str = "") -> LogSegment:
         """An empty segment, ready for appends."""
+        if suffix == CLEANED_SUFFIX:
+            # A cleaning that was aborted may have left files of that name.
+            for kind in (LOG_SUFFIX, *INDEX_SUFFIXES):
+                offset_file(self.directory, base_offset, kind + suffix).unlink(missing_ok=True)
         jitter = self.config.segment_jitter_ms
         segment = LogSegment(
             self.directory,
@@ -361,7 +368,7 @@ class LocalLog:
         # Opens files; if a limit forbids it nothing has changed yet.
         active.activate(self.config.index_bytes)
         active.transaction_index.entries()
-        self._generation += 1
+        self.generation += 1
         for segment in deleted:
             self.segments.remove(segment)
         self.delete_segments(deleted)
@@ -373,7 +380,7 @@ class LocalLog:
         """Drops everything; gives the segments that went."""
         deleted = list(self.segments)
         self._replace_all(deleted, offset)
-        self._generation += 1
+        self.generation += 1
         self._end_at(offset)
         return deleted
 
@@ -443,7 +450,7 @@ class LocalLog:
             segment.write_indexes()
         return FlushPlan(
             offset,
-            self._generation,
+            self.generation,
             tuple(segment.file for segment in segments),
             tuple(path for segment in segments for path in segment.paths()[1:]),
             self.directory if segments[-1].base_offset >= self.recovery_point else None,
@@ -453,7 +460,7 @@ class LocalLog:
     def mark_flushed(self, plan: FlushPlan) -> None:
         """The plan has run: what is before its offset is on disk, unless it was cut off since."""
         self.last_flushed_ms = self._environment.now_ms()
-        if plan.generation == self._generation:
+        if plan.generation == self.generation:
             self.recovery_point = max(self.recovery_point, plan.offset)
 
     def close(self) -> None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from replica_manager.log.compaction import (
@@ -29,9 +30,69 @@ from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.producer_state import ProducerEntry
 from replica_manager.log.segment import LogSegment
 from replica_manager.log.transaction_index import AbortedTransaction
-from zkcontroller.errors import CorruptRecord
+from zkcontroller.errors import CorruptRecord, ZkControllerError
 from zkcontroller.protocol.legacy_messages import iterate_any
 from zkcontroller.protocol.record_batch import BatchHeader, is_intact, read_header
+
+
+class CleaningAborted(ZkControllerError):
+    """The log was deleted, moved or truncated while it was being cleaned."""
+
+
+class AbortSwitch:
+    """Ends a cleaning that runs in a thread.
+
+    Once :meth:`abort` has returned, the cleaning touches no path any more: the folder may have
+    another name then, and another log may have the old one.  What it does with paths it does in
+    :meth:`paths`, which never waits for the disk.
+
+    Source: Kafka ``LogCleanerManager.abortCleaning``, ``checkCleaningAborted``.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.is_aborted = False
+
+    def abort(self) -> None:
+        with self._lock:
+            self.is_aborted = True
+
+    def check(self) -> None:
+        """CleaningAborted if the cleaning is to end."""
+        if self.is_aborted:
+            raise CleaningAborted
+
+    @contextlib.contextmanager
+    def paths(self) -> Iterator[None]:
+        """Keeps :meth:`abort` waiting; CleaningAborted if it came before."""
+        with self._lock:
+            self.check()
+            yield
+
+
+class Dirtiness(NamedTuple):
+    """How much of a log could be compacted, found without reading records."""
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+    needs_compaction_now: bool
+    """Whether ``max.compaction.lag.ms`` is over."""
+    least_ratio: float
+    """``min.cleanable.dirty.ratio``"""
+
+    @property
+    def ratio(self) -> float:
+        """How much of what could be compacted has not been, from 0 to 1."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    @property
+    def is_due(self) -> bool:
+        return self.cleanable_bytes > 0 and (
+            self.needs_compaction_now or self.ratio > self.least_ratio
+        )
 
 
 class CleaningJob(NamedTuple):
@@ -40,29 +101,22 @@ class CleaningJob(NamedTuple):
     name: str
     segments: tuple[LogSegment, ...]
     """Every segment that may be replaced."""
-    first_dirty_offset: int
-    first_uncleanable_offset: int
-    clean_bytes: int
-    cleanable_bytes: int
-    needs_compaction_now: bool
-    """Whether ``max.compaction.lag.ms`` is over."""
+    dirtiness: Dirtiness
     config: LogConfig
     producers: Mapping[int, ProducerEntry]
     aborted: tuple[AbortedTransaction, ...]
     now_ms: int
     new_segment: Callable[[int, str], LogSegment]
+    generation: int
+    """Of the log: a truncation raises it."""
 
     @property
-    def dirty_ratio(self) -> float:
-        """How much of what could be compacted has not been, from 0 to 1."""
-        total = self.clean_bytes + self.cleanable_bytes
-        return self.cleanable_bytes / total if total else 0.0
+    def first_dirty_offset(self) -> int:
+        return self.dirtiness.first_dirty_offset
 
     @property
-    def is_due(self) -> bool:
-        return self.cleanable_bytes > 0 and (
-            self.needs_compaction_now or self.dirty_ratio > self.config.min_cleanable_dirty_ratio
-        )
+    def first_uncleanable_offset(self) -> int:
+        return self.dirtiness.first_uncleanable_offset
 
 
 class Cleaned(NamedTuple):
@@ -70,10 +124,12 @@ class Cleaned(NamedTuple):
 
     end_offset: int
     replacements: tuple[Replacement, ...]
+    generation: int
+    """Of the log that was read."""
 
 
-def cleaning_job(log: PartitionLog, checkpoint: int | None, now_ms: int) -> CleaningJob:
-    """What there is to compact in a log that was cleaned up to ``checkpoint``."""
+def dirtiness(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Dirtiness:
+    """How dirty a log is that was cleaned up to ``checkpoint``."""
     start = log.log_start_offset
     first_dirty = start if checkpoint is None else checkpoint
     if not start <= first_dirty <= log.log_end_offset:
@@ -90,21 +146,38 @@ def cleaning_job(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Clea
         ][:1]
     uncleanable = max(first_dirty, min(limits))
     dirty = [s for s in _from(inactive, first_dirty, active) if s.base_offset < uncleanable]
-    clean = [s for s in inactive if s not in dirty and s.base_offset < first_dirty]
-    oldest = min((segment.first_batch_timestamp() for segment in dirty), default=now_ms)
-    return CleaningJob(
-        log.name,
-        tuple(segment for segment in inactive if segment.base_offset < uncleanable),
+    bases = {segment.base_offset for segment in dirty}
+    clean = [s for s in inactive if s.base_offset < first_dirty and s.base_offset not in bases]
+    longest_ms = log.config.max_compaction_lag_ms
+    return Dirtiness(
         first_dirty,
         uncleanable,
         sum(segment.size for segment in clean),
         sum(segment.size for segment in dirty),
-        now_ms - oldest > log.config.max_compaction_lag_ms,
+        # The timestamps are read from the segments: only where they can matter.
+        longest_ms < now_ms and any(now_ms - s.first_batch_timestamp() > longest_ms for s in dirty),
+        log.config.min_cleanable_dirty_ratio,
+    )
+
+
+def cleaning_job(log: PartitionLog, checkpoint: int | None, now_ms: int) -> CleaningJob:
+    """What there is to compact in a log that was cleaned up to ``checkpoint``."""
+    found = dirtiness(log, checkpoint, now_ms)
+    uncleanable = found.first_uncleanable_offset
+    return CleaningJob(
+        log.name,
+        tuple(
+            segment
+            for segment in log.segments
+            if segment is not log.active_segment and segment.base_offset < uncleanable
+        ),
+        found,
         log.config,
         dict(log.producers.entries),
-        log.aborted_transactions(start, uncleanable),
+        log.aborted_transactions(log.log_start_offset, uncleanable),
         now_ms,
         log.new_segment,
+        log.generation,
     )
 
 
@@ -114,13 +187,15 @@ def _from(segments: Sequence[LogSegment], offset: int, end: int) -> list[LogSegm
     return [segment for segment, after in zip(segments, ends, strict=False) if after > offset]
 
 
-def clean(job: CleaningJob, memory_bytes: int) -> Cleaned:
+def clean(job: CleaningJob, memory_bytes: int, switch: AbortSwitch | None = None) -> Cleaned:
     """Writes the new segments of a log beside the old.  Blocks; for a thread.
 
     OSError if the disk fails, CorruptRecord for a batch that is not what was written; nothing is
-    left behind then.
+    left behind then.  CleaningAborted after an abort; what is left goes with the folder, or with
+    the next start.
     """
-    offset_map = _build_offset_map(job, memory_bytes)
+    switch = AbortSwitch() if switch is None else switch
+    offset_map = _build_offset_map(job, memory_bytes, switch)
     end_offset = offset_map.latest_offset + 1
     around = CleaningRound(
         offset_map, end_offset, job.now_ms, job.config.delete_retention_ms, job.producers
@@ -129,11 +204,12 @@ def clean(job: CleaningJob, memory_bytes: int) -> Cleaned:
     done: list[Replacement] = []
     try:
         for group in _grouped([s for s in job.segments if s.base_offset < end_offset], job):
-            done += (_clean_group(group, job, around, transactions),)
-    except (OSError, CorruptRecord):
-        discard(done)
+            done += (_clean_group(group, job, around, transactions, switch),)
+    except BaseException:
+        with contextlib.suppress(CleaningAborted), switch.paths():
+            discard(done)
         raise
-    return Cleaned(end_offset, tuple(done))
+    return Cleaned(end_offset, tuple(done), job.generation)
 
 
 def discard(replacements: Sequence[Replacement]) -> None:
@@ -144,7 +220,7 @@ def discard(replacements: Sequence[Replacement]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _build_offset_map(job: CleaningJob, memory_bytes: int) -> OffsetMap:
+def _build_offset_map(job: CleaningJob, memory_bytes: int, switch: AbortSwitch) -> OffsetMap:
     offset_map = OffsetMap(memory_bytes)
     offset_map.latest_offset = job.first_dirty_offset - 1
     dirty = _from(job.segments, job.first_dirty_offset, job.first_uncleanable_offset)
@@ -154,6 +230,7 @@ def _build_offset_map(job: CleaningJob, memory_bytes: int) -> OffsetMap:
         if offset_map.is_full:
             break
         for place, content, at in whole_batches(segment):
+            switch.check()
             header = place.header
             if header.base_offset >= job.first_uncleanable_offset or offset_map.is_full:
                 break
@@ -213,13 +290,16 @@ def _clean_group(
     job: CleaningJob,
     around: CleaningRound,
     transactions: TransactionTracker,
+    switch: AbortSwitch,
 ) -> Replacement:
-    new = job.new_segment(group[0].base_offset, CLEANED_SUFFIX)
+    with switch.paths():
+        new = job.new_segment(group[0].base_offset, CLEANED_SUFFIX)
     replacement = Replacement(new, tuple(group), sum(segment.size for segment in group))
     kept = len(transactions.kept)
     try:
         for segment in group:
             for place, content, at in whole_batches(segment):
+                switch.check()
                 _check(segment, place.header, content, at)
                 left = cleaned_batch(content, at, place.header, around, transactions)
                 if left is None:
@@ -230,13 +310,15 @@ def _clean_group(
                     raise CorruptRecord(f"Offset {header.last_offset} in {segment.file.path}")
                 largest = TimestampOffset(header.max_timestamp, header.last_offset)
                 new.append((left,), len(left), header.last_offset, largest)
-        for aborted in transactions.kept[kept:]:
-            new.transaction_index.append(aborted)
-        new.deactivate()
+        with switch.paths():
+            for aborted in transactions.kept[kept:]:
+                new.transaction_index.append(aborted)
+            new.deactivate()
         new.file.flush()
         modified_ns = os.fstat(group[-1].file.fileno()).st_mtime_ns
-        os.utime(new.file.path, ns=(modified_ns, modified_ns))
-    except (OSError, CorruptRecord):
-        discard([replacement])
+        os.utime(new.file.fileno(), ns=(modified_ns, modified_ns))
+    except BaseException:
+        with contextlib.suppress(CleaningAborted), switch.paths():
+            discard([replacement])
         raise
     return replacement

@@ -20,13 +20,19 @@ from typing import Final, NamedTuple
 from uuid import UUID, uuid4
 
 from replica_manager.log import checkpoints
-from replica_manager.log.checkpoints import CheckpointMalformed, CheckpointWrite
+from replica_manager.log.checkpoints import (
+    CheckpointFile,
+    CheckpointMalformed,
+    CheckpointWrite,
+)
+from replica_manager.log.cleaner_state import CleanerState
 from replica_manager.log.environment import Duties, LogEnvironment
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_directory import (
     FolderKind,
     LogFolder,
     folders_in,
+    parse_folder,
     partition_folder,
     take_clean_shutdown_mark,
     write_clean_shutdown_mark,
@@ -45,6 +51,15 @@ _FLUSH_THREADS: Final = 8
 
 class DuplicateLog(ZkControllerError):
     """Two log directories hold the same partition; somebody must say which is right."""
+
+
+class StaleCheckpoints(NamedTuple):
+    """The checkpoint files of a directory that say of some log what is no longer true."""
+
+    log_dir: Path
+    change: int
+    """Changes up to this one are in the writes."""
+    writes: tuple[CheckpointWrite, ...]
 
 
 class LogDirFailure(NamedTuple):
@@ -87,6 +102,12 @@ class LogManager:
         self._future: dict[TopicPartition, PartitionLog] = {}
         self._preferred: dict[TopicPartition, Path] = {}
         self._stray: list[LogFolder] = []
+        self.cleaning = CleanerState()
+        """How far logs are compacted; knows of every log that goes."""
+        self._files: dict[tuple[Path, str], CheckpointFile] = {}
+        # Of these partitions a directory's checkpoint files may say what is no longer true.
+        self._stale_entries: dict[Path, dict[TopicPartition, int]] = {}
+        self._changes = 0
         self._on_failure = on_failure
         self._recovery_threads = recovery_threads_per_dir
         self.environment = LogEnvironment(
@@ -96,6 +117,8 @@ class LogManager:
             self._disk_failed,
             producer_id_expiration_ms,
             verifies_transactions,
+            self._before_truncation,
+            self._after_truncation,
         )
 
     # What there is.
@@ -172,6 +195,8 @@ class LogManager:
         had_clean_shutdown = take_clean_shutdown_mark(log_dir)
         recovery_points = self._read(log_dir, checkpoints.RECOVERY_POINT_FILE)
         start_offsets = self._read(log_dir, checkpoints.LOG_START_OFFSET_FILE)
+        high_watermarks = self._read(log_dir, checkpoints.HIGH_WATERMARK_FILE)
+        cleaned = self._read(log_dir, checkpoints.CLEANER_FILE)
         folders = list(folders_in(log_dir))
         wanted = [f for f in folders if f.kind in (FolderKind.CURRENT, FolderKind.FUTURE)]
         if not wanted:
@@ -213,6 +238,11 @@ class LogManager:
                     log.log_start_offset,
                     log.log_end_offset,
                 )
+        here = {folder.topic_partition for folder in wanted}
+        self.cleaning.load(log_dir, {tp: end for tp, end in cleaned.items() if tp in here})
+        for tp in {**recovery_points, **start_offsets, **high_watermarks, **cleaned}:
+            if tp not in here:
+                self._mark_stale(log_dir, tp)
         for folder in folders:
             if folder.kind is FolderKind.DELETED:
                 self._remove_folder_later(folder.path, self.default_config.file_delete_delay_ms)
@@ -270,6 +300,9 @@ class LogManager:
         if log is None:
             log = self._create(topic_partition, config, is_future=is_future)
             logs[topic_partition] = log
+            if is_future:
+                # The future log copies what is there; compaction goes on when it has arrived.
+                self.cleaning.abort(topic_partition)
         if topic_id is not None:
             log.assign_topic_id(topic_id)
         return log
@@ -282,6 +315,10 @@ class LogManager:
         for log_dir in self._candidates(topic_partition):
             path = partition_folder(log_dir, topic_partition, kind, unique_id)
             try:
+                if topic_partition in self._stale_entries.get(log_dir, ()):
+                    # After a crash the new log would inherit the offsets of the old one.  This
+                    # waits for the disk, but seldom: the files follow a deletion within a second.
+                    self.write_stale_checkpoints(log_dir)
                 log = PartitionLog.open(path, config, self.environment)
             except OSError as error:
                 doing = f"Error while creating log for {topic_partition}"
@@ -324,6 +361,9 @@ class LogManager:
         self._preferred.pop(topic_partition, None)
         kind = FolderKind.STRAY if is_stray else FolderKind.DELETED
         log_dir = log.log_dir
+        if not is_future:
+            self.cleaning.deleted(log_dir, topic_partition)
+        self._mark_stale(log_dir, topic_partition)
         path = partition_folder(log_dir, topic_partition, kind, uuid4())
         log.rename(path)
         _log.info(
@@ -350,6 +390,7 @@ class LogManager:
         KafkaStorage if the future log's directory fails; the current one stays in service then.
         """
         future, current = self._future[topic_partition], self._current.get(topic_partition)
+        self.cleaning.abort(topic_partition)
         future.rename(
             partition_folder(future.log_dir, topic_partition, FolderKind.CURRENT, uuid4())
         )
@@ -360,6 +401,9 @@ class LogManager:
         self._current[topic_partition] = future
         self._preferred.pop(topic_partition, None)
         if current is not None:
+            self.cleaning.moved(topic_partition, current.log_dir, future.log_dir)
+            self._mark_stale(current.log_dir, topic_partition)
+            self._mark_stale(future.log_dir, topic_partition)
             path = partition_folder(current.log_dir, topic_partition, FolderKind.DELETED, uuid4())
             with contextlib.suppress(KafkaStorage):  # its directory is offline now
                 current.rename(path)
@@ -406,6 +450,61 @@ class LogManager:
             if log.unflushed_messages and now_ms - log.last_flushed_ms >= log.config.flush_ms:
                 yield log
 
+    # Checkpoints that must follow what happened to a log.
+
+    def _mark_stale(self, log_dir: Path, topic_partition: TopicPartition) -> None:
+        """The partition's log has come, gone or been cut off: the checkpoint files must follow."""
+        self._changes += 1
+        self._stale_entries.setdefault(log_dir, {})[topic_partition] = self._changes
+
+    def stale_checkpoints(self) -> list[StaleCheckpoints]:
+        """The checkpoint files to write because logs were deleted, moved or truncated."""
+        return [
+            StaleCheckpoints(log_dir, self._changes, tuple(self._checkpoints_of(log_dir)))
+            for log_dir, entries in self._stale_entries.items()
+            if entries and log_dir in self._live
+        ]
+
+    def finish_stale_checkpoints(self, written: StaleCheckpoints) -> None:
+        """The files are on disk: forgets what had changed before they were planned."""
+        entries = self._stale_entries.get(written.log_dir, {})
+        for topic_partition in [tp for tp, change in entries.items() if change <= written.change]:
+            del entries[topic_partition]
+
+    def write_stale_checkpoints(self, log_dir: Path) -> None:
+        """Writes every checkpoint file of a directory.  Blocks; OSError if the disk fails."""
+        for stale in self.stale_checkpoints():
+            if stale.log_dir == log_dir:
+                for write in stale.writes:
+                    write.run()
+                self.finish_stale_checkpoints(stale)
+
+    def _checkpoints_of(self, log_dir: Path) -> Iterator[CheckpointWrite]:
+        for writes in (
+            self.recovery_point_checkpoints(),
+            self.start_offset_checkpoints(),
+            self.high_watermark_checkpoints(),
+        ):
+            yield from (write for write in writes if write.log_dir == log_dir)
+        yield self.cleaning.write(log_dir)
+
+    def _before_truncation(self, directory: Path) -> None:
+        folder = parse_folder(directory)
+        if folder.kind is FolderKind.CURRENT:
+            self.cleaning.abort(folder.topic_partition)
+
+    def _after_truncation(self, directory: Path, active_base_offset: int) -> None:
+        folder = parse_folder(directory)
+        log_dir = directory.parent
+        self._mark_stale(log_dir, folder.topic_partition)  # the recovery point may have fallen
+        if folder.kind is FolderKind.CURRENT and self.cleaning.truncated(
+            log_dir, folder.topic_partition, active_base_offset
+        ):
+            # Before anything is appended: after a crash the file must not be beyond the truncation.
+            self.cleaning.write(log_dir).run()
+
+    # Checkpoints now and then.
+
     def recovery_point_checkpoints(self) -> list[CheckpointWrite]:
         """The ``recovery-point-offset-checkpoint`` of each live directory, to be written."""
         return self._checkpoints(
@@ -436,7 +535,13 @@ class LogManager:
             value = offset(log)
             if value is not None and log.log_dir in offsets:
                 offsets[log.log_dir].setdefault(topic_partition, value)
-        return [CheckpointWrite(log_dir, file_name, found) for log_dir, found in offsets.items()]
+        return [self._file(log_dir, file_name).plan(found) for log_dir, found in offsets.items()]
+
+    def _file(self, log_dir: Path, file_name: str) -> CheckpointFile:
+        file = self._files.get((log_dir, file_name))
+        if file is None:
+            file = self._files[log_dir, file_name] = CheckpointFile(log_dir, file_name)
+        return file
 
     # Failure and end.
 
@@ -448,6 +553,7 @@ class LogManager:
         if log_dir not in self._live:
             return
         self._live.remove(log_dir)
+        self._stale_entries.pop(log_dir, None)
         _log.error("%s", reason)
         _log.warning("Stopping serving logs in dir %s", log_dir)
         gone: list[tuple[TopicPartition, ...]] = []
@@ -455,6 +561,7 @@ class LogManager:
             found = tuple(tp for tp, log in logs.items() if log.log_dir == log_dir)
             for topic_partition in found:
                 del logs[topic_partition]
+                self.cleaning.abort(topic_partition)
             gone.append(found)
         _log.warning(
             "Logs for partitions %s are offline and logs for future partitions %s are offline due "
@@ -473,13 +580,8 @@ class LogManager:
                 self._flush(logs)
                 for log in logs:
                     log.close()
-                for write in (
-                    *self.recovery_point_checkpoints(),
-                    *self.start_offset_checkpoints(),
-                    *self.high_watermark_checkpoints(),
-                ):
-                    if write.log_dir == log_dir:
-                        write.run()
+                for write in self._checkpoints_of(log_dir):
+                    write.run()
                 # A directory that was not read to its end has not been recovered either.
                 if log_dir in self._loaded:
                     write_clean_shutdown_mark(log_dir)

@@ -7,6 +7,7 @@ Source: Kafka ``UnifiedLog``.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from uuid import UUID
@@ -39,6 +40,9 @@ class LogState:
         self._high_watermark = LogOffsetMetadata(loaded.log_start_offset)
         self._topic_id = partition_metadata.read_topic_id(self.directory)
         self._unwritten_topic_id: UUID | None = None
+        # Held while a file is replaced: two threads would share its temporary file.
+        self._epochs_lock = threading.Lock()
+        self._topic_id_lock = threading.Lock()
         if self._epochs.is_dirty:
             self._write_epochs_later()
 
@@ -70,6 +74,11 @@ class LogState:
     def update_config(self, config: LogConfig) -> None:
         """The topic's configuration has changed."""
         self._local.config = config
+
+    @property
+    def generation(self) -> int:
+        """How often the log was truncated; what was read before a truncation may be gone."""
+        return self._local.generation
 
     @property
     def topic_id(self) -> UUID | None:
@@ -226,15 +235,19 @@ class LogState:
             self._local.later("flush-leader-epochs-file", self._write_epochs)
 
     def _write_epochs(self) -> None:
-        """Blocks; the entries are one value, so a thread sees all of a change or nothing."""
-        self._epochs.is_write_planned = False
-        if self._epochs.is_dirty:
-            self._epochs.is_dirty = False
-            try:
-                write_epochs(self.directory / leader_epochs.FILE_NAME, self._epochs.entries)
-            except OSError:
-                self._epochs.is_dirty = True
-                raise
+        """Blocks; the entries are one value, so a thread sees all of a change or nothing.
+
+        A flush and the task left by a change may come here at the same time, in two threads.
+        """
+        with self._epochs_lock:
+            self._epochs.is_write_planned = False
+            if self._epochs.is_dirty:
+                self._epochs.is_dirty = False
+                try:
+                    write_epochs(self.directory / leader_epochs.FILE_NAME, self._epochs.entries)
+                except OSError:
+                    self._epochs.is_dirty = True
+                    raise
 
     def _write_small_files(self) -> None:
         self._write_epochs()
@@ -257,13 +270,11 @@ class LogState:
             )
 
     def _write_topic_id(self) -> None:
-        topic_id, self._unwritten_topic_id = self._unwritten_topic_id, None
-        if topic_id is not None:
-            try:
+        with self._topic_id_lock:
+            topic_id = self._unwritten_topic_id
+            if topic_id is not None:
                 partition_metadata.write_topic_id(self.directory, topic_id)
-            except OSError:
-                self._unwritten_topic_id = topic_id
-                raise
+                self._unwritten_topic_id = None
 
     # Producers.
 

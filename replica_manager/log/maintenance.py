@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from replica_manager.log.checkpoints import CheckpointWrite
+from replica_manager.log.environment import Duty
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.partition_log import PartitionLog
 from zkcontroller.errors import KafkaStorage
@@ -85,20 +86,40 @@ class LogMaintenance:
             await self.run_due()
 
     async def run_due(self) -> None:
-        """Does what is due by now."""
+        """Does what is due by now; what fails unforeseen is logged, and the rest is done."""
         manager = self._manager
         now_ms = manager.environment.now_ms()
         for duty in list(manager.environment.duties.take_due(now_ms)):
-            if manager.is_live(duty.directory):
-                outcome = await self._blocking(duty.directory, duty.action)
-                if outcome is _Outcome.PUT_OFF:
-                    manager.environment.duties.put_off(duty, now_ms + RETRY_MS)
-                elif outcome is _Outcome.DONE and duty.after is not None:
-                    duty.after()
+            await self._guarded(duty.name, self._do(duty))
+        await self._guarded("stale-checkpoints", self._write_stale_checkpoints())
         for name, due_ms in self._due_ms.items():
             if now_ms >= due_ms:
                 self._due_ms[name] = now_ms + self._periods[name]
-                await self._perform(name)
+                await self._guarded(name, self._perform(name))
+
+    async def _guarded(self, name: str, action: Coroutine[Any, Any, None]) -> None:
+        try:
+            await action
+        except Exception:  # noqa: BLE001 - one task must not take the others along
+            _log.exception("Uncaught exception in scheduled task '%s'", name)
+
+    async def _do(self, duty: Duty) -> None:
+        if self._manager.is_live(duty.directory):
+            outcome = await self._blocking(duty.directory, duty.action)
+            if outcome is _Outcome.PUT_OFF:
+                now_ms = self._manager.environment.now_ms()
+                self._manager.environment.duties.put_off(duty, now_ms + RETRY_MS)
+            elif outcome is _Outcome.DONE and duty.after is not None:
+                duty.after()
+
+    async def _write_stale_checkpoints(self) -> None:
+        """Writes the checkpoint files of directories where logs were deleted, moved or cut off."""
+        for stale in self._manager.stale_checkpoints():
+            for write in stale.writes:
+                if await self._blocking(write.log_dir, write.run) is not _Outcome.DONE:
+                    break
+            else:
+                self._manager.finish_stale_checkpoints(stale)
 
     async def _perform(self, name: str) -> None:
         manager = self._manager

@@ -147,6 +147,8 @@ class PartitionLog(AppendingLog):
         A batch that holds ``offset`` in its middle goes as a whole.
         """
         assert offset >= 0, f"{self.name}: {offset}"
+        if offset < self.log_end_offset:
+            self._environment.before_truncation(self.directory)
         with self._local.guarded("Error while truncating log to an offset for"):
             if offset >= self.log_end_offset:
                 _log.info(
@@ -168,10 +170,12 @@ class PartitionLog(AppendingLog):
             self._rebuild_producers(offset)
             if self._high_watermark.message_offset >= offset:
                 self._set_high_watermark(self._local.end)
+            self._environment.after_truncation(self.directory, self.active_segment.base_offset)
         return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drops everything; the next record gets ``offset``."""
+        self._environment.before_truncation(self.directory)
         with self._local.guarded("Error while truncating the entire log for"):
             self._truncate_fully(offset, offset if log_start_offset is None else log_start_offset)
 
@@ -185,6 +189,7 @@ class PartitionLog(AppendingLog):
         self._log_start_offset = log_start_offset
         self._rebuild_producers(offset)
         self._set_high_watermark(self._local.end)
+        self._environment.after_truncation(self.directory, offset)
 
     def _truncate_epochs(self, offset: int) -> None:
         self._epochs.truncate_from_end(offset)
@@ -281,11 +286,15 @@ class PartitionLog(AppendingLog):
         """An empty segment beside those in service; it does not belong to the log yet."""
         return self._local.new_segment(base_offset, suffix)
 
-    def replace_segments(self, replacements: Sequence[Replacement]) -> bool:
+    def replace_segments(self, replacements: Sequence[Replacement], generation: int) -> bool:
         """Puts compacted segments in the place of others; False if these are not what they were.
 
+        ``generation`` is that of the log when the segments were read: after a truncation they may
+        have been filled again to the same size.
         A broker that is killed in between finds either the old ones or the new when it loads them.
         """
+        if generation != self.generation:
+            return False
         inactive = {id(s) for s in self._local.segments if s is not self.active_segment}
         for _, old, old_size in replacements:
             if not all(id(segment) in inactive for segment in old):

@@ -43,10 +43,13 @@ class DiskLogs:
         manager = self.manager
         manager.load(dict(self._configs), on_progress)
         for log_dir in manager.live_log_dirs:
-            for topic_partition, high_watermark in manager.high_watermarks(log_dir).items():
-                log = manager.log(topic_partition)
-                if log is not None and log.log_dir == log_dir:
-                    log.update_high_watermark(high_watermark)
+            try:
+                for topic_partition, high_watermark in manager.high_watermarks(log_dir).items():
+                    log = manager.log(topic_partition)
+                    if log is not None and log.log_dir == log_dir:
+                        log.update_high_watermark(high_watermark)
+            except OSError as error:
+                manager.fail(log_dir, f"Failed to read high watermarks in {log_dir}: {error}")
 
     def config_of(self, topic: str) -> LogConfig:
         """The configuration of a topic's logs."""

@@ -183,9 +183,10 @@ class LeaderAndIsrHandling:
         """Gives the partition its log; False if that is offline, and the partition now as well."""
         tp = partition.topic_partition
         topic_id = self._request.topic_ids.get(tp.topic)
-        if partition.log is not ABSENT_LOG:
+        if partition.log is not ABSENT_LOG and (topic_id is None or partition.topic_id is not None):
             return True
         try:
+            # A log that is there learns the topic's id, if it has none.
             partition.log = self._replicas.logs.open(tp, topic_id, is_new=state.is_new)
         except KafkaStorage as error:
             self._errors[tp] = ErrorCode.kafka_storage_error

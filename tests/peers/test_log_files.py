@@ -177,7 +177,7 @@ def test_kafkas_dump_tool_reads_what_compaction_leaves(tmp_path: Path) -> None:
     log.roll()
     log.update_high_watermark(log.log_end_offset)
     cleaned = clean(cleaning_job(log, None, now_ms()), 2**20)
-    assert log.replace_segments(cleaned.replacements)
+    assert log.replace_segments(cleaned.replacements, cleaned.generation)
     log.close()
 
     printed = dump(log.directory, "--deep-iteration")

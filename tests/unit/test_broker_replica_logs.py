@@ -108,6 +108,19 @@ def test_an_id_that_comes_later_at_the_same_leader_epoch_is_written(
 
 
 @pytest.mark.parametrize("leader", [1, 2])
+def test_an_id_that_comes_with_a_raised_leader_epoch_is_written(
+    world: BrokerWorld, leader: int
+) -> None:
+    assert hear(world, leader=leader, topic_id=None) is ErrorCode.none
+    do_duties(world, now_ms=0)
+
+    assert hear(world, leader=leader, leader_epoch=1) is ErrorCode.none
+
+    do_duties(world, now_ms=0)
+    assert read_topic_id(log_of(world).directory) == ORDERS_ID
+
+
+@pytest.mark.parametrize("leader", [1, 2])
 def test_without_an_id_no_metadata_file_is_written(world: BrokerWorld, leader: int) -> None:
     assert hear(world, leader=leader, topic_id=None) is ErrorCode.none
 
@@ -232,6 +245,19 @@ def test_a_high_watermark_from_a_checkpoint_stays_within_the_log(
 
 
 # ---------------------------------------------------------------------- producers
+
+
+def test_unreadable_high_watermarks_take_one_directory_offline(world: BrokerWorld) -> None:
+    assert hear(world) is ErrorCode.none
+    log_dir = log_of(world).log_dir
+    world.logs.close()
+    (log_dir / "replication-offset-checkpoint").unlink(missing_ok=True)
+    (log_dir / "replication-offset-checkpoint").mkdir()
+
+    world.disk_logs.load(lambda _: None)
+
+    assert world.logs.offline_log_dirs == (log_dir,)
+    assert len(world.logs.live_log_dirs) == 1
 
 
 def test_producers_are_counted_over_all_partitions_as_long_as_these_are_here(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_manager.log.checkpoints import CheckpointWrite
+from replica_manager.log.checkpoints import CheckpointFile
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogDirFailure, LogManager
 from replica_manager.log.maintenance import RETRY_MS, LogMaintenance
@@ -44,7 +44,9 @@ def no_more_files() -> Iterator[int]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS])
+@pytest.mark.parametrize(
+    "code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ENAMETOOLONG]
+)
 def test_a_limit_is_told_from_a_failed_disk(code: int) -> None:
     assert exhausted_limit(OSError(code, "refused")) is not None
 
@@ -136,7 +138,7 @@ def test_upkeep_that_may_open_no_file_is_done_later(tmp_path: Path) -> None:
     now_ms = START_MS
     manager = LogManager([tmp_path], lambda: now_ms, on_failure=failures.append)
     manager.load({})
-    write = CheckpointWrite(tmp_path, "probe-checkpoint", {ORDERS: 7})
+    write = CheckpointFile(tmp_path, "probe-checkpoint").plan({ORDERS: 7})
     manager.environment.duties.add("probe", "orders-0", tmp_path, now_ms, write.run)
 
     with ThreadPoolExecutor(1) as executor:

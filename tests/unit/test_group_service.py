@@ -350,7 +350,7 @@ def test_a_compacted_log_says_the_same(tmp_path: Path) -> None:
             log.update_high_watermark(log.log_end_offset)
             size = log.size
             cleaned = clean(cleaning_job(log, None, START_MS), 2**20)
-            assert log.replace_segments(cleaned.replacements)
+            assert log.replace_segments(cleaned.replacements, cleaned.generation)
             assert log.size < size / 3
 
         async with broker(tmp_path, offsets__load__buffer__size="300") as world:

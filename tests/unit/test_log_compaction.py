@@ -73,7 +73,7 @@ def put(log: PartitionLog, *pairs: tuple[str, str | None], codec: Codec = Codec.
 
 def compact(log: PartitionLog, world: LogWorld, checkpoint: int | None = None) -> int:
     cleaned = clean(cleaning_job(log, checkpoint, world.now_ms), MEMORY)
-    assert log.replace_segments(cleaned.replacements)
+    assert log.replace_segments(cleaned.replacements, cleaned.generation)
     return cleaned.end_offset
 
 
@@ -190,9 +190,9 @@ def test_a_log_past_its_largest_lag_is_due_however_clean_it_is(world: LogWorld) 
     put(log, ("a", "1"))
     log.roll()
 
-    assert not cleaning_job(log, None, START_MS + 1000).is_due
-    assert cleaning_job(log, None, START_MS + 1001).is_due
-    assert not cleaning_job(log, 1, START_MS + 1001).is_due
+    assert not cleaning_job(log, None, START_MS + 1000).dirtiness.is_due
+    assert cleaning_job(log, None, START_MS + 1001).dirtiness.is_due
+    assert not cleaning_job(log, 1, START_MS + 1001).dirtiness.is_due
 
 
 def test_tombstones_stay_until_their_time_is_over(world: LogWorld) -> None:
@@ -362,9 +362,11 @@ def test_a_full_offset_map_ends_the_round_and_the_next_goes_on(world: LogWorld) 
     before = state(log)
     rounds = 0
     checkpoint = None
-    while (job := cleaning_job(log, checkpoint, world.now_ms)).cleanable_bytes and rounds < 60:
+    while (
+        job := cleaning_job(log, checkpoint, world.now_ms)
+    ).dirtiness.cleanable_bytes and rounds < 60:
         cleaned = clean(job, 192 * 7)
-        assert log.replace_segments(cleaned.replacements)
+        assert log.replace_segments(cleaned.replacements, cleaned.generation)
         assert checkpoint is None or cleaned.end_offset > checkpoint
         checkpoint = cleaned.end_offset
         rounds += 1
@@ -382,7 +384,7 @@ def test_segments_that_changed_meanwhile_are_not_replaced(world: LogWorld) -> No
 
     log.truncate_to(3)
 
-    assert not log.replace_segments(cleaned.replacements)
+    assert not log.replace_segments(cleaned.replacements, cleaned.generation)
     assert len(records_in(log)) == 3
 
 

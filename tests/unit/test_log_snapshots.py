@@ -107,7 +107,7 @@ def test_compaction_takes_the_snapshots_of_merged_segments_along(world: LogWorld
     assert snapshots(log.directory) == [1, 2, 3, 4]
 
     cleaned = clean(cleaning_job(log, None, world.now_ms), 2**20)
-    assert log.replace_segments(cleaned.replacements)
+    assert log.replace_segments(cleaned.replacements, cleaned.generation)
     world.do_duties()
 
     assert base_offsets(log) == [0, 4]

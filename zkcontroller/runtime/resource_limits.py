@@ -25,6 +25,8 @@ def exhausted_limit(error: OSError) -> str | None:
             return f"the process may open {most_open_files()} files (ulimit -n)"
         case errno.ENFILE:
             return "the system's limit of open files (fs.file-max) is reached"
+        case errno.ENAMETOOLONG:
+            return "the name of a file is longer than the file system allows"
         case errno.ENOMEM | errno.ENOBUFS:
             return "the system has no memory left for it"
         case _:
