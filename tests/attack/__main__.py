@@ -22,7 +22,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.attack", description=__doc__)
     parser.add_argument("--target", choices=("broker", "guarded", "quorum"), default="broker")
     parser.add_argument("--kafka", action="store_true", help="attack Kafka 3.9.1, not ours")
-    parser.add_argument("--items", type=int, default=HUGE_ITEMS, help="of a huge array")
+    parser.add_argument("--items", type=int, default=HUGE_ITEMS, help="of a huge array, 0: none")
     parser.add_argument("--api", action="append", help="only these APIs, by name")
     parser.add_argument("--random", type=int, default=0, help="so many random requests as well")
     parser.add_argument("--seed", type=int, default=1)
@@ -50,7 +50,7 @@ def _attack(starting: AbstractContextManager[Target], arguments: argparse.Namesp
         campaign = Campaign(target)
         versions = offered(target.address, target.credentials)
         try:
-            for api_key, (_, last) in versions.items():
+            for api_key, (_, last) in versions.items() if arguments.items else ():
                 if arguments.api and APIS[api_key].name not in arguments.api:
                     continue
                 for asked in huge_messages(api_key, last, items=arguments.items):

@@ -13,6 +13,7 @@ from zkcontroller.zookeeper.znode_json import (
     JsonFields,
     json_integers,
     json_string,
+    shown,
 )
 
 
@@ -59,7 +60,7 @@ class ReassignPartitionsZnode:
 def _any_broker_id(item: JsonFields, value: Any) -> int:
     # Negative and repeated ids are refused by the controller, per partition, and not here for all.
     if type(value) is not int or not INT32_MIN <= value <= INT32_MAX:
-        raise item.corrupt(f"replicas holds what is not a broker id: {str(value)[:40]}")
+        raise item.corrupt(f"replicas holds what is not a broker id: {shown(value)}")
     return value
 
 

@@ -9,7 +9,13 @@ from typing import Final
 
 from zkcontroller.model import Broker, Endpoint
 from zkcontroller.zookeeper.scala_order import immutable_map_order, java_hash_map_order
-from zkcontroller.zookeeper.znode_json import INT16_MAX, JsonFields, json_object, json_string
+from zkcontroller.zookeeper.znode_json import (
+    INT16_MAX,
+    JsonFields,
+    json_object,
+    json_string,
+    shown,
+)
 
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MAX_PORT: Final = 65535
@@ -117,7 +123,7 @@ def _decode_endpoints(fields: JsonFields) -> tuple[Endpoint, ...]:
     for entry in fields.array("endpoints"):
         match = _ENDPOINT.fullmatch(entry) if type(entry) is str else None
         if match is None or not -1 <= int(match[3]) <= _MAX_PORT:
-            raise fields.corrupt(f"not an endpoint: {str(entry)[:100]}")
+            raise fields.corrupt(f"not an endpoint: {shown(entry)}")
         listener = match[1].upper()
         protocol = protocols.get(listener)
         if protocol not in _SECURITY_PROTOCOLS:

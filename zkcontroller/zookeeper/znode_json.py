@@ -144,7 +144,12 @@ def broker_ids(path: str, what: str, values: list[Any]) -> tuple[int, ...]:
     """The values as broker ids: 32-bit numbers, not negative, none twice; else ZnodeCorrupt."""
     for value in values:
         if type(value) is not int or not 0 <= value <= INT32_MAX:
-            raise ZnodeCorrupt(path, f"{what} holds what is not a broker id: {str(value)[:40]}")
+            raise ZnodeCorrupt(path, f"{what} holds what is not a broker id: {shown(value)}")
     if len(set(values)) != len(values):
         raise ZnodeCorrupt(path, f"{what} names a broker twice: {str(values)[:200]}")
     return tuple(values)
+
+
+def shown(value: object) -> str:
+    """A value out of JSON for an error text; arrays and objects may be too deep to be written."""
+    return str(value)[:100] if isinstance(value, str | int | float) else f"a {type(value).__name__}"
