@@ -23,6 +23,7 @@ from zkcontroller.runtime.client_security import ClientSecurity
 from zkcontroller.zookeeper.session import ZooKeeperConfig
 
 CONNECTION_RATE: Final = "max.connection.creation.rate"
+CONNECTIONS: Final = "max.connections"
 
 ZOOKEEPER_AUTH_VARIABLE: Final = "ZKCONTROLLER_ZOOKEEPER_AUTH"
 """Environment variable with the credentials for ZooKeeper; Kafka takes them from a JAAS file."""
@@ -92,28 +93,29 @@ def limits_of(config: BrokerConfig) -> ServerLimits:
     return ServerLimits(
         max_request_bytes=config.integer("socket.request.max.bytes"),
         max_idle_ms=config.integer("connections.max.idle.ms"),
-        max_connections=config.integer("max.connections"),
+        max_connections=config.integer(CONNECTIONS),
+        listener_max_connections=_of_listeners(config, CONNECTIONS),
         max_connections_per_ip=config.integer("max.connections.per.ip"),
         max_connections_per_ip_overrides=parse_connection_overrides(overrides),
         max_connection_creation_rate=config.integer(CONNECTION_RATE),
-        listener_connection_creation_rates=_listener_rates(config),
+        listener_connection_creation_rates=_of_listeners(config, CONNECTION_RATE),
         backlog=config.integer("socket.listen.backlog.size"),
         send_buffer_bytes=config.integer("socket.send.buffer.bytes"),
         receive_buffer_bytes=config.integer("socket.receive.buffer.bytes"),
     )
 
 
-def _listener_rates(config: BrokerConfig) -> dict[str, int]:
-    """How fast connections may come to those listeners that have a rate of their own."""
-    rates: dict[str, int] = {}
+def _of_listeners(config: BrokerConfig, key: str) -> dict[str, int]:
+    """The values of those listeners that have another one of ``key`` than the broker."""
+    values: dict[str, int] = {}
     for endpoint in config.listeners.bound:
         name = endpoint.listener_name
-        text = config.originals.get(f"listener.name.{name.lower()}.{CONNECTION_RATE}")
+        text = config.originals.get(f"listener.name.{name.lower()}.{key}")
         if text is not None:
-            rate = BROKER_KEYS[CONNECTION_RATE].parse(text)
-            assert isinstance(rate, int)
-            rates[name] = rate
-    return rates
+            value = BROKER_KEYS[key].parse(text)
+            assert isinstance(value, int)
+            values[name] = value
+    return values
 
 
 def authorizer_of(config: BrokerConfig) -> Authorizer | None:

@@ -85,7 +85,7 @@ class BrokerConfig:
             for key, definition in BROKER_KEYS.items()
         }
         _take_node_id_for_broker_id(values, known)
-        _refuse_what_is_not_built(values)
+        _refuse_what_is_not_built(values, properties)
         _check_values(values)
         return BrokerConfig(
             originals=dict(properties),
@@ -220,11 +220,18 @@ def _take_node_id_for_broker_id(values: dict[str, ConfigValue], known: Mapping[s
     values["node.id"] = values["broker.id"]
 
 
-def _refuse_what_is_not_built(values: Mapping[str, ConfigValue]) -> None:
-    for key, allowed in _REFUSED.items():
-        value = values[key]
+def _refuse_what_is_not_built(
+    values: Mapping[str, ConfigValue], properties: Mapping[str, str]
+) -> None:
+    given = [(key, key, values[key]) for key in _REFUSED]
+    for name, text in properties.items():
+        prefix = _LISTENER_PREFIX.match(name)
+        key = name[prefix.end() :] if prefix else ""
+        if key in _REFUSED:
+            given.append((name, key, BROKER_KEYS[key].parse(text)))
+    for name, key, value in given:
         if value not in (None, False, "", ()):
-            raise ConfigInvalid(key, text_of(value), allowed)
+            raise ConfigInvalid(name, text_of(value), _REFUSED[key])
 
 
 def _check_values(values: Mapping[str, ConfigValue]) -> None:

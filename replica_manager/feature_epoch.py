@@ -12,6 +12,7 @@ import contextlib
 
 from zkcontroller.errors import ZooKeeperRefused
 from zkcontroller.protocol.api_versions import NO_FEATURES_EPOCH
+from zkcontroller.runtime.presence import abandonable
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import FeatureStatus, FeatureZnode
@@ -47,10 +48,11 @@ class FeatureEpoch:
         event = asyncio.Event()
         self._waiting[event] = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                while self.epoch < epoch:
-                    await event.wait()
-                    event.clear()
+            with abandonable():
+                async with asyncio.timeout(timeout_ms / 1000):
+                    while self.epoch < epoch:
+                        await event.wait()
+                        event.clear()
         except TimeoutError:
             return self.epoch >= epoch
         finally:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Generic
 
 from replica_manager.replication.purgatory import Key, Operation, Purgatory
+from zkcontroller.runtime.presence import abandonable
 
 
 class WaitingRoom(Generic[Key, Operation]):
@@ -31,6 +32,7 @@ class WaitingRoom(Generic[Key, Operation]):
         """Returns when the operation is complete; False if its time was over before.
 
         Too many wait already: True at once, and the caller answers with what there is.
+        CancelledError if the request's client goes away.
         """
         loop = asyncio.get_running_loop()
         deadline_ms = math.ceil(loop.time() * 1000) + timeout_ms
@@ -40,10 +42,11 @@ class WaitingRoom(Generic[Key, Operation]):
         self._futures[id(operation)] = future
         self._set_timer(loop)
         try:
-            return await future
+            with abandonable():
+                return await future
         finally:
             if self._futures.pop(id(operation), None) is not None:
-                self.purgatory.remove(operation)  # cancelled: nobody waits any more
+                self.purgatory.remove(operation)  # the request has ended without it
 
     def check(self, key: Key) -> None:
         """Something about ``key`` has changed: lets those go on that are complete now."""

@@ -3,8 +3,12 @@
 While a request is answered nothing more is read from its connection, as Kafka mutes it; what a
 client pipelines waits in the kernel's buffers, but for what has come along with that request.  So
 does one that has used up its quota, until its time is over.  A peer is not trusted: sizes are
-checked before anything is read, memory grows with what has really arrived, and a peer that neither
-sends nor reads is dropped after ``connections.max.idle.ms``.
+checked before anything is read, memory grows with what has really arrived, and a connection on
+which nothing has moved for ``connections.max.idle.ms`` is closed, also while its request waits.
+
+A peer that resets the connection, or is idle for too long, frees the socket at once.  Its request
+ends where it may be abandoned (:mod:`zkcontroller.runtime.presence`), so a long poll is gone, and
+what has begun to have an effect is finished.
 
 Behind a :class:`~replica_manager.server.gate.Gate` a peer first has to come in, by TLS, SASL or
 both; until then nothing it sends reaches a handler but ApiVersions.
@@ -34,6 +38,7 @@ from replica_manager.server.loop_time import LoopTime, Timed
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.runtime.byte_stream import ByteStream, PlainStream, TlsStream, read_file
+from zkcontroller.runtime.presence import ClientPresence, abandonable
 
 
 class Peer(NamedTuple):
@@ -82,6 +87,10 @@ _log = logging.getLogger("kafka.network.Processor")
 _selector_log = logging.getLogger("org.apache.kafka.common.network.Selector")
 
 
+def _ignore(_: ClientConnection) -> None:
+    pass
+
+
 class ClientConnection:
     """One accepted socket.  ``serve`` runs until either side ends it."""
 
@@ -95,8 +104,13 @@ class ClientConnection:
         max_idle_s: float | None,
         respond: Respond,
         gate: Gate | None = None,
+        on_closing: Callable[[ClientConnection], None] = _ignore,
     ) -> None:
-        """``gate``: None where everybody may come in, as User:ANONYMOUS."""
+        """``gate``: None where every peer may come in, as User:ANONYMOUS.
+
+        ``on_closing`` is called once, before the socket is closed; ``serve`` may go on after that,
+        for as long as a request's effects are not complete.
+        """
         self.address = address
         """The peer's IP address."""
         self.listener_name = listener_name
@@ -113,51 +127,105 @@ class ClientConnection:
         self._respond = respond
         self._requests = 0
         self._read_ahead = bytearray()
-        self._waiting_since_s: float | None = None
-        """Since when the peer keeps us waiting, to send or to receive."""
+        self._last_io_s = self.last_active_s
+        """When bytes last went either way."""
+        self._is_waiting_for_peer = True
+        """Whether the socket is in use, to receive or to send; False: a request is answered."""
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._is_idle = False
+        self._presence: ClientPresence | None = None
+        self._is_over = False
+        """Whether the peer has hung up, or was idle for too long."""
+        self._is_closed = False
+        self._on_closing = on_closing
 
     async def serve(self) -> None:
         """Answers requests until the connection ends; raises nothing but cancellation."""
         loop = asyncio.get_running_loop()
+        self._presence = ClientPresence()
+        self._set_idle_timer(loop)
         try:
             if self._gate is not None:
                 await self._come_in(self._gate)
             while (data := await self._next_request()) is not None:
                 self.last_active_s = loop.time()
-                if self._login is not None and self._login.expires_at_ms is not None:
-                    if await self._is_renewed(self._login, data):
-                        continue
-                    if self._now_ms() > self._login.expires_at_ms:
-                        _log.debug("Disconnecting expired channel of %s", self.address)
-                        return
-                answer = await self._respond(data, self._peer)
-                del data
-                await self._answer(answer)
-                if answer.closes:
+                if await self._is_for_login(data):
+                    continue
+                if not await self._is_answered(data):
                     return
                 self.last_active_s = loop.time()
-                if answer.mute_ms > 0:
-                    # Muted for longer than it may be idle, it is closed, as in Kafka.
-                    with answer.muted:
-                        async with asyncio.timeout(self._max_idle_s):
-                            await asyncio.sleep(answer.mute_ms / 1000)
+        except asyncio.CancelledError:
+            if not self._presence.is_gone:
+                raise
+            # The client has gone, and its request with it.
         except AdmissionRefused:
-            pass  # told and logged
+            pass  # the peer has its answer, and the log its line
         except InvalidFrame as invalid:
             _log.warning("Closing the connection from %s: %s", self.address, invalid)
         except (OSError, TimeoutError):
-            pass  # the peer went away, or was idle for too long: neither is news
+            pass  # the peer went away, or was idle for too long: both are usual
         except Exception:  # noqa: BLE001 - whatever it is, it ends this connection alone
             _log.exception("Closing the connection from %s because of an error", self.address)
         finally:
             self.close()
 
+    async def _is_answered(self, data: bytes) -> bool:
+        """Whether the request in ``data`` has its answer, and another may follow."""
+        self._is_waiting_for_peer = False
+        try:
+            answer = await self._respond(data, self._peer)
+        finally:
+            self._is_waiting_for_peer = True
+        del data
+        if self._is_over:
+            return False
+        await self._answer(answer)
+        if answer.closes:
+            return False
+        if answer.mute_ms > 0:
+            await self._be_mute(answer)
+        return True
+
+    async def _be_mute(self, answer: Answer) -> None:
+        with answer.muted:
+            self._is_waiting_for_peer = False
+            try:
+                with abandonable():
+                    await asyncio.sleep(answer.mute_ms / 1000)
+            finally:
+                self._is_waiting_for_peer = True
+
+    def hung_up(self) -> None:
+        """The peer has reset the connection, and will not read an answer."""
+        if not self._is_waiting_for_peer:
+            self.disconnect()
+        elif self._presence is not None:
+            # Reading finds it out, after what had arrived before: that still takes effect.
+            self._presence.leave()
+
+    def disconnect(self) -> None:
+        """Ends the connection because its peer has gone or must go; ``serve`` ends soon.
+
+        The socket is closed at once if it is not in use.
+        """
+        if self._is_over or self._is_closed:
+            return
+        self._is_over = True
+        if self._is_waiting_for_peer:
+            self._stream.wake()
+        else:
+            self.close()
+        if self._presence is not None:
+            self._presence.leave()
+
     def close(self) -> None:
-        """Closes the socket; ``serve`` ends."""
+        """Closes the socket; nothing may be under way on it."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+        self._read_ahead.clear()
+        self._on_closing(self)
         self._stream.close()
 
     # Coming in
@@ -211,6 +279,18 @@ class ClientConnection:
         self._login = authenticator.login
         self._peer = self._peer._replace(principal=self._login.principal)
 
+    async def _is_for_login(self, data: bytes) -> bool:
+        """Whether the frame began a new login; ConnectionAbortedError if the old one is over."""
+        login = self._login
+        if login is None or login.expires_at_ms is None:
+            return False
+        if await self._is_renewed(login, data):
+            return True
+        if self._now_ms() > login.expires_at_ms:
+            _log.debug("Disconnecting expired channel of %s", self.address)
+            raise ConnectionAbortedError("the login is over")
+        return False
+
     async def _is_renewed(self, login: Login, data: bytes) -> bool:
         """Whether the frame began a new login, which is done then (KIP-368)."""
         assert self._gate is not None
@@ -246,11 +326,9 @@ class ClientConnection:
     # Frames
 
     async def _send(self, data: bytes, *, has_more: bool = False) -> None:
-        self._wait_for_peer()
-        try:
-            await self._stream.send_all(data, has_more=has_more)
-        finally:
-            self._waiting_since_s = None
+        self._note_io()
+        await self._stream.send_all(data, has_more=has_more)
+        self._note_io()
 
     async def _answer(self, answer: Answer) -> None:
         if not answer.closes:
@@ -270,11 +348,9 @@ class ClientConnection:
                 if pending:
                     await self._send(pending, has_more=True)
                     pending = b""
-                self._wait_for_peer()
-                try:
-                    await self._stream.send_file(part.file.fileno(), part.position, part.length)
-                finally:
-                    self._waiting_since_s = None
+                self._note_io()
+                await self._stream.send_file(part.file.fileno(), part.position, part.length)
+                self._note_io()
         if pending:
             await self._send(pending)
 
@@ -308,31 +384,26 @@ class ClientConnection:
 
     async def _receive(self, size: int) -> bytes:
         """What has come, at most ``size`` bytes; nothing if the peer has closed."""
-        self._wait_for_peer()
-        try:
-            data = await self._stream.receive(size)
-        finally:
-            self._waiting_since_s = None
-        if self._is_idle:
+        data = await self._stream.receive(size)
+        if self._is_over:
             raise TimeoutError
+        self._note_io()
         return data
+
+    def _note_io(self) -> None:
+        self._last_io_s = asyncio.get_running_loop().time()
 
     # A timer for every call would cost as much as the call.
 
-    def _wait_for_peer(self) -> None:
-        """From now on the peer has ``max_idle_s`` to send or to take something."""
-        loop = asyncio.get_running_loop()
-        self._waiting_since_s = now_s = loop.time()
-        if self._idle_timer is None and self._max_idle_s is not None:
-            self._idle_timer = loop.call_at(now_s + self._max_idle_s, self._check_idle, loop)
+    def _set_idle_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._max_idle_s is not None:
+            due_s = self._last_io_s + self._max_idle_s
+            self._idle_timer = loop.call_at(due_s, self._check_idle, loop)
 
     def _check_idle(self, loop: asyncio.AbstractEventLoop) -> None:
         self._idle_timer = None
-        if self._waiting_since_s is None or self._max_idle_s is None:
-            return  # the peer waits for us
-        due_s = self._waiting_since_s + self._max_idle_s
-        if loop.time() < due_s:
-            self._idle_timer = loop.call_at(due_s, self._check_idle, loop)
+        assert self._max_idle_s is not None
+        if loop.time() < self._last_io_s + self._max_idle_s:
+            self._set_idle_timer(loop)
         else:
-            self._is_idle = True
-            self._stream.wake()
+            self.disconnect()

@@ -24,6 +24,7 @@ from replica_manager.server.group_loading import OffsetsLog, read_partition
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.compression import Buffer
+from zkcontroller.runtime.presence import abandonable
 from zkcontroller.runtime.wall_clock import WallClock
 
 _Out = TypeVar("_Out", covariant=True)
@@ -106,15 +107,18 @@ class CoordinatorRun(Generic[_O]):
         return next(self._request_ids)
 
     async def ask(self, request: Asks, result_type: type[_R]) -> _R:
-        """The coordinator's answer, which may take as long as a rebalance."""
+        """The coordinator's answer, which may take as long as a rebalance.
+
+        CancelledError if the client goes away meanwhile; the coordinator has the request.
+        """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[request.request_id] = future
         try:
             self.step(request)
-        except BaseException:
+            with abandonable():
+                result = await future
+        finally:
             self._waiting.pop(request.request_id, None)
-            raise
-        result = await future
         assert isinstance(result, result_type), (request, result)
         return result
 

@@ -11,20 +11,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from replica_manager.server.connection import ClientConnection, Respond
+from replica_manager.server.connection_quotas import ConnectionQuotas
 from replica_manager.server.connection_rates import ConnectionRates
 from replica_manager.server.gate import Gate
+from replica_manager.server.hang_ups import HangUps
+from replica_manager.server.listening_sockets import listening_socket, readable
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.model import Endpoint
+from zkcontroller.runtime.resource_limits import (
+    exhausted_limit,
+    first_reserved_descriptor,
+    most_open_files,
+)
 
-_ACCEPT_PAUSE_S: Final = 1.0
-"""Pause after a failed accept (out of file descriptors), so that it is no busy loop."""
+ACCEPT_PAUSE_S: Final = 1.0
+"""Pause after a failed accept, and between two looks at the limit of open files."""
+MOST_UNFINISHED: Final = 500
+"""So many requests may go on without their clients, as many as Kafka queues; more connections wait
+to be accepted meanwhile."""
 MOST_REFUSED: Final = 1_000
 """So many connections are kept open that came too fast; the oldest is closed before its time."""
 
@@ -39,6 +51,8 @@ class ServerLimits:
     max_idle_ms: int = 600_000
     """Negative: for ever."""
     max_connections: int = 2**31 - 1
+    listener_max_connections: Mapping[str, int] = field(default_factory=dict)
+    """Of those listeners that have another one than all."""
     max_connections_per_ip: int = 2**31 - 1
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     max_connection_creation_rate: int = 2**31 - 1
@@ -65,10 +79,10 @@ class SocketServer:
         gates: Mapping[str, Gate] | None = None,
         rates: ConnectionRates | None = None,
     ) -> None:
-        """``protected_listener`` (brokers among themselves) may exceed ``max_connections``.
+        """``protected_listener``, of brokers, may exceed ``max_connections`` if there is another.
 
-        ``gates``: by listener name; where there is none, everybody may come in.  ``rates``: None
-        where connections may come as fast as they like.
+        ``gates``: by listener name; without one every peer may come in.  ``rates``: None where
+        connections may come as fast as they like.
         """
         self._gates = gates or {}
         self._rates = rates
@@ -77,11 +91,14 @@ class SocketServer:
         self.limits = limits
         """May be replaced while the server runs: it counts for connections yet to come."""
         self._respond = respond
-        self._protected_listener = protected_listener
+        self._quotas = ConnectionQuotas(protected_listener if len(endpoints) > 1 else None)
         self._prefix = f"[SocketServer listenerType=ZK_BROKER, nodeId={broker_id}] "
         self._sockets: dict[str, socket.socket] = {}
         self._acceptors: list[asyncio.Task[None]] = []
         self._connections: dict[ClientConnection, asyncio.Task[None]] = {}
+        self._unfinished: dict[ClientConnection, asyncio.Task[None]] = {}
+        """Connections that are closed, with a request whose effects are not complete."""
+        self._hang_ups: HangUps | None = None
         self._has_room = asyncio.Event()
 
     def bind_ephemeral(self) -> None:
@@ -95,6 +112,7 @@ class SocketServer:
         for endpoint in self._endpoints:
             if endpoint.listener_name not in self._sockets:
                 self._bind(endpoint)
+        self._hang_ups = HangUps()
         for listener_name, listening in self._sockets.items():
             self._acceptors.append(asyncio.create_task(self._accept(listener_name, listening)))
             _log.info("%sEnabling request processing.", self._prefix)
@@ -106,12 +124,17 @@ class SocketServer:
 
     @property
     def connection_count(self) -> int:
-        return len(self._connections)
+        return self._quotas.total
+
+    @property
+    def unfinished_count(self) -> int:
+        """How many requests go on without their clients."""
+        return len(self._unfinished)
 
     async def close(self) -> None:
         """Stops accepting, then ends every connection."""
         _log.info("%sStopping socket server request processors", self._prefix)
-        tasks = [*self._acceptors, *self._connections.values()]
+        tasks = [*self._acceptors, *self._connections.values(), *self._unfinished.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -119,13 +142,20 @@ class SocketServer:
             self._close_refused(refused)
         for listening in self._sockets.values():
             listening.close()
+        if self._hang_ups is not None:
+            self._hang_ups.close()
+            self._hang_ups = None
         self._acceptors.clear()
         self._sockets.clear()
         _log.info("%sStopped socket server request processors", self._prefix)
 
     def _bind(self, endpoint: Endpoint) -> None:
         try:
-            listening = _listening_socket(endpoint, self.limits)
+            listening = listening_socket(
+                endpoint,
+                backlog=self.limits.backlog,
+                receive_buffer_bytes=self.limits.receive_buffer_bytes,
+            )
         except OSError as failure:
             raise ConfigInvalid(
                 "listeners",
@@ -142,16 +172,18 @@ class SocketServer:
     async def _accept(self, listener_name: str, listening: socket.socket) -> None:
         while True:
             await self._wait_for_room(listener_name)
+            await self._wait_for_descriptors(listener_name, listening)
             try:
                 # Not loop.sock_accept: a connection that comes in the very moment in which the
                 # acceptor is cancelled would be lost, and stay open.
-                await _readable(listening)
+                await readable(listening)
                 sock, peer = listening.accept()
             except BlockingIOError:
                 continue  # gone again
             except OSError as failure:
-                _log.error("%sError while accepting connection: %s", self._prefix, failure)
-                await asyncio.sleep(_ACCEPT_PAUSE_S)
+                reason = exhausted_limit(failure) or failure
+                _log.error("%sError while accepting connection: %s", self._prefix, reason)
+                await self._pause()
                 continue
             # An IPv4 client of a socket for both families shows as ::ffff:127.0.0.1.
             address = str(peer[0]).removeprefix("::ffff:")
@@ -172,6 +204,7 @@ class SocketServer:
         if wait_ms > 0:
             try:
                 await asyncio.sleep(wait_ms / 1000)
+                await self._wait_for_room(listener_name)  # another listener may have filled it
             except BaseException:
                 sock.close()
                 raise
@@ -203,37 +236,88 @@ class SocketServer:
             max_idle_s=None if limits.max_idle_ms < 0 else limits.max_idle_ms / 1000,
             respond=self._respond,
             gate=self._gates.get(listener_name),
+            on_closing=partial(self._closing, sock),
         )
+        assert self._hang_ups is not None
+        self._hang_ups.watch(sock, connection.hung_up)
         task = asyncio.create_task(connection.serve())
         self._connections[connection] = task
         task.add_done_callback(lambda _: self._ended(connection))
+        self._quotas.opened(listener_name, address)
+        if self._quotas.is_protected(listener_name) and self._quotas.is_exceeded(limits):
+            self._make_room()
+
+    def _closing(self, sock: socket.socket, connection: ClientConnection) -> None:
+        """The socket is about to be closed; the connection's task may still have work to do."""
+        task = self._connections.pop(connection, None)
+        if task is None:
+            return
+        if self._hang_ups is not None:
+            self._hang_ups.forget(sock)
+        self._quotas.closed(connection.listener_name, connection.address)
+        if not task.done():
+            self._unfinished[connection] = task
+        self._has_room.set()
 
     def _ended(self, connection: ClientConnection) -> None:
         # A task that is cancelled before it begins never reaches its own clean-up.
         connection.close()
-        self._connections.pop(connection, None)
+        self._unfinished.pop(connection, None)
         self._has_room.set()
 
     async def _wait_for_room(self, listener_name: str) -> None:
-        while len(self._connections) >= self.limits.max_connections:
-            if listener_name == self._protected_listener and self._close_least_recently_used():
-                return
+        while (
+            not self._quotas.has_room(listener_name, self.limits)
+            or len(self._unfinished) >= MOST_UNFINISHED
+        ):
             self._has_room.clear()
             await self._has_room.wait()
 
-    def _close_least_recently_used(self) -> bool:
-        """Ends a client's connection in favour of a broker's; False if there is none to end."""
-        others = [c for c in self._connections if c.listener_name != self._protected_listener]
-        if not others:
-            return False
-        self._connections[min(others, key=lambda c: c.last_active_s)].cancel()
-        return True
+    async def _wait_for_descriptors(self, listener_name: str, listening: socket.socket) -> None:
+        """Leaves the last descriptors to the files of logs and to brokers among themselves.
+
+        Clients may have as many as are reserved in any case: logs alone must not shut them out.
+        """
+        if self._quotas.is_protected(listener_name):
+            return
+        is_paused = False
+        while True:
+            most, reserved_from = most_open_files(), first_reserved_descriptor()
+            next_descriptor = _next_descriptor(listening)
+            if self._quotas.total < most - reserved_from or next_descriptor < reserved_from:
+                break
+            if not is_paused:
+                is_paused = True
+                _log.warning(
+                    "%sListener %s accepts no connection for now: the process may open %d files "
+                    "(ulimit -n), and the last %d are kept for logs and other brokers",
+                    self._prefix,
+                    listener_name,
+                    most,
+                    most - reserved_from,
+                )
+            await self._pause()
+        if is_paused:
+            _log.info("%sListener %s accepts connections again", self._prefix, listener_name)
+
+    async def _pause(self) -> None:
+        """Until a connection ends, and for ACCEPT_PAUSE_S at most."""
+        self._has_room.clear()
+        try:
+            async with asyncio.timeout(ACCEPT_PAUSE_S):
+                await self._has_room.wait()
+        except TimeoutError:
+            pass
+
+    def _make_room(self) -> None:
+        """Ends a client's connection in favour of a broker's, the one that was idle longest."""
+        others = [c for c in self._connections if not self._quotas.is_protected(c.listener_name)]
+        if others:
+            min(others, key=lambda connection: connection.last_active_s).disconnect()
 
     def _is_over_ip_limit(self, address: str) -> bool:
-        overrides = self.limits.max_connections_per_ip_overrides
-        allowed = overrides.get(address, self.limits.max_connections_per_ip)
-        counts = Counter(connection.address for connection in self._connections)
-        if counts[address] < allowed:
+        allowed = self._quotas.refused_over(address, self.limits)
+        if allowed is None:
             return False
         _log.info(
             "Rejected connection from /%s, address already has the configured maximum of %d "
@@ -244,37 +328,11 @@ class SocketServer:
         return True
 
 
-def _listening_socket(endpoint: Endpoint, limits: ServerLimits) -> socket.socket:
-    if not endpoint.host and socket.has_dualstack_ipv6():
-        sock = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
-        address: tuple[str, int] = ("::", endpoint.port)
-    else:
-        family, _, _, _, resolved = socket.getaddrinfo(
-            endpoint.host or "0.0.0.0", endpoint.port, type=socket.SOCK_STREAM
-        )[0]
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        address = resolved  # type: ignore[assignment]  # IPv6 has four parts
+def _next_descriptor(any_open: socket.socket) -> int:
+    """The number that the next file or socket gets; beyond all if there is none left."""
     try:
-        if address[0] == "::":
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if limits.receive_buffer_bytes > 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
-        sock.bind(address)
-        sock.listen(limits.backlog)
-        sock.setblocking(False)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
-
-
-async def _readable(sock: socket.socket) -> None:
-    """Returns when there is something to be read, or a connection to be accepted."""
-    loop = asyncio.get_running_loop()
-    is_readable = asyncio.Event()
-    loop.add_reader(sock, is_readable.set)
-    try:
-        await is_readable.wait()
-    finally:
-        loop.remove_reader(sock)
+        descriptor = os.dup(any_open.fileno())
+    except OSError:
+        return most_open_files()
+    os.close(descriptor)
+    return descriptor

@@ -12,6 +12,8 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+from zkcontroller.runtime.presence import abandonable
+
 
 class TopicWaiters:
     """Who waits for which topic.  Lives on the event loop."""
@@ -22,15 +24,19 @@ class TopicWaiters:
     async def wait(
         self, topics: Sequence[str], is_done: Callable[[], bool], timeout_ms: int
     ) -> bool:
-        """Waits until ``is_done``, looking again when ``topics`` change; False: timed out."""
+        """Waits until ``is_done``, looking again when ``topics`` change; False: timed out.
+
+        CancelledError if the request's client goes away.
+        """
         event = asyncio.Event()
         for topic in topics:
             self._events[topic].add(event)
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                while not is_done():
-                    event.clear()
-                    await event.wait()
+            with abandonable():
+                async with asyncio.timeout(timeout_ms / 1000):
+                    while not is_done():
+                        event.clear()
+                        await event.wait()
         except TimeoutError:
             return is_done()
         finally:

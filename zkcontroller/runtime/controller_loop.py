@@ -51,6 +51,7 @@ from zkcontroller.kraft.metadata.metadata_batches import (
     iterate_metadata_batches,
 )
 from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
+from zkcontroller.runtime.presence import abandonable
 from zkcontroller.runtime.quorum_controller_metrics import QuorumControllerMetrics
 from zkcontroller.runtime.raft_driver import CommittedBatches, RaftDriver
 from zkcontroller.runtime.snapshot_generator import CommittedProgress
@@ -226,7 +227,8 @@ class ControllerLoop:
         self._answers[request_id] = answer
         self._put(asked)
         try:
-            return await answer
+            with abandonable():  # the controller has it, and goes on
+                return await answer
         finally:
             del self._answers[request_id]
 

@@ -53,6 +53,7 @@ from zkcontroller.runtime.event_queue import EventQueue
 from zkcontroller.runtime.event_thread import KAFKA_CONTROLLER, EventThread
 from zkcontroller.runtime.log_files import StateChangeSink, log_line
 from zkcontroller.runtime.metrics import Metrics, mbean
+from zkcontroller.runtime.presence import abandonable
 from zkcontroller.runtime.response_text import response_text
 from zkcontroller.runtime.session_metrics import SessionMetrics
 from zkcontroller.state_changes.record import Kind, StateChange
@@ -232,8 +233,9 @@ class ControllerRuntime:
             self._queue.put(event)
             if self._is_shutting_down:  # perhaps nobody will take it any more
                 return self._controller.refusal(event)
-            async with asyncio.timeout(timeout_s):
-                return await answer
+            with abandonable():  # the event is in the queue, and is handled in any case
+                async with asyncio.timeout(timeout_s):
+                    return await answer
         except (EventQueueFull, TimeoutError):
             return None
         finally:

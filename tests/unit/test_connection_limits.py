@@ -1,0 +1,209 @@
+"""How many connections and descriptors clients may have, counted on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import struct
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replica_manager.broker_settings import limits_of
+from replica_manager.config import BrokerConfig
+from replica_manager.server import listener
+from replica_manager.server.connection import Answer, Peer
+from replica_manager.server.connection_quotas import ConnectionQuotas
+from replica_manager.server.listener import ServerLimits, SocketServer
+from zkcontroller.errors import ConfigInvalid
+from zkcontroller.model import Endpoint
+
+PUBLIC, INTERNAL = "PUBLIC", "INTERNAL"
+LISTENERS = {
+    "zookeeper.connect": "memory:1",
+    "listeners": "PUBLIC://:0,INTERNAL://:0",
+    "listener.security.protocol.map": "PUBLIC:PLAINTEXT,INTERNAL:PLAINTEXT",
+    "inter.broker.listener.name": "INTERNAL",
+}
+
+
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(steps, 60))
+
+
+async def echo(data: bytes, _: Peer) -> Answer:
+    return Answer(struct.pack(">i", len(data)) + data)
+
+
+@asynccontextmanager
+async def server_with(**limits: Any) -> AsyncIterator[SocketServer]:
+    server = SocketServer(
+        tuple(Endpoint("127.0.0.1", 0, name, "PLAINTEXT") for name in (PUBLIC, INTERNAL)),
+        ServerLimits(**limits),
+        echo,
+        broker_id=1,
+        protected_listener=INTERNAL,
+    )
+    server.open()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+class Client:
+    """A connection that was answered once, or still waits to be accepted."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        writer.write(struct.pack(">i", 4) + b"ping")
+
+    @staticmethod
+    async def to(server: SocketServer, listener_name: str = PUBLIC) -> Client:
+        return Client(*await asyncio.open_connection("127.0.0.1", server.ports[listener_name]))
+
+    async def is_answered(self) -> None:
+        assert await self.reader.readexactly(8) == b"\0\0\0\4ping"
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_listener_may_have_another_limit_of_connections_than_the_broker() -> None:
+    limits = limits_of(
+        BrokerConfig.parse(
+            LISTENERS | {"max.connections": "9", "listener.name.public.max.connections": "2"}
+        )
+    )
+
+    assert (limits.max_connections, limits.listener_max_connections) == (9, {PUBLIC: 2})
+
+
+def test_a_full_listener_accepts_again_when_one_of_its_connections_ends() -> None:
+    async def steps() -> None:
+        async with server_with(listener_max_connections={PUBLIC: 1}) as server:
+            first, second = await Client.to(server), await Client.to(server)
+            await first.is_answered()
+            other = await Client.to(server, INTERNAL)
+            await other.is_answered()
+            assert server.connection_count == 2
+
+            first.writer.close()
+
+            await second.is_answered()
+            for client in (second, other):
+                client.writer.close()
+
+    run(steps())
+
+
+def test_a_protected_listener_keeps_its_own_limit() -> None:
+    quotas = ConnectionQuotas(INTERNAL)
+    limits = ServerLimits(max_connections=3, listener_max_connections={INTERNAL: 2})
+    for _ in range(3):
+        quotas.opened(PUBLIC, "192.0.2.1")
+
+    assert not quotas.has_room(PUBLIC, limits)
+    for _ in range(2):
+        assert quotas.has_room(INTERNAL, limits)
+        quotas.opened(INTERNAL, "192.0.2.2")
+    assert not quotas.has_room(INTERNAL, limits)
+    assert quotas.is_exceeded(limits)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([PUBLIC, INTERNAL]), st.sampled_from("abc"))))
+def test_connections_that_have_all_ended_leave_no_count(opened: list[tuple[str, str]]) -> None:
+    quotas = ConnectionQuotas(INTERNAL)
+    for each in opened:
+        quotas.opened(*each)
+    for each in opened:
+        quotas.closed(*each)
+
+    assert quotas.total == 0
+    assert quotas.refused_over("a", ServerLimits(max_connections_per_ip=1)) is None
+
+
+@pytest.mark.parametrize("prefix", ["", "listener.name.public."])
+def test_a_java_principal_builder_is_refused_for_a_listener_as_for_the_broker(prefix: str) -> None:
+    key = prefix + "principal.builder.class"
+
+    with pytest.raises(ConfigInvalid, match="Java principal builders") as refused:
+        BrokerConfig.parse(LISTENERS | {key: "org.example.Builder"})
+
+    assert key in str(refused.value)
+
+
+def test_clients_leave_descriptors_for_logs_and_brokers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", 0.02)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def steps() -> None:
+        async with server_with() as server:
+            # Both ends of a connection are in this process, so only half of them are the server's.
+            resource.setrlimit(resource.RLIMIT_NOFILE, (open_descriptors() + 160, hard))
+            clients = [await Client.to(server) for _ in range(75)]
+            reserved = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8
+
+            while "accepts no connection for now" not in caplog.text:
+                await asyncio.sleep(0.01)
+            assert server.connection_count < len(clients)
+            free = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - open_descriptors()
+            assert free >= reserved // 2
+            broker = await Client.to(server, INTERNAL)
+            await broker.is_answered()
+
+            for client in clients[:40]:
+                client.writer.close()
+            await clients[-1].is_answered()
+            for client in (*clients, broker):
+                client.writer.close()
+
+    caplog.set_level(logging.INFO)
+    try:
+        run(steps())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert "ulimit -n" in caplog.text
+    assert "accepts connections again" in caplog.text
+
+
+def test_a_listener_without_descriptors_names_the_limit_and_accepts_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", 0.02)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def steps() -> None:
+        async with server_with() as server:
+            client = await Client.to(server, INTERNAL)
+            await client.is_answered()
+            connecting = asyncio.create_task(Client.to(server, INTERNAL))
+            await asyncio.sleep(0)  # its own descriptor is there
+            lowest_free = os.dup(0)
+            os.close(lowest_free)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+            while "Error while accepting connection" not in caplog.text:
+                await asyncio.sleep(0.01)
+
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+            second = await connecting
+            await second.is_answered()
+            for each in (client, second):
+                each.writer.close()
+
+    try:
+        run(steps())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert "(ulimit -n)" in caplog.text
