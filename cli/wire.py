@@ -26,7 +26,7 @@ from kio.static.primitive import i32Timedelta
 from typing_extensions import override
 
 from zkcontroller.errors import InvalidFrame
-from zkcontroller.runtime.client_security import PLAINTEXT, ClientSecurity
+from zkcontroller.runtime.client_security import ClientSecurity
 from zkcontroller.runtime.connection import Connection
 
 from .errors import BadUsage, CannotConnect, Refused, TimedOut
@@ -102,7 +102,7 @@ async def connected(
         raise TimedOut(f"broker {address} did not answer in time") from error
     except (OSError, EOFError, InvalidFrame) as error:
         hint = ""
-        if connection.last_correlation_id <= 0 and security == PLAINTEXT:
+        if connection.last_correlation_id <= 0 and security.protocol == "PLAINTEXT":
             hint = "; if it asks for TLS or a login, say how with --command-config FILE"
         raise CannotConnect(f"broker {address} broke off: {_reason(error)}{hint}") from error
     finally:

@@ -41,6 +41,7 @@ from replica_manager.dynamic_config import UNCLEAN_LEADER_ELECTION_ENABLE, Dynam
 from replica_manager.feature_epoch import FeatureEpoch
 from replica_manager.listeners import connection_string, with_real_addresses
 from replica_manager.log.log_manager import LogDirFailure
+from replica_manager.reconfiguration import check_reconfiguration
 from replica_manager.refresher import Refresher
 from replica_manager.registration import (
     Registration,
@@ -56,11 +57,9 @@ from replica_manager.replication.throttle import (
     ReplicationThrottles,
 )
 from replica_manager.security.acl_store import AclStore
+from replica_manager.security.dynamic_passwords import SECRET, DynamicPasswords
+from replica_manager.security.dynamic_tls import ListenerSecurities
 from replica_manager.security.scram_credentials import ScramCredentials
-from replica_manager.security.settings import (
-    client_security,
-    listener_security,
-)
 from replica_manager.server.auto_creation import AutoTopicCreation
 from replica_manager.server.connection import Answer, Peer
 from replica_manager.server.context import BrokerContext
@@ -74,6 +73,7 @@ from replica_manager.server.producer_ids import (
     ProducerIdsFromController,
     ProducerIdsFromZooKeeper,
 )
+from replica_manager.server.reconfiguring import Reconfiguring
 from replica_manager.server.request_metrics import RequestMetrics
 from replica_manager.server.topic_admin import TopicAdmin
 from replica_manager.server.transaction_settings import transactions_partition_count
@@ -83,7 +83,7 @@ from zkcontroller.core.events import (
     TopicUncleanLeaderElectionEnable,
     UncleanLeaderElectionEnable,
 )
-from zkcontroller.errors import BrokerIdInUse, KafkaStorage
+from zkcontroller.errors import BrokerIdInUse, ConfigInvalid, KafkaStorage
 from zkcontroller.model import UNKNOWN_BROKER_EPOCH, Broker, Endpoint
 from zkcontroller.protocol.inter_broker_versions import (
     broker_znode_version,
@@ -157,11 +157,13 @@ class BrokerServer:
         self._dynamic: DynamicConfig | None = None
         # Read at once, so that a broker whose keys or passwords are wrong does not even begin.
         self._zookeeper_settings = zookeeper_settings(config, zookeeper_auth)
-        self._security = listener_security(config)
-        self._client_security = {
-            name: client_security(config, name)
-            for name in {config.listeners.inter_broker, config.listeners.controller_uses}
-        }
+        self._securities: ListenerSecurities | None = None
+        try:
+            self._securities = ListenerSecurities(config)
+        except ConfigInvalid:
+            # What is missing may be a password or a store that stands in ZooKeeper.
+            if not config.text(SECRET):
+                raise
         self._scram_credentials = ScramCredentials()
         self._authorizer = authorizer_of(config)
         self._acl_store: AclStore | None = None
@@ -209,6 +211,7 @@ class BrokerServer:
             self._session,
             self.broker_id,
             config,
+            prepare=self._prepare_change,
             on_broker_config=self._on_broker_config,
             on_topic=self._on_topic_config,
             on_unclean_topic=self._on_unclean_topic,
@@ -216,6 +219,8 @@ class BrokerServer:
         )
         self._quotas = BrokerQuotas(config, self.metrics)
         await self._blocking(self._dynamic.load)
+        if self._securities is None or self._dynamic.current != config:
+            self._securities = await self._blocking(self._make_securities)
         await self._blocking(self._dynamic.load_clients)
         self.state = BrokerState.RECOVERY
         self._log_dir_events = LogDirEvents(self._session, self.broker_id)
@@ -243,7 +248,7 @@ class BrokerServer:
             self._metadata_cache,
             session=self._session,
             executor=self._executor,
-            security=self._client_security,
+            security=self._securities.client,
             broker_epoch=lambda: self.broker_epoch,
             state_changes=self._state_changes,
             new_producer_id=self._new_producer_id,
@@ -285,7 +290,7 @@ class BrokerServer:
                 lambda: self.broker_epoch,
                 self._config,
                 self._metadata_cache,
-                self._client_security[self._config.listeners.inter_broker],
+                self._secured.client[self._config.listeners.inter_broker],
             ).run()
         await self._undo()
         _log.info("%sshut down completed", self._prefix)
@@ -348,7 +353,7 @@ class BrokerServer:
             protected_listener=config.listeners.inter_broker,
             gates={
                 name: Gate(security, self._scram_credentials, refusal)
-                for name, security in self._security.items()
+                for name, security in self._secured.server.items()
                 if security.tls is not None or security.sasl is not None
             },
             rates=self._quotas.connections,
@@ -358,7 +363,7 @@ class BrokerServer:
 
     def _make_runtime(self) -> ControllerRuntime:
         config = self._current_config()
-        security = self._client_security[config.listeners.controller_uses]
+        security = self._secured.client[config.listeners.controller_uses]
         return ControllerRuntime(
             config=controller_settings(config, self.broker_id, trace_state_changes=self._trace),
             session=self._session,
@@ -422,6 +427,9 @@ class BrokerServer:
             producer_ids=self._producer_ids,
             topics=topics,
             admin=ZooKeeperAdmin(self._session, self._executor),
+            reconfiguring=Reconfiguring(
+                self._executor, DynamicPasswords(self._config.values), self._secured
+            ),
             auto_creation=AutoTopicCreation(topics, self._metadata_cache, self._current_config),
             controller=self._runtime,
             quotas=self._quotas.clients,
@@ -447,7 +455,7 @@ class BrokerServer:
             ChannelToController(
                 self.broker_id,
                 listener,
-                self._client_security[listener],
+                self._secured.client[listener],
                 connect_timeout_ms=config.integer("controller.socket.timeout.ms"),
                 request_timeout_ms=config.integer("request.timeout.ms"),
             ),
@@ -538,6 +546,19 @@ class BrokerServer:
     def _on_latency_ms(self, latency_ms: float) -> None:
         if self._runtime is not None:
             self._runtime.on_request_latency(latency_ms)
+
+    def _make_securities(self) -> ListenerSecurities:
+        return ListenerSecurities(self._current_config())
+
+    @property
+    def _secured(self) -> ListenerSecurities:
+        assert self._securities is not None, "made before anything that connects"
+        return self._securities
+
+    def _prepare_change(self, before: BrokerConfig, after: BrokerConfig) -> None:
+        """ConfigInvalid or ReconfigurationRefused if this broker cannot go on with ``after``."""
+        check_reconfiguration(before, after)
+        self._secured.apply(after)
 
     def _on_broker_config(self, before: BrokerConfig, after: BrokerConfig) -> None:
         if self._server is not None:

@@ -108,9 +108,10 @@ def limits_of(config: BrokerConfig) -> ServerLimits:
 def _of_listeners(config: BrokerConfig, key: str) -> dict[str, int]:
     """The values of those listeners that have another one of ``key`` than the broker."""
     values: dict[str, int] = {}
+    texts = config.effective
     for endpoint in config.listeners.bound:
         name = endpoint.listener_name
-        text = config.originals.get(f"listener.name.{name.lower()}.{key}")
+        text = texts.get(f"listener.name.{name.lower()}.{key}")
         if text is not None:
             value = BROKER_KEYS[key].parse(text)
             assert isinstance(value, int)

@@ -20,8 +20,16 @@ from pathlib import Path
 from typing import Final
 
 from replica_manager.broker_keys import BROKER_KEYS
-from replica_manager.config_keys import ConfigValue, text_of
-from replica_manager.dynamic_keys import CLUSTER_WIDE, QUOTA_KEYS, SAME_SETTING, is_fixed_here
+from replica_manager.config_keys import ConfigKey, ConfigValue, text_of
+from replica_manager.dynamic_keys import (
+    CHANGEABLE,
+    DYNAMIC_IN_KAFKA,
+    QUOTA_KEYS,
+    SAME_SETTING,
+    base_name,
+    is_per_broker,
+    is_security_key,
+)
 from replica_manager.listeners import Listeners, resolve_listeners
 from replica_manager.properties import parse_properties
 from zkcontroller.errors import ConfigInvalid
@@ -48,7 +56,7 @@ _WITHOUT_EFFECT: Final = re.compile(
     r"|producer\.purgatory|remote\.log"
     r"|sasl\.(kerberos|oauthbearer|login)|ssl\.(allow|keymanager|trustmanager|protocol)|security\.prov"
     r"|num\.(io|network)|queued\.|metric|kafka\.metric"
-    r"|auto\.include|delegation|password\.encoder|telemetry|delete\.records"
+    r"|auto\.include|delegation|telemetry|delete\.records"
 )
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -96,11 +104,25 @@ class BrokerConfig:
             warnings=tuple(_warnings(properties)),
         )
 
+    @property
+    def effective(self) -> dict[str, str]:
+        """What is set, as text: this broker's dynamic values, those of all, those of the file.
+
+        A key that is set at run time replaces every key of the file that sets the same thing.
+        """
+        texts = dict(self.originals)
+        for layer in (self.dynamic_default, self.dynamic_own):
+            for key, text in layer.items():
+                for same in SAME_SETTING.get(key, ()):
+                    texts.pop(same, None)
+                texts[key] = text
+        return texts
+
     def with_dynamic(self, *, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
         """This configuration under the dynamic ones of all brokers and of this one.
 
-        Keys that cannot change while this broker runs are left out; unknown ones are kept, for
-        clients that look.  Raises ConfigInvalid for a wrong value.
+        Passwords stand there decoded.  Keys that cannot change while a broker runs are left out;
+        unknown ones are kept, for clients that look.  Raises ConfigInvalid for a wrong value.
         """
         default = {key: text for key, text in default.items() if _is_dynamic(key)}
         own = {key: text for key, text in own.items() if _is_dynamic(key)}
@@ -118,9 +140,13 @@ class BrokerConfig:
         replaced = {
             same: BROKER_KEYS[same].default for key in changes for same in SAME_SETTING.get(key, ())
         }
+        values = {**self.values, **file_values, **replaced, **changes}
+        known = {**self.originals, **default, **own}
         return dataclasses.replace(
             self,
-            values={**self.values, **file_values, **replaced, **changes},
+            values=values,
+            # A node of a quorum has other listeners, and other rules about them.
+            listeners=self.listeners if values["process.roles"] else _listeners_of(values, known),
             dynamic_default=default,
             dynamic_own=own,
         )
@@ -140,7 +166,7 @@ class BrokerConfig:
     def quota(self, key: str) -> int:
         """The value of one of QUOTA_KEYS: bytes a second, without end where nothing is set.
 
-        What somebody has written to ZooKeeper by hand and is no number counts as not set.
+        A text that is no number can only have been written to ZooKeeper by hand: it is not set.
         """
         quota_key = QUOTA_KEYS[key]
         value = quota_key.default
@@ -202,13 +228,60 @@ def parse_overrides(arguments: list[str]) -> dict[str, str]:
     return overrides
 
 
-_TOUCHED_AT_RUN_TIME: Final = CLUSTER_WIDE.union(
-    *(SAME_SETTING[key] for key in CLUSTER_WIDE if key in SAME_SETTING)
+_TOUCHED_AT_RUN_TIME: Final = CHANGEABLE.union(
+    *(SAME_SETTING[key] for key in CHANGEABLE if key in SAME_SETTING)
 )
 
 
 def _is_dynamic(key: str) -> bool:
-    return key in CLUSTER_WIDE or (key not in BROKER_KEYS and not is_fixed_here(key))
+    return key in CHANGEABLE or key not in BROKER_KEYS
+
+
+DYNAMIC_BROKER_KEYS: Final[Mapping[str, ConfigKey]] = {
+    **{name: key for name, key in BROKER_KEYS.items() if name in DYNAMIC_IN_KAFKA},
+    **QUOTA_KEYS,
+}
+"""The keys of a broker that can be set while it runs."""
+
+
+def usable_dynamic(stored: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
+    """What of a stored configuration counts: without what may not stand there, or is no value.
+
+    Passwords are as they are stored, and only their places are looked at.
+    """
+    return {
+        name: text
+        for name, text in stored.items()
+        if not is_static(name)
+        and not is_security_key(name)
+        and (per_broker or not is_per_broker(name))
+        and (is_password(name) or _parses(name, text))
+    }
+
+
+def is_static(name: str) -> bool:
+    """Whether that key is one of a broker that cannot be set while it runs."""
+    return name in BROKER_KEYS and name not in DYNAMIC_IN_KAFKA
+
+
+def is_password(name: str) -> bool:
+    """Whether a dynamic key of that name holds a password, which is stored encoded."""
+    return name.endswith(_DYNAMIC_PASSWORDS)
+
+
+_DYNAMIC_PASSWORDS: Final = tuple(
+    sorted(name for name in DYNAMIC_IN_KAFKA if BROKER_KEYS[name].type_name == "password")
+)
+
+
+def _parses(name: str, text: str) -> bool:
+    key = DYNAMIC_BROKER_KEYS.get(base_name(name) or name)
+    if key is not None:
+        try:
+            key.parse(text)
+        except ConfigInvalid:
+            return False
+    return True
 
 
 def _take_node_id_for_broker_id(values: dict[str, ConfigValue], known: Mapping[str, str]) -> None:

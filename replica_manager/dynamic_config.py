@@ -16,12 +16,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from replica_manager.config import BrokerConfig
+from replica_manager.config import BrokerConfig, usable_dynamic
+from replica_manager.reconfiguration import ReconfigurationRefused
+from replica_manager.security.dynamic_passwords import DynamicPasswords
 from zkcontroller.errors import ConfigInvalid, ZnodeCorrupt, ZooKeeperRefused
 from zkcontroller.zookeeper.requests import (
     CheckExists,
     Delete,
     ReadZnodes,
+    SetData,
     UnfencedBatch,
     ZkCode,
 )
@@ -48,20 +51,25 @@ class DynamicConfig:
         broker_id: int,
         config: BrokerConfig,
         *,
+        prepare: Callable[[BrokerConfig, BrokerConfig], None],
         on_broker_config: Callable[[BrokerConfig, BrokerConfig], None],
         on_topic: Callable[[str, Mapping[str, str]], None],
         on_unclean_topic: Callable[[str], None],
         on_client: Callable[[str, Mapping[str, str]], None],
     ) -> None:
-        """Starts with ``config``; the callbacks come from the executor and must only hand over.
+        """Starts with ``config``; the callbacks come from the executor.
 
-        ``on_broker_config`` hears the configuration before and after a change, ``on_topic`` a
+        ``prepare`` gets the configuration before and after a change, and raises ConfigInvalid or
+        ReconfigurationRefused if the broker cannot take it over; all others must only hand over.
+        ``on_broker_config`` gets the same two once the change counts, ``on_topic`` a
         topic's own configuration, ``on_client`` the entity path and the configuration of a user, a
         client id, both, or an address.
         """
         self._session = session
         self._broker_id = broker_id
+        self._prepare = prepare
         self._on_broker_config = on_broker_config
+        self._passwords = DynamicPasswords(config.values)
         self._on_topic = on_topic
         # Who has read a topic's configuration tells of it before anybody reads it again.
         self._telling_of_topics = threading.Lock()
@@ -72,14 +80,64 @@ class DynamicConfig:
         """The configuration as it is now; replaced, never changed."""
 
     def load(self) -> None:
-        """Takes over what the broker's own and the default's znode say, without telling anybody."""
+        """Takes over what the broker's own znode and the default's say, at the start.
+
+        Passwords that were stored under the old secret are stored under the new one first.
+        """
         try:
-            self.current = self.current.with_dynamic(
-                default=self._config(f"brokers/{DEFAULT_ENTITY}"),
-                own=self._config(f"brokers/{self._broker_id}"),
-            )
+            self._re_encode()
+            after = self._read()
+            BrokerConfig.parse(after.effective)
         except (ConfigInvalid, ZnodeCorrupt) as refused:
             _log.error("The dynamic configuration of this broker is ignored: %s", refused)
+        else:
+            self.current = after
+
+    def _re_encode(self) -> None:
+        path = ConfigZnode.path(f"brokers/{self._broker_id}")
+        znode = self._session.read(path)
+        if isinstance(znode, ZkCode):
+            return  # nothing there, or the next read says what is wrong
+        changed = self._passwords.re_encoded(ConfigZnode.decode(path, znode.data).config)
+        if changed is not None:
+            data = ConfigZnode(changed).encode()
+            written = self._session.write(SetData(path, data, znode.zk_version))
+            if isinstance(written, ZkCode):
+                _log.error("%s could not be encoded anew: %s", path, written.name)
+
+    def _read(self) -> BrokerConfig:
+        """The configuration as the two znodes say; ConfigInvalid for a wrong value."""
+        own = self._usable(f"brokers/{self._broker_id}", per_broker=True)
+        return self.current.with_dynamic(
+            default=self._usable(f"brokers/{DEFAULT_ENTITY}", per_broker=False),
+            own=self._passwords.decoded(own),
+        )
+
+    def _usable(self, entity_path: str, *, per_broker: bool) -> dict[str, str]:
+        stored = self._config(entity_path)
+        usable = usable_dynamic(stored, per_broker=per_broker)
+        dropped = [name for name in stored if name not in usable]
+        if dropped:
+            _log.error(
+                "Configs of %s that are not dynamic, not allowed there or no valid values will be "
+                "ignored: %s",
+                entity_path,
+                ", ".join(dropped),
+            )
+        return usable
+
+    def _broker_changed(self) -> None:
+        before = self.current
+        try:
+            after = self._read()
+            if after == before:
+                return
+            self._prepare(before, after)
+        except (ConfigInvalid, ReconfigurationRefused) as refused:
+            _log.error("Configs of broker %d could not be applied: %s", self._broker_id, refused)
+            return
+        self.current = after
+        self._on_broker_config(before, after)
 
     def load_topics(self, topics: Sequence[str] | None = None) -> None:
         """Tells of those topics as they are configured now; of all that are if none is named."""
@@ -154,10 +212,7 @@ class DynamicConfig:
                     if value.strip().lower() == "true":
                         self._on_unclean_topic(name)
                 case "brokers" if name in (DEFAULT_ENTITY, str(self._broker_id)):
-                    before = self.current
-                    self.load()
-                    if self.current != before:
-                        self._on_broker_config(before, self.current)
+                    self._broker_changed()
                 case "users" | "clients" | "ips":
                     self._on_client(entity_path, self._config(entity_path))
                 case _:

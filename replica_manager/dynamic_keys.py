@@ -1,7 +1,7 @@
 """Which keys of a broker may change while it runs, for all brokers or for one.
 
-What Kafka lets change and this broker cannot (listeners, and what belongs to TLS and SASL) is
-refused with a sentence, so that nobody believes it has happened.
+A key of TLS or SASL without a listener's prefix may be set for one broker, as in Kafka.  It counts
+for listeners that are added afterwards.
 
 Source: Kafka 3.9.1 ``DynamicBrokerConfig`` (``AllDynamicConfigs``, ``PerBrokerConfigs``),
 ``QuotaConfigs.brokerQuotaConfigs``, ``BrokerDynamicThreadPool``.
@@ -41,11 +41,12 @@ CLUSTER_WIDE: Final = _names("""
 """)
 """May be set for all brokers, and for one of them."""
 
-_SECURITY: Final = _names("""
+STORE_KEYS: Final = _names("""
     ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
     ssl.keystore.password ssl.keystore.type ssl.truststore.certificates ssl.truststore.location
     ssl.truststore.password ssl.truststore.type
 """)
+"""Key stores and trust stores: replaced while the broker runs, listener by listener."""
 
 _LISTENERS: Final = _names("""
     advertised.listeners listener.security.protocol.map listeners principal.builder.class
@@ -60,8 +61,16 @@ _LISTENERS: Final = _names("""
     ssl.secure.random.implementation ssl.trustmanager.algorithm
 """)
 
-DYNAMIC_IN_KAFKA: Final = CLUSTER_WIDE | _SECURITY | _LISTENERS
+DYNAMIC_IN_KAFKA: Final = CLUSTER_WIDE | STORE_KEYS | _LISTENERS
 """What DescribeConfigs does not call read-only."""
+
+CHANGEABLE: Final = CLUSTER_WIDE | _LISTENERS
+"""What can be set while the broker runs without the prefix of a listener."""
+
+LISTENER_KEYS: Final = STORE_KEYS | frozenset(
+    ("max.connections", "max.connection.creation.rate", "num.network.threads")
+)
+"""What can be set while the broker runs with the prefix of a listener that exists."""
 
 QUOTA_KEYS: Final[Mapping[str, ConfigKey]] = read_table("""
 follower.replication.throttled.rate long max 0..
@@ -95,12 +104,13 @@ SAME_SETTING: Final[Mapping[str, tuple[str, ...]]] = {
 A key that is set at run time replaces them all, wherever they are set.
 """
 
+_CLUSTER_WIDE_OF_LISTENERS: Final = LISTENER_KEYS - STORE_KEYS
 _LISTENER_KEY: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
 
 def is_security_key(name: str) -> bool:
     """Whether Kafka wants the prefix ``listener.name.<listener>.`` before that key."""
-    return name in _SECURITY
+    return name in STORE_KEYS
 
 
 def base_name(name: str) -> str | None:
@@ -113,10 +123,5 @@ def is_per_broker(name: str) -> bool:
     """Whether that key can be set for one broker only."""
     base = base_name(name)
     if base is not None:
-        return base not in CLUSTER_WIDE
-    return name in _SECURITY or name in _LISTENERS
-
-
-def is_fixed_here(name: str) -> bool:
-    """Whether Kafka could change that key while it runs, but this broker cannot."""
-    return name in _LISTENERS or base_name(name) is not None
+        return base not in _CLUSTER_WIDE_OF_LISTENERS
+    return name in STORE_KEYS or name in _LISTENERS

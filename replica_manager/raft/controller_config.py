@@ -102,6 +102,11 @@ class ControllerConfig:
         return config
 
     @property
+    def effective(self) -> Mapping[str, str]:
+        """What is set, as text: nothing of it changes while the node runs."""
+        return self.originals
+
+    @property
     def is_controller(self) -> bool:
         return CONTROLLER in self.roles
 

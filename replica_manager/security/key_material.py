@@ -17,7 +17,7 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
+from replica_manager.security.certificate_names import distinguished_name
 from zkcontroller.errors import ConfigInvalid
 
 PEM: Final = "PEM"
@@ -151,6 +152,27 @@ def load_trust_store(settings: TrustStoreSettings) -> str | None:
     if not found:
         raise ConfigInvalid(key, settings.location, "a trust store that holds certificates")
     return "".join(each.public_bytes(Encoding.PEM).decode() for each in found)
+
+
+class LeafNames(NamedTuple):
+    """What clients know a server by."""
+
+    subject: str
+    """Without regard to case and to the number of blanks."""
+    alternatives: tuple[str, ...]
+    """``DNSName:localhost``, ``IPAddress:127.0.0.1`` and so on."""
+
+
+def leaf_names(material: KeyMaterial) -> LeafNames:
+    """The names of the certificate that is shown."""
+    leaf = x509.load_pem_x509_certificates(material.chain)[0]
+    # Java compares the canonical form, in which neither case nor blanks count.
+    subject = " ".join(distinguished_name(leaf.public_bytes(Encoding.DER)).lower().split())
+    try:
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return LeafNames(subject, ())
+    return LeafNames(subject, tuple(f"{type(each).__name__}:{each.value}" for each in names))
 
 
 def use_key(context: ssl.SSLContext, material: KeyMaterial) -> None:

@@ -24,7 +24,7 @@ from replica_manager.security.principals import (
     SslPrincipalMapper,
     parse_super_users,
 )
-from replica_manager.security.tls import client_context, prepare
+from replica_manager.security.tls import Stores, client_context, load_stores, prepare
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.model import Endpoint
 from zkcontroller.runtime.client_security import (
@@ -38,7 +38,7 @@ from zkcontroller.zookeeper.scala_order import java_hash_map_order
 
 ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-_INTER_BROKER_MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
+INTER_BROKER_MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
 _CONTROLLER_MECHANISM: Final = "sasl.mechanism.controller.protocol"
 _ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 _OWN_ZOOKEEPER: Final = "authorizer.zookeeper."
@@ -78,12 +78,13 @@ class SaslSettings:
     max_receive_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ListenerSecurity:
     """What a connection must go through before its first request."""
 
     security_protocol: str
     tls: ssl.SSLContext | None = None
+    """May be replaced: connections that come afterwards are served by the new one."""
     principal_mapper: SslPrincipalMapper | None = None
     sasl: SaslSettings | None = None
     failed_authentication_delay_s: float = 0.0
@@ -95,6 +96,10 @@ class SecurityConfig(Protocol):
     @property
     def originals(self) -> Mapping[str, str]:
         """What the file says, as text."""
+
+    @property
+    def effective(self) -> Mapping[str, str]:
+        """What is set, as text: by the file, or over it while the broker runs."""
 
     @property
     def values(self) -> Mapping[str, ConfigValue]:
@@ -133,25 +138,36 @@ def security_of(
     config: SecurityConfig, endpoints: Iterable[Endpoint]
 ) -> dict[str, ListenerSecurity]:
     """By listener name, for those listeners.  Reads key stores."""
-    return {endpoint.listener_name: _Listener(config, endpoint).server() for endpoint in endpoints}
+    return {
+        endpoint.listener_name: SecuredListener(config, endpoint).server() for endpoint in endpoints
+    }
 
 
 def client_security(config: BrokerConfig, listener_name: str) -> ClientSecurity:
     """How this broker connects to others on that listener of theirs.  Reads key stores."""
     endpoint = next(each for each in config.listeners.bound if each.listener_name == listener_name)
-    return _Listener(config, endpoint).client(_INTER_BROKER_MECHANISM, must_be_enabled=True)
+    return SecuredListener(config, endpoint).client(INTER_BROKER_MECHANISM, must_be_enabled=True)
 
 
 def controller_client_security(config: SecurityConfig, endpoint: Endpoint) -> ClientSecurity:
     """How a node of the quorum connects to that listener of the others.  Reads key stores."""
-    return _Listener(config, endpoint).client(_CONTROLLER_MECHANISM, must_be_enabled=False)
+    return SecuredListener(config, endpoint).client(_CONTROLLER_MECHANISM, must_be_enabled=False)
 
 
-class _Listener:
-    """The configuration as one listener sees it."""
+class SecuredListener:
+    """The configuration as one listener sees it.  Key stores are read once, when first needed."""
 
-    def __init__(self, config: SecurityConfig, endpoint: Endpoint) -> None:
+    def __init__(
+        self,
+        config: SecurityConfig,
+        endpoint: Endpoint,
+        texts: Mapping[str, str] | None = None,
+    ) -> None:
+        """``texts``: what is set, if not what ``config`` says."""
         self._config = config
+        self.endpoint = endpoint
+        self.texts = config.effective if texts is None else texts
+        self._stores: Stores | None = None
         self._protocol = endpoint.security_protocol
         self.prefix = f"listener.name.{endpoint.listener_name.lower()}."
         self._has_tls = self._protocol in ("SSL", "SASL_SSL")
@@ -159,12 +175,16 @@ class _Listener:
         if self._has_tls or self._has_sasl:
             self._refuse_unsupported()
 
+    def with_texts(self, texts: Mapping[str, str]) -> SecuredListener:
+        """The same listener where ``texts`` is set; its key stores are read anew."""
+        return SecuredListener(self._config, self.endpoint, texts)
+
     def server(self) -> ListenerSecurity:
         delay_ms = self._config.integer("connection.failed.authentication.delay.ms")
         rules = self.text(MAPPING_RULES_KEY) or "DEFAULT"
         return ListenerSecurity(
             self._protocol,
-            self._server_tls() if self._has_tls else None,
+            self.server_tls(),
             SslPrincipalMapper(rules) if self._has_tls else None,
             self._sasl() if self._has_sasl else None,
             delay_ms / 1000,
@@ -174,7 +194,7 @@ class _Listener:
         if not self._has_tls and not self._has_sasl:
             return PLAINTEXT
         return ClientSecurity(
-            client_context(self) if self._has_tls else None,
+            self.client_tls(),
             self._credentials(mechanism_key, must_be_enabled=must_be_enabled)
             if self._has_sasl
             else None,
@@ -183,8 +203,11 @@ class _Listener:
     # Values
 
     def _value(self, key: str) -> ConfigValue:
-        own = self._config.originals.get(self.prefix + key)
+        own = self.texts.get(self.prefix + key)
         return self._config.values[key] if own is None else BROKER_KEYS[key].parse(own)
+
+    def is_enabled(self, key: str) -> bool:
+        return self._value(key) is True
 
     def text(self, key: str) -> str | None:
         return text_of(self._value(key))
@@ -195,22 +218,37 @@ class _Listener:
 
     def _of_mechanism(self, mechanism: str, key: str) -> str | None:
         """What stands behind ``listener.name.<listener>.<mechanism>.``."""
-        return self._config.originals.get(f"{self.prefix}{mechanism.lower()}.{key}")
+        return self.texts.get(f"{self.prefix}{mechanism.lower()}.{key}")
 
     def _refuse_unsupported(self) -> None:
         for key, allowed in UNSUPPORTED.items():
             if self._value(key):
                 raise ConfigInvalid(key, self.text(key), allowed)
-        for name, text in self._config.originals.items():
+        for name, text in self.texts.items():
             refused = next((each for each in UNSUPPORTED if name.endswith(f".{each}")), None)
             if refused is not None and name.startswith(self.prefix) and text:
                 raise ConfigInvalid(name, text, UNSUPPORTED[refused])
 
     # TLS
 
+    @property
+    def stores(self) -> Stores:
+        """What the key store and the trust store hold."""
+        if self._stores is None:
+            self._stores = load_stores(self)
+        return self._stores
+
+    def client_tls(self) -> ssl.SSLContext | None:
+        """How to connect to that listener of another broker; None without TLS."""
+        return client_context(self, self.stores) if self._has_tls else None
+
+    def server_tls(self) -> ssl.SSLContext | None:
+        """How to serve those who connect; None without TLS."""
+        return self._server_tls() if self._has_tls else None
+
     def _server_tls(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        if not prepare(self, context):
+        if not prepare(self, context, self.stores):
             raise ConfigInvalid(
                 f"{self.prefix}ssl.keystore.location",
                 None,
@@ -220,7 +258,7 @@ class _Listener:
         return context
 
     def _client_auth(self) -> str:
-        own = self._config.originals.get(f"{self.prefix}ssl.client.auth")
+        own = self.texts.get(f"{self.prefix}ssl.client.auth")
         if own is None and self._has_sasl:
             return "none"  # a broker-wide value is for listeners without SASL
         return self.text("ssl.client.auth") or "none"

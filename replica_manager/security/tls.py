@@ -5,10 +5,16 @@ Source: Kafka ``DefaultSslEngineFactory``.
 
 from __future__ import annotations
 
+import os
 import ssl
-from typing import Final, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from zkcontroller.errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    from replica_manager.security.key_material import KeyMaterial
 
 _TLS_VERSIONS: Final = {
     "TLSv1": ssl.TLSVersion.TLSv1,
@@ -32,33 +38,43 @@ class TlsKeys(Protocol):
         """The value of a key that has a list."""
 
 
-def client_context(keys: TlsKeys) -> ssl.SSLContext:
-    """How to connect to a server; ConfigInvalid if the keys make no sense.  Reads key stores."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    algorithm = keys.text("ssl.endpoint.identification.algorithm") or ""
-    if algorithm.lower() not in ("", "https"):
-        raise ConfigInvalid(
-            f"{keys.prefix}ssl.endpoint.identification.algorithm", algorithm, "https, or no value"
-        )
-    context.check_hostname = bool(algorithm)
-    prepare(keys, context)
-    return context
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What a trust store and a key store hold, and by which files that was found out."""
+
+    trusted: str | None
+    """Certificates as PEM; None: those of the system are trusted."""
+    material: KeyMaterial | None
+    """None: there is no key."""
+    files: Mapping[str, FileState]
+    """How each file was before it was read."""
+
+    def are_stale(self) -> bool:
+        """Whether a file is another one than when it was read.  Asks the disk."""
+        return any(_file_state(path) != state for path, state in self.files.items())
 
 
-def prepare(keys: TlsKeys, context: ssl.SSLContext) -> bool:
-    """Versions, trust and key; whether there is a key.  ConfigInvalid if the keys make no sense."""
+class FileState(NamedTuple):
+    """What changes when a file is written or replaced."""
+
+    modified_ns: int
+    size: int
+    inode: int
+
+
+def load_stores(keys: TlsKeys) -> Stores:
+    """ConfigInvalid if the keys make no sense, or a store cannot be used.  Reads files."""
     # It loads ten megabytes of cryptography, which a listener without TLS has no use for.
     from replica_manager.security.key_material import (
         KeyStoreSettings,
         TrustStoreSettings,
         load_key_store,
         load_trust_store,
-        use_key,
     )
 
-    _limit_versions(keys, context)
-    # Whatever stands in a trust store is trusted, as in Java, be it an authority or not.
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    locations = [keys.text("ssl.truststore.location"), keys.text("ssl.keystore.location")]
+    # Before they are read: a file that changes meanwhile is read once more, not once too few.
+    files = {path: _file_state(path) for path in locations if path}
     trusted = load_trust_store(
         TrustStoreSettings(
             keys.prefix,
@@ -68,10 +84,6 @@ def prepare(keys: TlsKeys, context: ssl.SSLContext) -> bool:
             keys.text("ssl.truststore.certificates") or None,
         )
     )
-    if trusted is None:
-        context.load_default_certs()
-    else:
-        context.load_verify_locations(cadata=trusted)
     material = load_key_store(
         KeyStoreSettings(
             keys.prefix,
@@ -83,9 +95,47 @@ def prepare(keys: TlsKeys, context: ssl.SSLContext) -> bool:
             keys.text("ssl.keystore.certificate.chain") or None,
         )
     )
-    if material is None:
+    return Stores(trusted, material, files)
+
+
+def _file_state(path: str) -> FileState:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return FileState(-1, -1, -1)  # reading it says what is wrong
+    return FileState(found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def client_context(keys: TlsKeys, stores: Stores | None = None) -> ssl.SSLContext:
+    """How to connect to a server; ConfigInvalid if the keys make no sense.
+
+    Reads key stores unless they are given.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    algorithm = keys.text("ssl.endpoint.identification.algorithm") or ""
+    if algorithm.lower() not in ("", "https"):
+        raise ConfigInvalid(
+            f"{keys.prefix}ssl.endpoint.identification.algorithm", algorithm, "https, or no value"
+        )
+    context.check_hostname = bool(algorithm)
+    prepare(keys, context, load_stores(keys) if stores is None else stores)
+    return context
+
+
+def prepare(keys: TlsKeys, context: ssl.SSLContext, stores: Stores) -> bool:
+    """Versions, trust and key; whether there is a key.  ConfigInvalid if the keys make no sense."""
+    _limit_versions(keys, context)
+    # Whatever stands in a trust store is trusted, as in Java, be it an authority or not.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if stores.trusted is None:
+        context.load_default_certs()
+    else:
+        context.load_verify_locations(cadata=stores.trusted)
+    if stores.material is None:
         return False
-    use_key(context, material)
+    from replica_manager.security.key_material import use_key
+
+    use_key(context, stores.material)
     return True
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a configuration that somebody wants to change, and what forbids it.
+"""A configuration after the changes that a client asks for, and the rules that forbid some.
 
 Pure.  A change is a list of operations on keys; the result is checked as a whole, as if it had
 always been so.
@@ -12,21 +12,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.broker_keys import BROKER_KEYS
-from replica_manager.config import BrokerConfig
+from replica_manager.config import DYNAMIC_BROKER_KEYS, BrokerConfig, is_static
 from replica_manager.config_keys import ConfigKey, text_of
-from replica_manager.dynamic_keys import (
-    DYNAMIC_IN_KAFKA,
-    QUOTA_KEYS,
-    THREAD_POOLS,
-    is_fixed_here,
-    is_per_broker,
-    is_security_key,
-)
+from replica_manager.dynamic_keys import base_name, is_per_broker, is_security_key
+from replica_manager.reconfiguration import ReconfigurationRefused, check_reconfiguration
 from replica_manager.server.errors import RequestRefused
 from replica_manager.topic_keys import TopicConfigRefused, validate_topic_config
 from zkcontroller.errors import ConfigInvalid
@@ -47,12 +40,6 @@ class Change(NamedTuple):
     name: str
     operation: int
     value: str | None
-
-
-DYNAMIC_BROKER_KEYS: Final[Mapping[str, ConfigKey]] = {
-    **{name: key for name, key in BROKER_KEYS.items() if name in DYNAMIC_IN_KAFKA},
-    **QUOTA_KEYS,
-}
 
 
 def check_changes(changes: Sequence[Change]) -> None:
@@ -144,57 +131,44 @@ def check_topic_config(topic: str, config: Mapping[str, str], broker: BrokerConf
         raise RequestRefused(ErrorCode.invalid_config, message) from refused
 
 
-def usable_broker_config(stored: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
-    """What of a stored configuration counts: without what may not stand there, or is no value."""
-    return {
-        name: text
-        for name, text in stored.items()
-        if not _is_static(name)
-        and not is_security_key(name)
-        and (per_broker or not is_per_broker(name))
-        and _parses(name, text)
-    }
-
-
 def check_broker_config(
     config: Mapping[str, str], broker: BrokerConfig, *, per_broker: bool
-) -> None:
-    """RequestRefused(INVALID_REQUEST) unless a running broker can take ``config`` over.
+) -> BrokerConfig:
+    """What the broker is configured to be with ``config``, or RequestRefused(INVALID_REQUEST).
 
-    ``config`` is the whole dynamic configuration of ``broker``, or of all brokers.  Unknown keys
-    are taken, as in Kafka, where they may belong to a plugin.
+    ``config`` is the whole dynamic configuration of ``broker``, or of all brokers, passwords
+    decoded.  Unknown keys are taken, as in Kafka, where they may belong to a plugin.
     """
-    _refuse_those(filter(_is_static, config), "Cannot update these configs dynamically")
+    _refuse_those(filter(is_static, config), "Cannot update these configs dynamically")
     _refuse_those(
         filter(is_security_key, config),
         "These security configs can be dynamically updated only per-listener using the listener "
         "prefix",
         "HashSet",
     )
+    try:
+        for name, text in config.items():
+            key = DYNAMIC_BROKER_KEYS.get(base_name(name) or name)
+            if key is not None:
+                key.parse(text)
+    except ConfigInvalid as invalid:
+        raise RequestRefused(ErrorCode.invalid_request, str(invalid)) from invalid
     if not per_broker:
         _refuse_those(
             filter(is_per_broker, config),
             "Cannot update these configs at default cluster level, broker id must be specified",
         )
-    _refuse_those(
-        filter(is_fixed_here, config), "This broker cannot update these configs while it runs"
-    )
-    layers = (broker.dynamic_default, config) if per_broker else (config, broker.dynamic_own)
     try:
-        for name, text in config.items():
-            if name in DYNAMIC_BROKER_KEYS:
-                DYNAMIC_BROKER_KEYS[name].parse(text)
-        after = BrokerConfig.parse({**broker.originals, **layers[0], **layers[1]})
+        after = broker.with_dynamic(
+            default=broker.dynamic_default if per_broker else config,
+            own=config if per_broker else broker.dynamic_own,
+        )
+        check_reconfiguration(broker, after)
     except ConfigInvalid as invalid:
         raise RequestRefused(ErrorCode.invalid_request, str(invalid)) from invalid
-    for name in THREAD_POOLS:
-        before, wanted = broker.integer(name), after.integer(name)
-        if not (wanted == before or before // 2 <= wanted <= before * 2):
-            raise RequestRefused(
-                ErrorCode.invalid_request,
-                f"Invalid dynamic configuration: {name} may change from {before} to at least "
-                f"{before // 2} and at most {before * 2}, not to {wanted}",
-            )
+    except ReconfigurationRefused as refused:
+        raise RequestRefused(ErrorCode.invalid_request, str(refused)) from refused
+    return after
 
 
 def _refuse_those(names: Iterable[str], reason: str, collection: str = "Set") -> None:
@@ -202,17 +176,3 @@ def _refuse_those(names: Iterable[str], reason: str, collection: str = "Set") ->
     refused = ", ".join(names)
     if refused:
         raise RequestRefused(ErrorCode.invalid_request, f"{reason}: {collection}({refused})")
-
-
-def _is_static(name: str) -> bool:
-    return name in BROKER_KEYS and name not in DYNAMIC_IN_KAFKA
-
-
-def _parses(name: str, text: str) -> bool:
-    key = DYNAMIC_BROKER_KEYS.get(name)
-    if key is not None:
-        try:
-            key.parse(text)
-        except ConfigInvalid:
-            return False
-    return True

@@ -18,16 +18,16 @@ from typing import Any, TypeAlias
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.config import DYNAMIC_BROKER_KEYS
+from replica_manager.dynamic_keys import base_name
 from replica_manager.server import config_alteration
 from replica_manager.server.authorization import check_cluster, is_allowed
 from replica_manager.server.config_alteration import (
-    DYNAMIC_BROKER_KEYS,
     Change,
     Operation,
     check_broker_config,
     check_changes,
     check_topic_config,
-    usable_broker_config,
 )
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.controller_questions import LONGEST_MESSAGE
@@ -159,18 +159,24 @@ class ConfigAlteration:
     async def _alter_broker(self, resource: ResourceChanges) -> None:
         own_id = self._own_id(resource.name)
         path = f"brokers/{DEFAULT_ENTITY if own_id is None else own_id}"
+        reconfigured = self._broker.reconfiguring
         stored: dict[str, str] = {}
         if self._is_incremental:
-            stored = usable_broker_config(
+            stored = await reconfigured.decoded(
                 await self._broker.admin.config_of(path), per_broker=own_id is not None
             )
         config = config_alteration.apply(resource.changes, stored, DYNAMIC_BROKER_KEYS)
-        check_broker_config(config, self._broker.config(), per_broker=own_id is not None)
+        after = check_broker_config(config, self._broker.config(), per_broker=own_id is not None)
         self._check_cluster()
-        if not self._validate_only:
-            who = "brokers" if own_id is None else f"broker {own_id}"
-            self._log(logging.INFO, f"Updating {who} with new configuration : {_text(config)}")
-            await self._broker.admin.change_config(path, config)
+        await reconfigured.check(after)  # it reads files: only for those who may change something
+        if self._validate_only:
+            return
+        encoded = await reconfigured.encoded(config, broker_name=resource.name)
+        if own_id is not None:
+            await reconfigured.reload(after)
+        who = "brokers" if own_id is None else f"broker {own_id}"
+        self._log(logging.INFO, f"Updating {who} with new configuration : {_text(config)}")
+        await self._broker.admin.change_config(path, encoded)
 
     def _check_cluster(self) -> None:
         check_cluster(self._broker, self._context, AclOperation.ALTER_CONFIGS)
@@ -217,10 +223,14 @@ class ConfigAlteration:
 
 def _text(config: dict[str, str]) -> str:
     return ",".join(
-        # What has no known type may be a secret.
-        f"({name},{text if name in TOPIC_KEYS or name in DYNAMIC_BROKER_KEYS else '[hidden]'})"
-        for name, text in config.items()
+        f"({name},{'[hidden]' if _is_secret(name) else text})" for name, text in config.items()
     )
+
+
+def _is_secret(name: str) -> bool:
+    """Whether the value must not be logged; what has no known type may be a secret."""
+    key = TOPIC_KEYS.get(name) or DYNAMIC_BROKER_KEYS.get(base_name(name) or name)
+    return key is None or key.type_name == "password"
 
 
 def alteration_response(

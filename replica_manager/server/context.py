@@ -27,6 +27,7 @@ from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.group_service import GroupService
 from replica_manager.server.producer_ids import ProducerIds
 from replica_manager.server.quota_managers import QuotaManagers, RequestUsage
+from replica_manager.server.reconfiguring import Reconfiguring
 from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.request_metrics import RequestMetrics
 from replica_manager.server.topic_admin import TopicAdmin
@@ -142,6 +143,7 @@ class BrokerContext:
     producer_ids: ProducerIds
     topics: TopicAdmin
     admin: ZooKeeperAdmin
+    reconfiguring: Reconfiguring
     auto_creation: AutoTopicCreation
     controller: Controller
     quotas: QuotaManagers

@@ -6,6 +6,7 @@ Source: Kafka ``SslChannelBuilder``, ``SaslChannelBuilder``, ``DefaultKafkaPrinc
 from __future__ import annotations
 
 import secrets
+import ssl
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -39,13 +40,18 @@ class Gate:
         refusal: Callable[[bytes, ErrorCode], bytes | None],
     ) -> None:
         """``refusal``: the dispatcher's answer to a request that must not come now."""
-        self.tls = security.tls
+        self._security = security
         self.delay_s = security.failed_authentication_delay_s
         """How long somebody who was refused waits for the answer."""
         self.sasl = security.sasl
         self._mapper = security.principal_mapper
         self._refusal = refusal
         self._servers = {} if security.sasl is None else _servers(security.sasl, credentials)
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """What to shake hands by, as it is now; None without TLS."""
+        return self._security.tls
 
     def principal_of(self, certificate: bytes | None) -> Principal:
         """Who shows that certificate (DER).  AdmissionRefused if no mapping rule applies to it."""

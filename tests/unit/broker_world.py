@@ -38,6 +38,8 @@ from replica_manager.replication.record_appends import RecordAppends
 from replica_manager.replication.record_reads import RecordReads
 from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.topic_stats import BrokerTopicStats
+from replica_manager.security.dynamic_passwords import DynamicPasswords
+from replica_manager.security.dynamic_tls import ListenerSecurities
 from replica_manager.security.principals import ANONYMOUS
 from replica_manager.server.auto_creation import AutoTopicCreation
 from replica_manager.server.broker_links import BrokerLinks, LinkKeys
@@ -51,6 +53,7 @@ from replica_manager.server.mutation_quotas import MutationQuotas
 from replica_manager.server.producer_ids import ProducerIdsFromZooKeeper
 from replica_manager.server.quota_managers import QuotaManagers
 from replica_manager.server.rate_quotas import QuotaWindows
+from replica_manager.server.reconfiguring import Reconfiguring
 from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.topic_admin import TopicAdmin
 from replica_manager.server.transaction_service import TransactionService
@@ -235,6 +238,11 @@ class BrokerWorld:
             log_dir_moves=self.log_dir_moves,
             producer_ids=producer_ids,
             topics=self.topics,
+            reconfiguring=Reconfiguring(
+                executor,
+                DynamicPasswords(self.config.values),
+                ListenerSecurities(self.config),
+            ),
             admin=ZooKeeperAdmin(session, executor),
             auto_creation=AutoTopicCreation(self.topics, self.cache, lambda: self.config),
             controller=self.controller,

@@ -268,10 +268,29 @@ def test_validate_only_writes_nothing_and_tells_nobody(world: BrokerWorld) -> No
             "Set(listeners)",
         ),
         (
-            (BROKER, "1", [("listener.name.tls.ssl.keystore.location", SET, "/x")]),
+            (BROKER, "", [("listener.name.tls.ssl.keystore.location", SET, "/x")]),
             ErrorCode.invalid_request,
-            "This broker cannot update these configs while it runs: "
+            "Cannot update these configs at default cluster level, broker id must be specified: "
             "Set(listener.name.tls.ssl.keystore.location)",
+        ),
+        (
+            (BROKER, "1", [("listener.name.plaintext.ssl.client.auth", SET, "none")]),
+            ErrorCode.invalid_request,
+            "Invalid value org.apache.kafka.common.config.ConfigException: Configs cannot be "
+            "updated dynamically for existing listener PLAINTEXT, restart broker or create a new "
+            "listener for update for configuration Invalid dynamic configuration",
+        ),
+        (
+            (BROKER, "1", [("listener.name.plaintext.max.connections", SET, "0")]),
+            ErrorCode.invalid_request,
+            "Invalid value org.apache.kafka.common.config.ConfigException: Invalid "
+            "max.connections 0 for configuration Invalid dynamic configuration",
+        ),
+        (
+            (BROKER, "1", [("listener.name.plaintext.ssl.key.password", SET, "s3cret")]),
+            ErrorCode.invalid_config,
+            "Invalid config value for resource ConfigResource(type=BROKER, name='1'): Password "
+            "encoder secret not configured",
         ),
         (
             (BROKER, "1", [("max.connections", SET, "-5")]),
@@ -286,8 +305,9 @@ def test_validate_only_writes_nothing_and_tells_nobody(world: BrokerWorld) -> No
         (
             (BROKER, "1", [("num.io.threads", SET, "17")]),
             ErrorCode.invalid_request,
-            "Invalid dynamic configuration: num.io.threads may change from 8 to at least 4 and at "
-            "most 16, not to 17",
+            "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count "
+            "update validation failed for num.io.threads=17, value should not be greater than "
+            "double the current value 8 for configuration Invalid dynamic configuration",
         ),
     ],
 )

@@ -282,9 +282,16 @@ def test_what_a_running_broker_cannot_take_over_is_left_out() -> None:
         },
     )
 
-    assert dynamic.dynamic_own == {"num.io.threads": "9", "a.plugins.key": "x"}
+    assert set(dynamic.dynamic_own) == {
+        "listeners",
+        "listener.name.tls.ssl.keystore.type",
+        "num.io.threads",
+        "a.plugins.key",
+    }
     assert dynamic.values["num.io.threads"] == 9
-    assert dynamic.values["listeners"] == "PLAINTEXT://:9092"
+    assert dynamic.values["log.dirs"] is None
+    assert dynamic.listeners.bound[0].port == 1
+    assert dynamic.with_dynamic(default={}, own={}).listeners == config().listeners
 
 
 @pytest.mark.parametrize(

@@ -436,6 +436,7 @@ def test_quotas_in_zookeeper_are_taken_over_at_start_and_when_they_change() -> N
         cast(ZooKeeperSession, session),
         1,
         BrokerConfig.parse({"zookeeper.connect": "memory:1"}),
+        prepare=lambda *_: None,
         on_broker_config=lambda *_: None,
         on_topic=lambda *_: None,
         on_unclean_topic=lambda _: None,

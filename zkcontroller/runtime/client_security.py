@@ -44,11 +44,12 @@ class Credentials:
     password: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class ClientSecurity:
-    """What a listener asks of whoever connects to it."""
+    """What a listener asks of a client that connects to it."""
 
     tls: ssl.SSLContext | None = None
+    """May be replaced: connections that are made afterwards use the new one."""
     credentials: Credentials | None = None
 
     @property

@@ -1,0 +1,88 @@
+"""Passwords of a broker's dynamic configuration: from what is stored to what counts, and back.
+
+Source: Kafka ``DynamicBrokerConfig`` (``toPersistentProps``, ``fromPersistentProps``,
+``maybeReEncodePasswords``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from replica_manager.config import is_password
+from replica_manager.config_keys import ConfigValue
+from zkcontroller.errors import ZkControllerError
+
+if TYPE_CHECKING:
+    from replica_manager.security.password_encoder import PasswordEncoder
+
+SECRET: Final = "password.encoder.secret"
+OLD_SECRET: Final = "password.encoder.old.secret"
+_log = logging.getLogger("kafka.server.DynamicBrokerConfig")
+
+
+class NoPasswordSecret(ZkControllerError):
+    """A password cannot be stored: ``password.encoder.secret`` is not set.  Kafka's sentence."""
+
+    def __init__(self) -> None:
+        super().__init__("Password encoder secret not configured")
+
+
+class DynamicPasswords:
+    """By ``password.encoder.*`` of the broker's file.  Deriving a key takes milliseconds."""
+
+    def __init__(self, values: Mapping[str, ConfigValue]) -> None:
+        """ConfigInvalid if the keys make no sense."""
+        self._encoder = _encoder(values, SECRET)
+        self._old_encoder = _encoder(values, OLD_SECRET)
+
+    def decoded(self, stored: Mapping[str, str]) -> dict[str, str]:
+        """With passwords as they are; one that cannot be read is left out, and the log says so."""
+        decoded = {}
+        for name, text in stored.items():
+            try:
+                decoded[name] = self._decode(text) if is_password(name) else text
+            except ZkControllerError as failure:
+                _log.error(
+                    "Dynamic password config %s could not be decoded, ignoring. (%s)", name, failure
+                )
+        return decoded
+
+    def encoded(self, config: Mapping[str, str]) -> dict[str, str]:
+        """With passwords as they are stored; NoPasswordSecret if there is one and no secret."""
+        return {
+            name: self._encode(text) if is_password(name) else text for name, text in config.items()
+        }
+
+    def re_encoded(self, stored: Mapping[str, str]) -> dict[str, str] | None:
+        """With passwords of the old secret under the new one; None if none was of the old one."""
+        if self._old_encoder is None:
+            return None
+        changed = {}
+        for name, text in stored.items():
+            if is_password(name):
+                try:
+                    changed[name] = self._encode(self._old_encoder.decode(text))
+                except ZkControllerError:
+                    _log.debug("Dynamic password config %s is not of the old secret", name)
+        return {**stored, **changed} if changed else None
+
+    def _decode(self, text: str) -> str:
+        if self._encoder is None:
+            raise NoPasswordSecret
+        return self._encoder.decode(text)
+
+    def _encode(self, text: str) -> str:
+        if self._encoder is None:
+            raise NoPasswordSecret
+        return self._encoder.encode(text)
+
+
+def _encoder(values: Mapping[str, ConfigValue], key: str) -> PasswordEncoder | None:
+    if not values[key]:
+        return None
+    # It loads ten megabytes of cryptography, which a broker without a secret has no use for.
+    from replica_manager.security.password_encoder import password_encoder
+
+    return password_encoder(values, key)
