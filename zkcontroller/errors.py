@@ -101,6 +101,10 @@ class CorruptRecord(RecordsRefused):
     """Bytes that are no record batch, or whose checksum is not theirs."""
 
 
+class UnpackedTooLarge(CorruptRecord):
+    """A compressed batch unpacks to more bytes than the reader takes."""
+
+
 class InvalidRecord(RecordsRefused):
     """A batch that is whole but breaks a rule.
 

@@ -11,13 +11,18 @@ from collections.abc import Sequence
 from replica_manager.log.index import TimestampOffset
 from replica_manager.log.log_appends import (
     Written,
-    check_size,
     follower_batches,
-    leader_batches,
     producer_advances,
 )
 from replica_manager.log.log_state import LogState
-from replica_manager.log.log_validation import Assignment, validate
+from replica_manager.log.log_validation import (
+    UNPACKED_BYTES,
+    Examination,
+    Examined,
+    Source,
+    assign,
+    examine,
+)
 from replica_manager.log.log_values import (
     NO_LOG_APPEND_TIME,
     LogAppendInfo,
@@ -34,6 +39,7 @@ from replica_manager.log.transaction_index import AbortedTransaction
 from zkcontroller.errors import RecordListTooLarge, UnexpectedAppendOffset
 from zkcontroller.protocol.compression import Buffer
 from zkcontroller.protocol.record_batch import MAGIC_2
+from zkcontroller.protocol.record_walk import finish
 from zkcontroller.protocol.records import NO_TIMESTAMP
 
 _log = logging.getLogger("kafka.log.UnifiedLog")
@@ -59,41 +65,56 @@ class AppendingLog(LogState):
         Raises a RecordsRefused (zkcontroller.errors), after which nothing has changed, and
         KafkaStorage.
         """
-        max_bytes = self.config.max_message_bytes
-        batches = leader_batches(records, origin, max_bytes, self.name)
-        if not batches:
+        examined = finish(self.examine(records, origin))
+        return self.append_examined(
+            examined, leader_epoch, origin=origin, verification_guard=verification_guard
+        )
+
+    def examine(
+        self, records: Buffer, origin: AppendOrigin, unpacked_limit: int = UNPACKED_BYTES
+    ) -> Examination:
+        """Checks what a leader was given; what it ends with is for :meth:`append_examined`.
+
+        Changes nothing, so that it may go on in another thread.  Raises a RecordsRefused.
+        """
+        source = Source(origin, self.name, self._environment.now_ms(), unpacked_limit)
+        return examine(records, self.config, source)
+
+    def append_examined(
+        self,
+        examined: Examined | None,
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification_guard: VerificationGuard | None = None,
+    ) -> LogAppendInfo:
+        """Appends what :meth:`examine` found to be sound; as :meth:`append_as_leader`."""
+        if examined is None:
             return self._nothing_appended()
         base_offset = self._local.end.message_offset
         now_ms = self._environment.now_ms()
-        config = self.config
-        batch = validate(
-            records,
-            batches,
-            config,
-            Assignment(base_offset, leader_epoch, now_ms, origin, self.name),
-        )
+        batch = assign(examined, base_offset=base_offset, leader_epoch=leader_epoch, now_ms=now_ms)
         header = batch.header
-        if batch.is_rewritten:
-            check_size(header, max_bytes, self.name)
         written = Written(
             (header,),
             batch.pieces,
             header.size,
             TimestampOffset(header.max_timestamp, header.last_offset),
         )
-        log_append_time = now_ms if config.is_log_append_time else NO_LOG_APPEND_TIME
-        duplicate = self._append(written, records, origin, verification_guard)
+        log_append_time = now_ms if examined.is_log_append_time else NO_LOG_APPEND_TIME
+        source = memoryview(examined.data)[examined.position :]
+        duplicate = self._append(written, source, origin, verification_guard)
         if duplicate is not None:
             return LogAppendInfo(
                 duplicate.first_offset,
                 duplicate.last_offset,
                 duplicate.timestamp,
-                duplicate.timestamp if config.is_log_append_time else NO_LOG_APPEND_TIME,
+                duplicate.timestamp if examined.is_log_append_time else NO_LOG_APPEND_TIME,
                 self._log_start_offset,
                 header.size,
                 leader_epoch,
                 is_duplicate=True,
-                conversions=batch.conversions,
+                conversions=examined.conversions,
             )
         return LogAppendInfo(
             base_offset,
@@ -103,8 +124,8 @@ class AppendingLog(LogState):
             self._log_start_offset,
             header.size,
             leader_epoch,
-            is_flush_due=self._local.unflushed_messages >= config.flush_messages,
-            conversions=batch.conversions,
+            is_flush_due=self._local.unflushed_messages >= self.config.flush_messages,
+            conversions=examined.conversions,
         )
 
     def append_as_follower(self, records: Buffer) -> LogAppendInfo:

@@ -5,8 +5,8 @@ Source: Kafka ``UnifiedLog.analyzeAndValidateRecords`` and ``analyzeAndValidateP
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Generator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from replica_manager.log.index import TimestampOffset
 from replica_manager.log.log_recovery import read_marker
@@ -53,12 +53,30 @@ def check_size(header: BatchHeader, max_message_bytes: int, partition: str) -> N
         )
 
 
+Batches: TypeAlias = list[tuple[int, BatchHeader]]
+"""Headers, each with its place."""
+
+BATCHES_AT_ONCE: Final = 200
+"""Batches that are checked before the check pauses: about a millisecond."""
+
+
 def leader_batches(
-    records: Buffer, origin: AppendOrigin, max_message_bytes: int, partition: str
-) -> list[tuple[int, BatchHeader]]:
-    """The whole batches that a leader was given; the first bad one raises what is wrong with it."""
-    batches: list[tuple[int, BatchHeader]] = []
+    records: Buffer,
+    origin: AppendOrigin,
+    max_message_bytes: int,
+    partition: str,
+    most: int | None = None,
+) -> Generator[None, None, Batches]:
+    """The whole batches that a leader was given, ``most`` at most; pauses between slices of work.
+
+    The first bad batch raises what is wrong with it.
+    """
+    batches: Batches = []
     for position, header in iterate_batches(records):
+        if len(batches) == most:
+            raise MessageTooLarge(f"More than {most} batches in the append to {partition}")
+        if len(batches) % BATCHES_AT_ONCE == BATCHES_AT_ONCE - 1:
+            yield
         if header.magic == MAGIC_2 and origin is AppendOrigin.CLIENT and header.base_offset != 0:
             raise InvalidRecord(
                 f"The baseOffset of the record batch in the append to {partition} should be 0, "

@@ -4,28 +4,33 @@ Most batches are written as they came, behind a new header: neither copied nor u
 again.  Each is looked through all the same, as in Kafka: a record that does not end where it should
 would stop every consumer of the partition for good, and a wrong largest timestamp in the header
 would mislead retention.  The look is at every length and timestamp
-(:func:`~zkcontroller.protocol.records.largest_timestamp_delta`); compressed batches are unpacked
-for it and dropped again.  Whole records are made only where a rule needs them: keys for compacted
-topics, timestamps where their range is limited, another codec, messages of an old magic.
+(:func:`~zkcontroller.protocol.record_walk.walk_records`); compressed batches are unpacked for it
+and dropped again.  Whole records are made only where a rule needs them: keys for compacted topics,
+timestamps where their range is limited, another codec, messages of an old magic.
+
+A small batch can hold much work.  :func:`examine` is therefore a generator: it yields after each
+slice of work, and before work that cannot be cut.  Only then :func:`assign` gives offsets.
 
 Source: Kafka ``LogValidator``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from time import perf_counter_ns
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
+from replica_manager.log.log_appends import Batches, check_size, leader_batches
 from replica_manager.log.log_config import MAX_LONG, LogConfig
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.log.producer_state import AppendOrigin
 from zkcontroller.errors import (
     InvalidRecord,
     InvalidTimestamp,
-    UnsupportedForMessageFormat,
+    MessageTooLarge,
+    UnpackedTooLarge,
 )
-from zkcontroller.protocol.compression import Buffer, Codec
+from zkcontroller.protocol.compression import Buffer, Codec, unpack, unpack_aside
 from zkcontroller.protocol.legacy_messages import iterate_any
 from zkcontroller.protocol.record_batch import (
     HEADER_BYTES,
@@ -37,11 +42,25 @@ from zkcontroller.protocol.record_batch import (
     assigned_header,
     encode_batch,
     iterate_batch,
-    largest_timestamp,
     read_header,
     records_block,
 )
-from zkcontroller.protocol.records import NO_TIMESTAMP, Record, largest_timestamp_delta
+from zkcontroller.protocol.record_walk import walk_records
+from zkcontroller.protocol.records import NO_TIMESTAMP, Record
+
+MOST_RECORDS: Final = 500_000
+"""Records in one batch of a client, or messages of an old magic in one request for a partition.
+
+Kafka has no limit.  A client is told MESSAGE_TOO_LARGE, after which Kafka's splits the batch.
+"""
+UNPACKED_BYTES: Final = 64 * 1024 * 1024
+"""A client's batch may unpack to so much, or to ``max.message.bytes`` if that is more."""
+UNPACKED_AT_ONCE_BYTES: Final = 1024 * 1024
+"""A batch that unpacks to no more is unpacked at once: a millisecond or two."""
+PACKED_AT_ONCE_BYTES: Final = 256 * 1024
+"""A batch of more packed bytes is not tried at once."""
+_RECORDS_AT_ONCE: Final = 200
+"""Records of which values are made, between two pauses: about a millisecond."""
 
 _SHOWN_ERRORS: Final = 3
 _INVALID_TIMESTAMP_MESSAGE: Final = (
@@ -49,81 +68,153 @@ _INVALID_TIMESTAMP_MESSAGE: Final = (
 )
 
 
-class ValidatedBatch(NamedTuple):
+class Examined(NamedTuple):
+    """Batches that may be appended, as one batch without its offsets."""
+
+    header: BatchHeader
+    data: Buffer
+    """The batch is here, at ``position``."""
+    position: int
+    largest_timestamp: int
+    is_log_append_time: bool
+    is_rewritten: bool = False
+    """Whether this is another batch than the client's."""
+    conversions: RecordConversions = NO_CONVERSIONS
+    unpacked_bytes: int = 0
+
+
+Examination: TypeAlias = Generator[None, None, Examined | None]
+"""Ends with None if no whole batch was given."""
+
+
+class AssignedBatch(NamedTuple):
     """A batch as it is to be written."""
 
     header: BatchHeader
     """With offsets and leader epoch assigned."""
     pieces: tuple[bytes | memoryview, ...]
     """Its bytes, in parts."""
-    is_rewritten: bool
-    """Whether its size may have changed."""
-    conversions: RecordConversions = NO_CONVERSIONS
 
 
-class Assignment(NamedTuple):
-    """What a leader assigns to the batches of one append."""
+class Source(NamedTuple):
+    """Whose batches these are, and for which partition."""
 
-    base_offset: int
-    leader_epoch: int
-    now_ms: int
     origin: AppendOrigin
-    partition: object
+    partition: str
+    now_ms: int
+    unpacked_limit: int = UNPACKED_BYTES
+    """Bytes that the batch may unpack to."""
 
 
-def validate(
-    data: Buffer, batches: Sequence[tuple[int, BatchHeader]], config: LogConfig, to: Assignment
-) -> ValidatedBatch:
-    """The one batch to write; InvalidRecord (or a subclass) says what is wrong with it.
+def examine(data: Buffer, config: LogConfig, source: Source) -> Examination:
+    """The one batch to append; a RecordsRefused (zkcontroller.errors) says what is wrong with it.
 
-    ``batches`` must be whole and intact.  Old messages become one batch, as do all that one
-    request brings.
+    ``data`` may end within a batch, which is left out.  Old messages become one batch, as do all
+    that one request brings.
     """
+    is_client = source.origin is AppendOrigin.CLIENT
+    batches = yield from leader_batches(
+        data,
+        source.origin,
+        config.max_message_bytes,
+        source.partition,
+        MOST_RECORDS if is_client else None,
+    )
+    if not batches:
+        return None
     position, header = batches[0]
     if header.magic != MAGIC_2:
-        return _converted(data, batches, config, to)
+        return (yield from _converted(data, batches, config, source))
     if len(batches) > 1:
         raise InvalidRecord("Compressed outer record has more than one batch")
-    _check_batch(header, to)
+    _check_batch(header, source)
     target = header.codec if config.codec is None else config.codec
-    if target is not header.codec and not header.is_control:
-        return _recompressed(data, position, header, target, config, to)
+    is_recompressed = target is not header.codec and not header.is_control
     _check_timestamp_type(header, config)
-    if config.is_compacted or _limits_timestamps(config):
-        _check_records(iterate_batch(data, position, header), header, config, to)
+    needs_values = is_recompressed or config.is_compacted or _limits_timestamps(config)
+    has_known_largest = header.is_log_append_time and not config.is_log_append_time
+    largest, unpacked_bytes = header.max_timestamp, 0
+    if needs_values or not has_known_largest:
+        # Values are made only of what was found to be well-formed and within the bounds.
+        found, unpacked_bytes = yield from _look_through(data, position, header, config, source)
+        if not has_known_largest:
+            largest = found
+    if needs_values and header.record_count > _RECORDS_AT_ONCE:
+        yield
+    if is_recompressed:
+        checked = iterate_batch(data, position, header)
+        records = yield from _check_records(checked, header, config, source, keeps=True)
+        rebuilt = _rebuilt(records, target, header, config, source)
+        return rebuilt._replace(unpacked_bytes=unpacked_bytes)
+    if needs_values:
+        checked = iterate_batch(data, position, header)
+        yield from _check_records(checked, header, config, source, keeps=False)
     conversions = NO_CONVERSIONS
-    if header.is_log_append_time and not config.is_log_append_time:
-        largest = header.max_timestamp
-    else:
-        largest, unpacked_bytes = _look_through(data, position, header)
-        if unpacked_bytes:
-            conversions = RecordConversions(memory_bytes=unpacked_bytes)
-        if config.is_log_append_time:
-            largest = to.now_ms
+    if unpacked_bytes:
+        conversions = RecordConversions(memory_bytes=unpacked_bytes)
+    return Examined(
+        header,
+        data,
+        position,
+        largest,
+        config.is_log_append_time,
+        conversions=conversions,
+        unpacked_bytes=unpacked_bytes,
+    )
+
+
+def assign(
+    examined: Examined, *, base_offset: int, leader_epoch: int, now_ms: int
+) -> AssignedBatch:
+    """The batch with its offsets, its leader epoch and, of LogAppendTime, its timestamp."""
+    header, data, position = examined.header, examined.data, examined.position
     start = assigned_header(
         data,
         position,
         header,
-        base_offset=to.base_offset,
-        partition_leader_epoch=to.leader_epoch,
-        max_timestamp=largest,
-        is_log_append_time=config.is_log_append_time,
+        base_offset=base_offset,
+        partition_leader_epoch=leader_epoch,
+        max_timestamp=now_ms if examined.is_log_append_time else examined.largest_timestamp,
+        is_log_append_time=examined.is_log_append_time,
     )
     assigned = read_header(start)
     assert assigned is not None, "a header of full length"
     rest = memoryview(data)[position + HEADER_BYTES : position + header.size]
-    return ValidatedBatch(assigned, (start, rest), is_rewritten=False, conversions=conversions)
+    return AssignedBatch(assigned, (start, rest))
 
 
-def _look_through(data: Buffer, position: int, header: BatchHeader) -> tuple[int, int]:
+def _look_through(
+    data: Buffer, position: int, header: BatchHeader, config: LogConfig, source: Source
+) -> Generator[None, None, tuple[int, int]]:
     """The largest timestamp of a batch's records, and how much had to be unpacked to know it."""
+    count = header.record_count
+    if count <= 0:
+        raise InvalidRecord(f"Invalid reported count for record batch: {count}")
     if header.codec is Codec.NONE:
-        return largest_timestamp(data, position, header), 0
-    if header.record_count <= 0:
-        raise InvalidRecord(f"Invalid reported count for record batch: {header.record_count}")
-    block, start = records_block(data, position, header)
-    delta = largest_timestamp_delta(block, start, header.record_count)
-    return header.base_timestamp + delta, len(block)
+        block, start = records_block(data, position, header)
+        delta = yield from walk_records(block, start, len(block), count)
+        return header.base_timestamp + delta, 0
+    limit = min(max(UNPACKED_BYTES, config.max_message_bytes), source.unpacked_limit)
+    packed = memoryview(data)[position + HEADER_BYTES : position + header.size]
+    try:
+        if len(packed) <= PACKED_AT_ONCE_BYTES:
+            try:
+                block = unpack(header.codec, packed, min(limit, UNPACKED_AT_ONCE_BYTES))
+            except UnpackedTooLarge:
+                if limit <= UNPACKED_AT_ONCE_BYTES:
+                    raise
+            else:
+                delta = yield from walk_records(block, 0, len(block), count)
+                return header.base_timestamp + delta, len(block)
+        yield
+        pages, size = unpack_aside(header.codec, packed, limit)
+    except UnpackedTooLarge as refused:
+        raise MessageTooLarge(f"{refused}, in the append to {source.partition}") from None
+    try:
+        delta = yield from walk_records(pages, 0, size, count)
+    finally:
+        pages.close()
+    return header.base_timestamp + delta, size
 
 
 _APPEND_TIME_REFUSAL: Final = (
@@ -131,10 +222,10 @@ _APPEND_TIME_REFUSAL: Final = (
 )
 
 
-def _check_batch(header: BatchHeader, to: Assignment) -> None:
-    if to.origin is not AppendOrigin.CLIENT:
+def _check_batch(header: BatchHeader, source: Source) -> None:
+    if source.origin is not AppendOrigin.CLIENT:
         return
-    where = f"in topic partition {to.partition}"
+    where = f"in topic partition {source.partition}"
     if header.last_offset_delta < 0:
         raise InvalidRecord(
             f"Batch has an invalid offset range: [{header.base_offset}, {header.last_offset}] "
@@ -148,6 +239,11 @@ def _check_batch(header: BatchHeader, to: Assignment) -> None:
         raise InvalidRecord(
             f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] and "
             f"count of records {header.record_count} {where}"
+        )
+    if header.record_count > MOST_RECORDS:
+        raise MessageTooLarge(
+            f"A batch of {header.record_count} records in the append to {source.partition}; "
+            f"{MOST_RECORDS} are allowed"
         )
     if header.is_control:
         raise InvalidRecord(f"Clients are not allowed to write control records {where}")
@@ -173,23 +269,34 @@ def _limits_timestamps(config: LogConfig) -> bool:
 
 
 def _check_records(
-    records: Iterator[Record], header: BatchHeader, config: LogConfig, to: Assignment
-) -> list[Record]:
-    """The records, all of which the topic takes; InvalidRecord names the others by their place."""
+    records: Iterator[Record],
+    header: BatchHeader,
+    config: LogConfig,
+    source: Source,
+    *,
+    keeps: bool,
+) -> Generator[None, None, list[Record]]:
+    """The records if ``keeps``, all of which the topic takes.
+
+    InvalidRecord names the others by their place.
+    """
     before, after = config.timestamp_before_max_ms, config.timestamp_after_max_ms
     needs_key = config.is_compacted and not header.is_control
     errors: list[tuple[int, str]] = []
     has_invalid_timestamp = False
     checked: list[Record] = []
     for index, record in enumerate(records):
-        checked.append(record)
-        age_ms = to.now_ms - record.timestamp
+        if index % _RECORDS_AT_ONCE == _RECORDS_AT_ONCE - 1:
+            yield
+        if keeps:
+            checked.append(record)
+        age_ms = source.now_ms - record.timestamp
         if needs_key and record.key is None:
             errors.append(
                 (
                     index,
                     "Compacted topic cannot accept message without key in topic partition "
-                    f"{to.partition}",
+                    f"{source.partition}",
                 )
             )
         elif config.is_log_append_time or record.timestamp == NO_TIMESTAMP:
@@ -200,8 +307,8 @@ def _check_records(
                 (
                     index,
                     f"Timestamp {record.timestamp} of message with offset {record.offset} is out "
-                    f"of range. The timestamp should be within [{to.now_ms - before}, "
-                    f"{to.now_ms + after}]",
+                    f"of range. The timestamp should be within [{source.now_ms - before}, "
+                    f"{source.now_ms + after}]",
                 )
             )
     if errors:
@@ -223,42 +330,45 @@ def _refuse(errors: Sequence[tuple[int, str]], *, is_timestamp: bool) -> None:
     )
 
 
-def _recompressed(
-    data: Buffer,
-    position: int,
-    header: BatchHeader,
-    target: Codec,
-    config: LogConfig,
-    to: Assignment,
-) -> ValidatedBatch:
-    _check_timestamp_type(header, config)
-    records = _check_records(iterate_batch(data, position, header), header, config, to)
-    return _rebuilt(records, target, header, config, to)
-
-
 def _converted(
-    data: Buffer, batches: Sequence[tuple[int, BatchHeader]], config: LogConfig, to: Assignment
-) -> ValidatedBatch:
+    data: Buffer, batches: Batches, config: LogConfig, source: Source
+) -> Generator[None, None, Examined]:
     """Messages of magic 0 or 1 as one batch of magic 2."""
     first = batches[0][1]
-    records: list[Record] = []
-    source = Codec.NONE
-    for position, header in batches:
+    codec = Codec.NONE
+    for _, header in batches:
         if header.magic != first.magic:
             raise InvalidRecord(
                 f"Batch magic {header.magic} is not the same as the first batch's magic byte "
-                f"{first.magic} in topic partition {to.partition}"
+                f"{first.magic} in topic partition {source.partition}"
             )
         _check_timestamp_type(header, config)
         if header.codec is not Codec.NONE:
-            source = header.codec
+            codec = header.codec
             if len(batches) > 1:
                 raise InvalidRecord("Compressed outer record has more than one batch")
-        records += iterate_any(data, position, header)
-    if first.is_transactional or first.has_producer_id:
-        raise UnsupportedForMessageFormat("Idempotent records need magic 2")
-    _check_records(iter(records), first, config, to)
-    return _rebuilt(records, source if config.codec is None else config.codec, None, config, to)
+    if len(batches) > _RECORDS_AT_ONCE or codec is not Codec.NONE:
+        yield
+    records = yield from _check_records(
+        _messages(data, batches, source), first, config, source, keeps=True
+    )
+    return _rebuilt(records, codec if config.codec is None else config.codec, None, config, source)
+
+
+def _messages(data: Buffer, batches: Batches, source: Source) -> Iterator[Record]:
+    count = 0
+    limit = min(UNPACKED_BYTES, source.unpacked_limit)
+    for position, header in batches:
+        try:
+            for record in iterate_any(data, position, header, limit):
+                count += 1
+                if count > MOST_RECORDS:
+                    raise MessageTooLarge(
+                        f"More than {MOST_RECORDS} messages in the append to {source.partition}"
+                    )
+                yield record
+        except UnpackedTooLarge as refused:
+            raise MessageTooLarge(f"{refused}, in the append to {source.partition}") from None
 
 
 def _rebuilt(
@@ -266,26 +376,32 @@ def _rebuilt(
     target: Codec,
     header: BatchHeader | None,
     config: LogConfig,
-    to: Assignment,
-) -> ValidatedBatch:
+    source: Source,
+) -> Examined:
+    """The records as a new batch, whose first offset is 0."""
     began_ns = perf_counter_ns()
-    numbered = [
-        record._replace(offset=to.base_offset + place) for place, record in enumerate(records)
-    ]
+    numbered = [record._replace(offset=place) for place, record in enumerate(records)]
     if not numbered:
         raise InvalidRecord("Record batch has no records at all")
     batch = encode_batch(
         numbered,
         codec=target,
         level=config.compression_level,
-        partition_leader_epoch=to.leader_epoch,
         producer_id=NO_PRODUCER_ID if header is None else header.producer_id,
         producer_epoch=NO_PRODUCER_EPOCH if header is None else header.producer_epoch,
         base_sequence=NO_SEQUENCE if header is None else header.base_sequence,
         is_transactional=header is not None and header.is_transactional,
-        log_append_time=to.now_ms if config.is_log_append_time else None,
     )
     rebuilt = read_header(batch)
     assert rebuilt is not None, "a batch that was just built"
+    check_size(rebuilt, config.max_message_bytes, source.partition)
     conversions = RecordConversions(len(numbered), perf_counter_ns() - began_ns, len(batch))
-    return ValidatedBatch(rebuilt, (batch,), is_rewritten=True, conversions=conversions)
+    return Examined(
+        rebuilt,
+        batch,
+        0,
+        rebuilt.max_timestamp,
+        config.is_log_append_time,
+        is_rewritten=True,
+        conversions=conversions,
+    )

@@ -1,8 +1,9 @@
 """Records on their way into partitions that this broker leads: appended, flushed, committed.
 
 An append is done on the event loop, to the page cache, partition by partition; with ``acks`` -1 its
-answer then waits in the purgatory until every replica in sync has the records.  Nothing else waits:
-a flush that ``flush.messages`` asks for is done in a thread, before the high watermark counts the
+answer then waits in the purgatory until every replica in sync has the records.  What may take long
+is done in a thread: the check of a batch with many records (:mod:`.record_examinations`), before it
+is appended, and a flush that ``flush.messages`` asks for, before the high watermark counts the
 records.
 
 Source: Kafka ``ReplicaManager.appendRecords`` and ``appendToLocalLog``, ``Partition
@@ -18,11 +19,13 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.log.log_validation import UNPACKED_BYTES
 from replica_manager.log.log_values import NO_CONVERSIONS, LogAppendInfo, RecordConversions
 from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
 from replica_manager.replication.delayed_produce import DelayedProduce, must_wait
 from replica_manager.replication.partition import Partition
+from replica_manager.replication.record_examinations import RecordExaminations
 from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.topic_stats import BrokerTopicStats
 from replica_manager.replication.waiting_room import WaitingRoom
@@ -45,6 +48,11 @@ _log = logging.getLogger("kafka.server.ReplicaManager")
 BYTES_AT_ONCE: Final = 1024 * 1024
 PARTITIONS_AT_ONCE: Final = 32
 """So much is appended before the event loop may serve others: some 2 to 5 ms."""
+UNPACKED_BYTES_PER_REQUEST: Final = 256 * 1024 * 1024
+"""The batches of one request may unpack to so much together; MESSAGE_TOO_LARGE for the others.
+
+Kafka has no limit.
+"""
 
 _UNKNOWN: Final = -1
 _ACKS: Final = (-1, 0, 1)
@@ -71,6 +79,7 @@ class _Taken(NamedTuple):
     partition: Partition
     log: PartitionLog
     info: LogAppendInfo
+    unpacked_bytes: int
 
 
 class RecordAppends:
@@ -88,6 +97,7 @@ class RecordAppends:
         self._flush = flush
         self._stats = stats
         self._now_ms = now_ms
+        self._examinations = RecordExaminations()
         self.waiting: WaitingRoom[TopicPartition, DelayedProduce] = WaitingRoom()
         replicas.watch(self.waiting.check)
 
@@ -113,6 +123,7 @@ class RecordAppends:
         required: dict[TopicPartition, int] = {}
         unflushed: list[tuple[TopicPartition, _Taken]] = []
         size = count = 0
+        unpacked_left = UNPACKED_BYTES_PER_REQUEST
         for tp, records in batches.items():
             if size >= BYTES_AT_ONCE or count >= PARTITIONS_AT_ONCE:
                 size = count = 0
@@ -121,10 +132,13 @@ class RecordAppends:
             count += 1
             is_allowed = allows_internal_topics or origin is not AppendOrigin.CLIENT
             guard = None if guards is None else guards.get(tp)
-            taken = self._append(tp, records, acks, origin, guard, is_allowed=is_allowed)
+            taken = await self._append(
+                tp, records, acks, origin, guard, unpacked_left, is_allowed=is_allowed
+            )
             if isinstance(taken, AppendedPartition):
                 outcomes[tp] = taken
                 continue
+            unpacked_left -= taken.unpacked_bytes
             info = taken.info
             required[tp] = info.last_offset + 1
             outcomes[tp] = AppendedPartition(
@@ -149,19 +163,55 @@ class RecordAppends:
             await self._wait(outcomes, required, timeout_ms)
         return outcomes
 
-    def _append(
+    async def _append(
         self,
         tp: TopicPartition,
         records: Buffer,
         acks: int,
         origin: AppendOrigin,
         guard: VerificationGuard | None,
+        unpacked_left: int,
         *,
         is_allowed: bool,
     ) -> _Taken | AppendedPartition:
         self._stats.mark(tp.topic, "total_produce_requests")
         if not is_allowed and tp.topic in INTERNAL_TOPICS:
             return AppendedPartition(ErrorCode.invalid_topic_exception)
+        led = self._led(tp, acks)
+        if isinstance(led, AppendedPartition):
+            return led
+        partition, log = led
+        try:
+            examination = log.examine(records, origin, min(UNPACKED_BYTES, unpacked_left))
+            examined, is_later = await self._examinations.ended(examination)
+            if is_later:
+                # Others had their turn: this broker may lead no more, or into another log.
+                led = self._led(tp, acks)
+                if isinstance(led, AppendedPartition):
+                    return led
+                partition, log = led
+            info = log.append_examined(
+                examined, partition.leader_epoch, origin=origin, verification_guard=guard
+            )
+        except ZkControllerError as refused:
+            return self._refused(tp, records, log, refused)
+        except Exception:  # noqa: BLE001 - a defect that one batch meets must not harm the others
+            _log.exception("Error processing append operation on partition %s", tp)
+            return AppendedPartition(
+                ErrorCode.unknown_server_error, log_start_offset=log.log_start_offset
+            )
+        self._stats.mark(tp.topic, "bytes_in", len(records))
+        if not info.is_duplicate and info.valid_bytes:
+            count = info.last_offset - info.first_offset + 1
+            self._stats.mark(tp.topic, "messages_in", count)
+        if info.conversions.records and origin is AppendOrigin.CLIENT:
+            self._stats.mark(tp.topic, "produce_message_conversions", info.conversions.records)
+        return _Taken(partition, log, info, 0 if examined is None else examined.unpacked_bytes)
+
+    def _led(
+        self, tp: TopicPartition, acks: int
+    ) -> tuple[Partition, PartitionLog] | AppendedPartition:
+        """The partition and its log, if this broker may append to it now."""
         partition = self._replicas.hosted(tp)
         if isinstance(partition, ErrorCode):
             return AppendedPartition(partition)
@@ -178,24 +228,7 @@ class RecordAppends:
             return AppendedPartition(refusal)
         log = partition.log
         assert isinstance(log, PartitionLog), "a leader has a log"
-        try:
-            info = log.append_as_leader(
-                records, partition.leader_epoch, origin=origin, verification_guard=guard
-            )
-        except ZkControllerError as refused:
-            return self._refused(tp, records, log, refused)
-        except Exception:  # noqa: BLE001 - a defect that one batch meets must not harm the others
-            _log.exception("Error processing append operation on partition %s", tp)
-            return AppendedPartition(
-                ErrorCode.unknown_server_error, log_start_offset=log.log_start_offset
-            )
-        self._stats.mark(tp.topic, "bytes_in", len(records))
-        if not info.is_duplicate and info.valid_bytes:
-            count = info.last_offset - info.first_offset + 1
-            self._stats.mark(tp.topic, "messages_in", count)
-        if info.conversions.records and origin is AppendOrigin.CLIENT:
-            self._stats.mark(tp.topic, "produce_message_conversions", info.conversions.records)
-        return _Taken(partition, log, info)
+        return partition, log
 
     def _refused(
         self, tp: TopicPartition, records: Buffer, log: PartitionLog, refused: ZkControllerError

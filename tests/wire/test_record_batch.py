@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import struct
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zkcontroller.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
-from zkcontroller.protocol.compression import Codec, pack, unpack
+from zkcontroller.errors import (
+    CorruptRecord,
+    InvalidRecord,
+    UnpackedTooLarge,
+    UnsupportedCompressionType,
+)
+from zkcontroller.protocol.compression import MOST_PARTS, Codec, pack, unpack, unpack_aside
 from zkcontroller.protocol.legacy_messages import down_converted, iterate_any
 from zkcontroller.protocol.record_batch import (
     HEADER_BYTES,
@@ -24,15 +31,15 @@ from zkcontroller.protocol.record_batch import (
     is_intact,
     iterate_batch,
     iterate_batches,
-    largest_timestamp,
     read_header,
+    records_block,
 )
+from zkcontroller.protocol.record_walk import finish, walk_records
 from zkcontroller.protocol.records import (
     EndTransactionMarker,
     Record,
     encode_records,
     iterate_records,
-    largest_timestamp_delta,
     zigzag,
 )
 
@@ -63,6 +70,15 @@ some_records = st.lists(
     min_size=1,
     max_size=40,
 ).map(lambda records: [r._replace(offset=i) for i, r in enumerate(records)])
+
+
+def largest_timestamp_delta(block: bytes, position: int, count: int) -> int:
+    return finish(walk_records(block, position, len(block), count))
+
+
+def largest_timestamp(data: bytes, position: int, header: BatchHeader) -> int:
+    block, start = records_block(data, position, header)
+    return header.base_timestamp + largest_timestamp_delta(block, start, header.record_count)
 
 
 def header_of(data: bytes) -> BatchHeader:
@@ -404,6 +420,53 @@ def test_gzip_members_one_after_the_other_are_one_stream() -> None:
 
     assert unpack(Codec.GZIP, packed) == b"one two"
     assert zlib.decompress(pack(Codec.GZIP, b"one"), 31) == b"one"
+
+
+@pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())
+@given(content=st.binary(max_size=200), times=st.integers(0, 300))
+def test_pages_hold_what_unpack_gives(codec: Codec, content: bytes, times: int) -> None:
+    plain = content * times
+    packed = pack(codec, plain)
+
+    pages, size = unpack_aside(codec, packed, len(plain))
+    with pages:
+        assert pages[:size] == plain
+    if plain:
+        with pytest.raises(UnpackedTooLarge):
+            unpack_aside(codec, packed, len(plain) - 1)
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())
+def test_bytes_that_are_not_the_codecs_fill_no_pages(codec: Codec) -> None:
+    with pytest.raises(CorruptRecord):
+        unpack_aside(codec, pack(codec, bytes(range(256)) * 4)[:-9], 5000)
+
+
+@pytest.mark.parametrize("sizes", [(0,), (1, 0, 5), (1023, 2000, 0), (3_000_000, 1)])
+def test_gzip_members_of_any_size_are_read_one_after_the_other(sizes: Sequence[int]) -> None:
+    plain = [bytes([place + 1]) * size for place, size in enumerate(sizes)]
+    packed = b"".join(gzip.compress(each) for each in plain)
+
+    assert unpack(Codec.GZIP, packed) == b"".join(plain)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY], ids=lambda codec: codec.name.lower())
+def test_a_stream_of_too_many_parts_is_corrupt(codec: Codec) -> None:
+    if codec is Codec.GZIP:
+        packed = gzip.compress(b"") * (MOST_PARTS + 1)
+    else:
+        packed = pack(codec, b"") + b"\x00\x00\x00\x01\x00" * (MOST_PARTS + 1)
+
+    with pytest.raises(CorruptRecord, match=f"more than {MOST_PARTS}"):
+        unpack(codec, packed)
+
+
+def test_a_walk_pauses_after_so_many_records_and_headers() -> None:
+    data = encode_records([Record(0, 0, None, bytes(i % 7)) for i in range(5000)], 0, 0)
+    headers = encode_records([Record(0, 0, None, None, ((b"", None),) * 5000)], 0, 0)
+
+    assert len(list(walk_records(data, 0, len(data), 5000))) >= 4
+    assert len(list(walk_records(headers, 0, len(headers), 1))) >= 4
 
 
 def test_an_unknown_codec_is_corrupt() -> None:

@@ -2,7 +2,7 @@
 
 gzip is zlib's; snappy carries the framing of xerial's Java streams, but a bare snappy block is read
 too, as librdkafka writes them; lz4 is an LZ4 frame and zstd a zstd frame.  What a block unpacks to
-is limited, for a few kilobytes of hostile zstd hold gigabytes.
+is limited, for a few kilobytes of hostile zstd hold gigabytes, and so is the number of its parts.
 
 Source: Kafka ``CompressionType``, ``SnappyCompression``, ``Lz4Compression``, ``ZstdCompression``.
 """
@@ -10,18 +10,26 @@ Source: Kafka ``CompressionType``, ``SnappyCompression``, ``Lz4Compression``, ``
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from enum import IntEnum
+from mmap import mmap
 from struct import Struct
 from typing import Final
 
 import cramjam
 
-from zkcontroller.errors import CorruptRecord
+from zkcontroller.errors import CorruptRecord, UnpackedTooLarge
 
 Buffer = bytes | bytearray | memoryview
 
 MAX_UNPACKED_BYTES: Final = 256 * 1024 * 1024
 """More than this in one batch is refused; Kafka has no limit."""
+
+MOST_PARTS: Final = 8 * 1024
+"""Members of a gzip stream, or blocks of a snappy stream, in one batch.
+
+Kafka has no limit.  Its clients write one member, or blocks of 32 KiB: 256 MiB in so many.
+"""
 
 GZIP_DEFAULT_LEVEL: Final = -1
 LZ4_DEFAULT_LEVEL: Final = 9
@@ -39,6 +47,11 @@ _LZ4_STORED: Final = 1 << 31
 """In a block's length: it is not compressed."""
 _GZIP_WINDOW: Final = 31
 """zlib's word for: 32 KiB of window, gzip's header and trailer."""
+_FIRST_FED_BYTES: Final = 1024
+_MOST_FED_BYTES: Final = 1024 * 1024
+"""A gzip member is fed in pieces of rising size: zlib copies what it was fed beyond its end."""
+_PIECE_BYTES: Final = 1024 * 1024
+"""So much of a gzip stream is unpacked in one call."""
 
 _FIRST_GUESS: Final = 8
 """A block is expected to unpack to at most so many times its size; if not, the room grows."""
@@ -96,7 +109,10 @@ def pack(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def unpack(codec: Codec, data: Buffer, limit: int = MAX_UNPACKED_BYTES) -> bytes:
-    """``data`` unpacked; CorruptRecord if it is not the codec's or gives more than ``limit``."""
+    """``data`` unpacked; CorruptRecord if it is not the codec's.
+
+    UnpackedTooLarge, which is one, if it gives more than ``limit``.
+    """
     match codec:
         case Codec.NONE:
             return bytes(data)
@@ -108,26 +124,93 @@ def unpack(codec: Codec, data: Buffer, limit: int = MAX_UNPACKED_BYTES) -> bytes
             return _unpack_frame(codec, bytes(data), limit)
 
 
-def _too_much(limit: int) -> CorruptRecord:
-    return CorruptRecord(f"A compressed batch unpacks to more than {limit} bytes")
+def unpack_aside(codec: Codec, data: Buffer, limit: int) -> tuple[mmap, int]:
+    """As :func:`unpack`, for a thread of its own: pages with the unpacked bytes, and their number.
+
+    Other threads need not wait meanwhile.  To make, copy or free an object of many megabytes
+    would stop them; pages come and go without them.  The caller closes the pages.
+    """
+    pages = mmap(-1, max(limit, 1))
+    try:
+        return pages, _unpack_into(codec, data, limit, pages)
+    except BaseException:
+        pages.close()
+        raise
+
+
+def _unpack_into(codec: Codec, data: Buffer, limit: int, pages: mmap) -> int:
+    match codec:
+        case Codec.NONE:
+            if len(data) > limit:
+                raise _too_much(limit)
+            pages[: len(data)] = bytes(data)
+            return len(data)
+        case Codec.GZIP:
+            size = 0
+            for piece in _gzip_pieces(data):
+                if size + len(piece) > limit:
+                    raise _too_much(limit)
+                pages[size : size + len(piece)] = piece
+                size += len(piece)
+            return size
+        case Codec.SNAPPY:
+            size = 0
+            with memoryview(pages) as room:
+                for block in _snappy_blocks(bytes(data)):
+                    try:
+                        block_size = cramjam.snappy.decompress_raw_len(block)
+                        if size + block_size > limit:
+                            raise _too_much(limit)
+                        with room[size : size + block_size] as part:
+                            cramjam.snappy.decompress_raw_into(block, part)
+                    except cramjam.DecompressionError as failure:
+                        raise _no_snappy(failure) from None
+                    size += block_size
+            return size
+        case Codec.LZ4 | Codec.ZSTD:
+            unpacked = _decompressed_into(codec, bytes(data), pages)
+            if unpacked is None or unpacked > limit:
+                raise _too_much(limit)
+            return unpacked
+
+
+def _too_much(limit: int) -> UnpackedTooLarge:
+    return UnpackedTooLarge(f"A compressed batch unpacks to more than {limit} bytes")
 
 
 def _unpack_gzip(data: Buffer, limit: int) -> bytes:
-    """Every member of the stream, as Java's ``GZIPInputStream`` reads it."""
     unpacked = bytearray()
-    rest: Buffer = data
-    while rest:
-        unpacker = zlib.decompressobj(_GZIP_WINDOW)
-        try:
-            unpacked += unpacker.decompress(rest, limit - len(unpacked) + 1)
-        except zlib.error as failure:
-            raise CorruptRecord(f"A gzip batch cannot be unpacked: {failure}") from None
+    for piece in _gzip_pieces(data):
+        unpacked += piece
         if len(unpacked) > limit:
             raise _too_much(limit)
-        if not unpacker.eof:
-            raise CorruptRecord("A gzip batch ends too early")
-        rest = unpacker.unused_data
     return bytes(unpacked)
+
+
+def _gzip_pieces(data: Buffer) -> Iterator[bytes]:
+    """What every member of the stream unpacks to, as Java's ``GZIPInputStream`` reads it."""
+    position, members = 0, 0
+    with memoryview(data) as view:
+        while position < len(view):
+            members += 1
+            if members > MOST_PARTS:
+                raise CorruptRecord(f"A gzip batch has more than {MOST_PARTS} members")
+            unpacker = zlib.decompressobj(_GZIP_WINDOW)
+            fed = _FIRST_FED_BYTES
+            try:
+                while not unpacker.eof:
+                    if unpacker.unconsumed_tail:
+                        yield unpacker.decompress(unpacker.unconsumed_tail, _PIECE_BYTES)
+                        continue
+                    if position == len(view):
+                        raise CorruptRecord("A gzip batch ends too early")
+                    more = view[position : position + fed]
+                    position += len(more)
+                    fed = min(2 * fed, _MOST_FED_BYTES)
+                    yield unpacker.decompress(more, _PIECE_BYTES)
+            except zlib.error as failure:
+                raise CorruptRecord(f"A gzip batch cannot be unpacked: {failure}") from None
+            position -= len(unpacker.unused_data)
 
 
 def _pack_snappy(data: memoryview) -> bytes:
@@ -160,47 +243,62 @@ def _pack_lz4(data: memoryview, level: int) -> bytes:
 
 
 def _unpack_snappy(data: bytes, limit: int) -> bytes:
-    if not data.startswith(_XERIAL_MAGIC):
-        return _unpack_snappy_block(data, limit)
     pieces: list[bytes] = []
-    position, total = len(_XERIAL_HEADER), 0
+    room = limit
+    for block in _snappy_blocks(data):
+        try:
+            if cramjam.snappy.decompress_raw_len(block) > room:
+                raise _too_much(limit)
+            pieces.append(bytes(cramjam.snappy.decompress_raw(block)))
+        except cramjam.DecompressionError as failure:
+            raise _no_snappy(failure) from None
+        room -= len(pieces[-1])
+    return b"".join(pieces)
+
+
+def _snappy_blocks(data: bytes) -> Iterator[bytes]:
+    """The blocks of a xerial stream; a bare block is the only one."""
+    if not data.startswith(_XERIAL_MAGIC):
+        yield data
+        return
+    position, blocks = len(_XERIAL_HEADER), 0
     while position < len(data):
+        blocks += 1
+        if blocks > MOST_PARTS:
+            raise CorruptRecord(f"A snappy batch has more than {MOST_PARTS} blocks")
         if position + _INT32.size > len(data):
             raise CorruptRecord("A snappy batch ends within a block's length")
         (size,) = _INT32.unpack_from(data, position)
         position += _INT32.size
         if not 0 <= size <= len(data) - position:
             raise CorruptRecord(f"A snappy block of {size} bytes, {len(data) - position} are there")
-        pieces.append(_unpack_snappy_block(data[position : position + size], limit - total))
-        total += len(pieces[-1])
+        yield data[position : position + size]
         position += size
-    return b"".join(pieces)
 
 
-def _unpack_snappy_block(block: bytes, limit: int) -> bytes:
-    try:
-        if cramjam.snappy.decompress_raw_len(block) > limit:
-            raise _too_much(limit)
-        return bytes(cramjam.snappy.decompress_raw(block))
-    except cramjam.DecompressionError as failure:
-        raise CorruptRecord(f"A snappy batch cannot be unpacked: {failure}") from None
+def _no_snappy(failure: cramjam.DecompressionError) -> CorruptRecord:
+    return CorruptRecord(f"A snappy batch cannot be unpacked: {failure}")
 
 
 def _unpack_frame(codec: Codec, data: bytes, limit: int) -> bytes:
-    unpacker = cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd
     room = min(limit, len(data) * _FIRST_GUESS + 1024)
     while True:
         unpacked = bytearray(room)
-        try:
-            size = unpacker.decompress_into(data, unpacked)
-        except cramjam.DecompressionError as failure:
-            # The only way to tell a room that was too small: cramjam has one error for all.
-            if "whole buffer" not in str(failure):
-                raise CorruptRecord(
-                    f"A {codec.name.lower()} batch cannot be unpacked: {failure}"
-                ) from None
-        else:
+        size = _decompressed_into(codec, data, unpacked)
+        if size is not None:
             return bytes(memoryview(unpacked)[:size])
         if room >= limit:
             raise _too_much(limit)
         room = min(limit, room * _FIRST_GUESS)
+
+
+def _decompressed_into(codec: Codec, data: bytes, room: bytearray | mmap) -> int | None:
+    """How many bytes the frame unpacks to; None if the room is too small for them."""
+    unpacker = cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd
+    try:
+        return int(unpacker.decompress_into(data, room))
+    except cramjam.DecompressionError as failure:
+        # The only way to tell a room that was too small: cramjam has one error for all.
+        if "whole buffer" in str(failure):
+            return None
+        raise CorruptRecord(f"A {codec.name.lower()} batch cannot be unpacked: {failure}") from None

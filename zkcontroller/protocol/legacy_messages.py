@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Final
 
 from zkcontroller.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
-from zkcontroller.protocol.compression import Buffer, Codec, pack, unpack
+from zkcontroller.protocol.compression import MAX_UNPACKED_BYTES, Buffer, Codec, pack, unpack
 from zkcontroller.protocol.record_batch import (
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
@@ -36,15 +36,22 @@ _CRC_END: Final = 16
 _ATTRIBUTES_END: Final = 18
 
 
-def iterate_any(data: Buffer, position: int, header: BatchHeader) -> Iterator[Record]:
+def iterate_any(
+    data: Buffer, position: int, header: BatchHeader, limit: int = MAX_UNPACKED_BYTES
+) -> Iterator[Record]:
     """The records of a batch of any magic; CorruptRecord or InvalidRecord if they are malformed."""
     if header.magic == MAGIC_2:
         return iterate_batch(data, position, header)
-    return iterate_message(data, position, header)
+    return iterate_message(data, position, header, limit)
 
 
-def iterate_message(data: Buffer, position: int, header: BatchHeader) -> Iterator[Record]:
-    """The message, or the messages that it wraps, with their own offsets and timestamps."""
+def iterate_message(
+    data: Buffer, position: int, header: BatchHeader, limit: int = MAX_UNPACKED_BYTES
+) -> Iterator[Record]:
+    """The message, or the messages that it wraps, with their own offsets and timestamps.
+
+    UnpackedTooLarge for more than ``limit`` bytes of wrapped messages.
+    """
     message = _message(data, position, header)
     if header.codec is Codec.NONE:
         yield message
@@ -53,7 +60,7 @@ def iterate_message(data: Buffer, position: int, header: BatchHeader) -> Iterato
         raise InvalidRecord(f"zstd is not allowed in messages of magic {header.magic}")
     if message.value is None:
         raise InvalidRecord("Found invalid compressed record set with null value")
-    inner = list(_wrapped(unpack(header.codec, message.value), header))
+    inner = list(_wrapped(unpack(header.codec, message.value, limit), header))
     if not inner:
         raise InvalidRecord("Found invalid compressed record set with no inner records")
     # The wrapper has the last one's absolute offset; before Kafka 0.10 inner offsets were absolute.

@@ -25,7 +25,6 @@ from zkcontroller.protocol.records import (
     Record,
     encode_records,
     iterate_records,
-    largest_timestamp_delta,
 )
 
 LOG_OVERHEAD: Final = 12
@@ -228,17 +227,6 @@ def iterate_batch(data: Buffer, position: int, header: BatchHeader) -> Iterator[
     if header.is_log_append_time:
         return (record._replace(timestamp=header.max_timestamp) for record in records)
     return records
-
-
-def largest_timestamp(data: Buffer, position: int, header: BatchHeader) -> int:
-    """The largest timestamp of the batch's records, whatever its header says.
-
-    Checks on the way that its records fill the batch; InvalidRecord or CorruptRecord if not.
-    """
-    if header.record_count <= 0:
-        raise InvalidRecord(f"Invalid reported count for record batch: {header.record_count}")
-    block, start = records_block(data, position, header)
-    return header.base_timestamp + largest_timestamp_delta(block, start, header.record_count)
 
 
 def assigned_header(
