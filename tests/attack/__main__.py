@@ -9,6 +9,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from tests.attack.campaign import HUGE_ITEMS, Campaign, huge_messages, random_messages, table
+from tests.attack.comparison import compared, save
 from tests.attack.connections import offered
 from tests.attack.targets import Target, broker_target, quorum_target
 from zkcontroller.protocol.api_versions import APIS, ApiKey
@@ -28,8 +29,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--verbose", action="store_true", help="each row at once as well")
     parser.add_argument("--dir", type=Path, help="keep data and logs in this new folder")
+    parser.add_argument("--save", type=Path, help="write the run to this file")
+    parser.add_argument("--name", help="of the run in a comparison")
+    parser.add_argument("--compare", type=Path, nargs="+", help="print saved runs side by side")
     parser.add_argument("--rows", type=int, default=60, help="rows to print")
     arguments = parser.parse_args()
+    if arguments.compare:
+        print(compared(arguments.compare))
+        return
     with nullcontext(arguments.dir) if arguments.dir else TemporaryDirectory() as folder:
         directory = Path(folder)
         if arguments.target == "quorum":
@@ -69,6 +76,8 @@ def _attack(starting: AbstractContextManager[Target], arguments: argparse.Namesp
         finally:
             rows = sorted(campaign.rows, key=lambda row: -row.longest_wait_ms)
             print(table(rows[: arguments.rows]))
+            if arguments.save:
+                save(arguments.save, arguments.name or target.name, campaign.rows)
             print(f"{len(campaign.rows)} requests, seed {arguments.seed}, {target.name}")
 
 

@@ -84,6 +84,9 @@ class Target(ABC):
 class BrokerTarget(Target):
     """A broker, which is the controller of its cluster as well."""
 
+    zookeeper: str
+    """Its connect string."""
+
     def __init__(self, process: BrokerProcess, directory: Path, address: str, other: str) -> None:
         self.name = process.name
         self._process = process
@@ -158,6 +161,7 @@ def broker_target(
             target = BrokerTarget(
                 process, directory, f"127.0.0.1:{guarded_port}" if is_guarded else other, other
             )
+            target.zookeeper = zookeeper
             target.credentials = STRANGER if is_guarded else None
             _create_topic(other)
             yield target
