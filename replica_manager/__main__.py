@@ -30,6 +30,7 @@ from replica_manager.broker_identity import stored_broker_id
 from replica_manager.broker_settings import ZOOKEEPER_AUTH_VARIABLE
 from replica_manager.config import BrokerConfig, load_config, parse_overrides
 from replica_manager.metrics_server import LOOPBACK, MetricsServer
+from replica_manager.regular_files import root_warning
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.runtime.interpreter import set_up_interpreter
 from zkcontroller.runtime.log_files import LogFiles, install_log_files
@@ -64,6 +65,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         for warning in config.warnings:
             logging.getLogger("kafka.server.KafkaConfig").warning("%s", warning)
+        if (rights := root_warning(os.geteuid())) is not None:
+            _log.warning("%s", rights)
         metrics = Metrics()
         with (
             watching(metrics, has_readers=options.metrics_port is not None),

@@ -22,6 +22,7 @@ from typing import IO, Final
 from uuid import UUID
 
 from replica_manager.properties import format_properties, parse_properties
+from replica_manager.regular_files import open_regular, read_file
 from zkcontroller.errors import ConfigInvalid, InconsistentClusterId
 from zkcontroller.protocol.uuid_text import parse_uuid, uuid_text
 
@@ -67,7 +68,7 @@ def read_properties(log_dir: Path) -> dict[str, str] | None:
     """The directory's file as it is, None if it has none; ConfigInvalid if it is no such file."""
     path = log_dir / FILE_NAME
     try:
-        return parse_properties(path.read_text(encoding="utf-8"))
+        return parse_properties(read_file(path).decode())
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as failure:
@@ -126,7 +127,8 @@ def write_meta_properties(log_dir: Path, meta: MetaProperties) -> None:
     """Replaces the directory's file; the new one is on disk when this returns."""
     date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime())
     path, beside = log_dir / FILE_NAME, log_dir / f"{FILE_NAME}.tmp"
-    with beside.open("w", encoding="utf-8") as file:
+    descriptor = open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    with open(descriptor, "w", encoding="utf-8") as file:
         file.write(f"#\n#{date}\n{format_properties(meta.properties)}")
         file.flush()
         os.fsync(file.fileno())
@@ -187,7 +189,8 @@ class LogDirLocks:
     def acquire(self, log_dirs: Sequence[Path]) -> None:
         """Locks all of them, or none; ConfigInvalid if somebody else has one."""
         for log_dir in log_dirs:
-            file = (log_dir / LOCK_NAME).open("a", encoding="utf-8")
+            descriptor = open_regular(log_dir / LOCK_NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            file = open(descriptor, "a", encoding="utf-8")  # noqa: SIM115 - kept open
             self._files.append(file)
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,8 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from replica_manager.log.files import replace_file
+from replica_manager.log.files import (
+    replace_file,
+)
 from replica_manager.log.leader_epochs import EpochEntry
+from replica_manager.regular_files import read_file
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import TopicPartition
 
@@ -113,7 +116,7 @@ def _encode(lines: Sequence[str]) -> bytes:
 
 def _entries(path: Path, words: int) -> list[list[str]]:
     try:
-        lines = path.read_bytes().decode().splitlines()
+        lines = read_file(path).decode().splitlines()
     except FileNotFoundError:
         return []
     except UnicodeDecodeError as failure:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from replica_manager.regular_files import open_regular
+
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
@@ -50,7 +52,7 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor = -1
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
         self.size = os.fstat(self._descriptor).st_size
 
     def __del__(self) -> None:
@@ -128,7 +130,7 @@ def replace_file(path: Path, content: bytes) -> None:
     Blocks until it is on disk.
     """
     beside = path.with_name(path.name + ".tmp")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    descriptor = open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         view = memoryview(content)
         while view:

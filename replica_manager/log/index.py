@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from typing_extensions import override
 
+from replica_manager.regular_files import open_regular, read_file
 from zkcontroller.errors import ZkControllerError
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
@@ -100,7 +101,7 @@ class _Index:
         size = self.count * self.entry.size
         if entries is None or (self._written == size and not self._is_stale and self.path.exists()):
             return
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_regular(self.path, os.O_RDWR | os.O_CREAT)
         try:
             os.ftruncate(descriptor, self._written)
             rest = bytes(entries[self._written : size])
@@ -121,7 +122,7 @@ class _Index:
     def _read(self) -> bytes:
         if self.count == 0:
             return b""
-        return self.path.read_bytes()[: self.count * self.entry.size]
+        return read_file(self.path)[: self.count * self.entry.size]
 
     def _append(self, *fields: int) -> None:
         if self._entries is None:
@@ -143,13 +144,15 @@ class _Index:
         if self._entries is not None or self.count == 0:
             yield self._entries or b""
             return
-        with self.path.open("rb") as file:
-            try:
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            except ValueError:
-                raise IndexCorrupt(f"{self.path} has become empty") from None
-            with mapped:
-                yield mapped
+        descriptor = open_regular(self.path, os.O_RDONLY)
+        try:
+            mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+        except ValueError:
+            raise IndexCorrupt(f"{self.path} has become empty") from None
+        finally:
+            os.close(descriptor)
+        with mapped:
+            yield mapped
 
     def _fields(self, place: int) -> tuple[int, ...]:
         with self._view() as view:

@@ -31,6 +31,7 @@ from replica_manager.log.log_config import LogConfig
 from replica_manager.log.segment import LogSegment, RollLimits
 from replica_manager.log.segments import Segments
 from replica_manager.log.transaction_index import AbortedTransaction
+from replica_manager.regular_files import open_regular
 from zkcontroller.errors import KafkaStorage, LimitReached, OffsetOutOfRange
 from zkcontroller.runtime.resource_limits import exhausted_limit
 
@@ -104,7 +105,7 @@ class FlushPlan(NamedTuple):
             try:
                 if path.stat().st_size == 0:
                     continue
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = open_regular(path, os.O_RDONLY)
             except FileNotFoundError:
                 continue
             try:

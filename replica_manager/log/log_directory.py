@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from replica_manager.log.files import replace_file
+from replica_manager.log.files import (
+    replace_file,
+)
+from replica_manager.regular_files import refuse_link
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import TopicPartition
 from zkcontroller.topic_names import (
@@ -115,9 +118,13 @@ def parse_folder(path: Path) -> LogFolder:
 
 
 def folders_in(log_dir: Path) -> Iterator[LogFolder]:
-    """The partitions' folders in a log directory, by name; FolderNameInvalid for any other."""
+    """The partitions' folders in a log directory, by name; FolderNameInvalid for any other.
+
+    OSError for a symbolic link to a folder.
+    """
     for path in sorted(log_dir.iterdir()):
         if path.is_dir() and path.name not in _FOREIGN_FOLDERS:
+            refuse_link(path)
             yield parse_folder(path)
 
 

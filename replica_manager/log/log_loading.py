@@ -42,6 +42,7 @@ from replica_manager.log.producer_snapshots import SnapshotFiles
 from replica_manager.log.producer_state import ProducerStates
 from replica_manager.log.segment import LogSegment
 from replica_manager.log.segments import Segments
+from replica_manager.regular_files import refuse_link
 from zkcontroller.errors import CorruptRecord
 
 _log = logging.getLogger("kafka.log.LogLoader")
@@ -343,6 +344,7 @@ def _offset_of(path: Path) -> int:
 def remove_log_files(directory: Path) -> None:
     """Deletes a log's folder with everything in it.  Blocks."""
     with contextlib.suppress(FileNotFoundError):
+        refuse_link(directory)
         for entry in os.scandir(directory):
             Path(entry.path).unlink(missing_ok=True)
         directory.rmdir()

@@ -37,6 +37,7 @@ from replica_manager.log.offsets_by_time import (
 from replica_manager.log.retention import SegmentFacts, breaches
 from replica_manager.log.segment import LogSegment, TimestampedOffset
 from replica_manager.log.transaction_index import AbortedTransaction
+from replica_manager.regular_files import refuse_link
 from zkcontroller.errors import KafkaStorage, OffsetOutOfRange
 
 _log = logging.getLogger("kafka.log.UnifiedLog")
@@ -60,6 +61,7 @@ class PartitionLog(AppendingLog):
 
         ``log_start_offset`` and ``recovery_point`` are from the directory's checkpoints.
         """
+        refuse_link(directory)
         directory.mkdir(parents=True, exist_ok=True)
         epochs = LeaderEpochs(read_epoch_file(directory))
         loader = LogLoader(

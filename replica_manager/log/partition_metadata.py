@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from replica_manager.log.files import replace_file
+from replica_manager.log.files import (
+    replace_file,
+)
+from replica_manager.regular_files import read_file
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.uuid_text import parse_uuid, uuid_text
 
@@ -31,8 +34,7 @@ def read_topic_id(directory: Path) -> UUID | None:
     """The topic id, None without a file; PartitionMetadataCorrupt if it cannot be read."""
     path = directory / FILE_NAME
     try:
-        with path.open("rb") as file:
-            lines = file.read(_MAX_BYTES).decode().split("\n")
+        lines = read_file(path, _MAX_BYTES).decode().split("\n")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as failure:

@@ -21,6 +21,7 @@ from replica_manager.log.files import (
     offset_in_name,
 )
 from replica_manager.log.producer_state import BatchMetadata, ProducerEntry
+from replica_manager.regular_files import open_regular, read_file
 from zkcontroller.errors import ZkControllerError
 
 _HEAD: Final = Struct(">hIi")
@@ -116,7 +117,9 @@ class SnapshotFiles:
         if end_offset <= self.last_taken:
             return None
         path = self.path(end_offset)
-        path.write_bytes(encode_snapshot(entries))
+        descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        with open(descriptor, "wb") as file:
+            file.write(encode_snapshot(entries))
         self._offsets.add(end_offset)
         self._unsynced.add(end_offset)
         self.last_taken = end_offset
@@ -126,14 +129,17 @@ class SnapshotFiles:
         """Waits until the snapshots that were taken are on disk.  Blocks."""
         while self._unsynced:
             try:
-                with self.path(self._unsynced.pop()).open("rb") as file:
-                    os.fsync(file.fileno())
+                descriptor = open_regular(self.path(self._unsynced.pop()), os.O_RDONLY)
             except FileNotFoundError:
                 continue  # deleted meanwhile
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def read(self, offset: int) -> list[ProducerEntry]:
         """The producers of a snapshot; SnapshotCorrupt if it is not whole."""
-        return decode_snapshot(self.path(offset).read_bytes())
+        return decode_snapshot(read_file(self.path(offset)))
 
     def remove(self, offset: int) -> None:
         """Deletes a snapshot, if there is one."""

@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from replica_manager.log.index import IndexCorrupt
+from replica_manager.regular_files import open_regular, read_file
 
 _ENTRY: Final = Struct(">hqqqq")
 _VERSION: Final = 0
@@ -40,9 +41,7 @@ class TransactionIndex:
         """Adds an entry; its last offset must be larger than that of the one before."""
         entries = self._load()
         assert not entries or entries[-1].last_offset < aborted.last_offset, self.path
-        descriptor = os.open(
-            self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
-        )
+        descriptor = open_regular(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             os.write(descriptor, _ENTRY.pack(_VERSION, *aborted))
         finally:
@@ -69,14 +68,21 @@ class TransactionIndex:
         entries = self._load()
         kept = [aborted for aborted in entries if aborted.last_offset < offset]
         if len(kept) < len(entries):
-            os.truncate(self.path, len(kept) * _ENTRY.size)
+            self._truncate_file(len(kept) * _ENTRY.size)
             self._entries = kept
 
     def reset(self) -> None:
         """Forgets every entry."""
         if self.path.exists():
-            os.truncate(self.path, 0)
+            self._truncate_file(0)
         self._entries = []
+
+    def _truncate_file(self, size: int) -> None:
+        descriptor = open_regular(self.path, os.O_WRONLY)
+        try:
+            os.ftruncate(descriptor, size)
+        finally:
+            os.close(descriptor)
 
     def check(self) -> None:
         """IndexCorrupt if the file cannot be this segment's."""
@@ -89,7 +95,7 @@ class TransactionIndex:
 
     def _load(self) -> list[AbortedTransaction]:
         if self._entries is None:
-            content = self.path.read_bytes()
+            content = read_file(self.path)
             whole = len(content) - len(content) % _ENTRY.size
             entries = []
             for version, *fields in _ENTRY.iter_unpack(content[:whole]):

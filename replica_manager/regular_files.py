@@ -1,0 +1,52 @@
+"""Opens the files of a log directory, and nothing that only looks like one.
+
+Every file there is opened by :func:`open_regular`.  A symbolic link is refused, because recovery
+truncates what it opens; a pipe is, because opening it would wait.
+
+Deviation: Kafka follows symbolic links below a log directory.  The path of a log directory itself
+may contain links, here as there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def open_regular(path: Path, flags: int) -> int:
+    """A descriptor of a regular file; OSError for a symbolic link, a pipe, or any other kind."""
+    try:
+        # Without O_NONBLOCK, opening a pipe would wait for somebody to write into it.
+        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, f"{path} is a symbolic link, which is refused") from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EPERM, f"{path} is no regular file")
+    return descriptor
+
+
+def read_file(path: Path, most_bytes: int = -1) -> bytes:
+    """The content of a regular file, at most so much of it.  Blocks."""
+    with open(open_regular(path, os.O_RDONLY), "rb") as file:
+        return file.read(most_bytes)
+
+
+def refuse_link(directory: Path) -> None:
+    """OSError if a folder in a log directory is a symbolic link."""
+    if directory.is_symlink():
+        raise OSError(errno.ELOOP, f"{directory} is a symbolic link, which is refused")
+
+
+def root_warning(user_id: int) -> str | None:
+    """What to log when the process has all rights; None for any other user."""
+    if user_id != 0:
+        return None
+    return (
+        "This process runs as root: an error or an attacker in it can change every file of the "
+        "machine. Run it as a user that owns its log directories and nothing else."
+    )
