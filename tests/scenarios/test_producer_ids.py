@@ -10,7 +10,7 @@ from tests.scenarios.questions import ask, put
 from tests.simulation.world import World
 from zkcontroller.core.effects import ProducerIdBlock
 from zkcontroller.core.events import AllocateProducerIds, Question
-from zkcontroller.zookeeper.requests import Delete, SetData, UnfencedBatch
+from zkcontroller.zookeeper.requests import Delete, FencedBatch, SetData
 from zkcontroller.zookeeper.znodes import ProducerIdBlockZnode
 
 PATH = ProducerIdBlockZnode.PATH
@@ -62,7 +62,7 @@ def test_a_failover_goes_on_where_the_last_controller_stopped(cluster: World) ->
 
 def test_a_block_written_meanwhile_by_another_is_not_given_out_again(cluster: World) -> None:
     request_id = put(cluster, request(cluster, 2))
-    controller = cluster.pause_controller_at(UnfencedBatch)
+    controller = cluster.pause_controller_at(FencedBatch)
     cluster.write(SetData(PATH, ProducerIdBlockZnode(7, 0, 999).encode()))
     controller.resume()
     cluster.run_until_quiet()
@@ -72,7 +72,7 @@ def test_a_block_written_meanwhile_by_another_is_not_given_out_again(cluster: Wo
 
 def test_a_lost_reply_costs_a_block_and_never_repeats_one(cluster: World) -> None:
     request_id = put(cluster, request(cluster, 2))
-    controller = cluster.pause_controller_at(UnfencedBatch)
+    controller = cluster.pause_controller_at(FencedBatch)
     controller.resume()
     cluster.run_until(lambda: stored(cluster) != b"")
     cluster.break_connection(1)

@@ -8,9 +8,10 @@ way to the broker still arrives, even if the controller is dead by then.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.control_requests import decode
+from tests.simulation.control_requests import StopReplica, decode
 from tests.simulation.timeline import Lane
 from zkcontroller.core.broker_requests import event_for_response
 from zkcontroller.core.effects import Send
@@ -79,6 +80,10 @@ class Channel:
     def _handle(self, target: BrokerProcess, attempt: int, send: Send) -> None:
         timeline, weather = self._world.timeline, self._world.weather
         request = decode(send.api_key, send.api_version, b"".join(send.body))
+        if isinstance(request, StopReplica) and timeline.happens(weather.partial_answer):
+            known = {tp: each for tp, each in request.partitions.items() if timeline.happens(0.5)}
+            timeline.tell(f"{target.name} overlooks {len(request.partitions) - len(known)} of them")
+            request = replace(request, partitions=known)
         error, body = target.broker.handle(request)
         name = NAMES[send.api_key]
         timeline.tell(

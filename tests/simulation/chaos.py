@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tests.simulation.timeline import Bounds
-from tests.simulation.weather import CALM, DRIZZLE, STORMY
+from tests.simulation.weather import CALM, DRIZZLE, REFUSING, STORMY
 from tests.simulation.world import World
 from zkcontroller.core.events import (
     ApiPartitionReassignment,
@@ -27,6 +27,7 @@ from zkcontroller.core.events import (
     Event,
     ReplicaLeaderElection,
 )
+from zkcontroller.core.failover import ELECTION_RETRY_MS
 from zkcontroller.model import TopicPartition
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.znodes import (
@@ -128,6 +129,41 @@ class Chaos:
         self.world.weather = CALM
         self.world.settle()
         self._finish_reassignments()
+
+    def refuse(self, deeds: int) -> None:
+        """ZooKeeper refuses parts of what controllers ask; brokers overlook partitions.
+
+        When it is over one controller acts and knows what ZooKeeper holds: it was not misled, or it
+        resigned and the next one has learnt everything anew.  What was refused for one partition
+        alone is made good by the failover of :meth:`end`.
+        """
+        self.world.weather = REFUSING
+        table: list[tuple[int, Deed]] = [
+            (2, self._delete_controller_znode),
+            (2, self._kill),
+            (5, self._start),
+            (2, self._expire),
+            (2, self._break_connection),
+            (3, self._create_topic),
+            (2, self._add_partitions),
+            (2, self._delete_topic),
+            (4, self._catch_up),
+            (2, self._fall_behind),
+            (2, self._reassign),
+            (2, self._reassign_by_api),
+            (1, self._cancel),
+            (2, self._prefer),
+            (2, self._elect),
+        ]
+        weights, choices = zip(*table, strict=True)
+        for _ in range(deeds):
+            (deed,) = self._random.choices(choices, weights)
+            deed()
+            self.world.run_for(self.world.timeline.within((0, 3_000)))
+        self.world.weather = CALM
+        self.world.run_for(ELECTION_RETRY_MS + SETTLE_MS)  # a failed election is tried once more
+        self.world.run_until_quiet()
+        self.world.invariants.check_memory()
 
     def delete_controllers(self, count: int) -> None:
         """That many deletions of ``/controller``, with brokers killed and sessions expired around.

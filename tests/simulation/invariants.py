@@ -10,10 +10,12 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from tests.simulation.registration import PERSISTENT_PATHS
 from tests.simulation.zookeeper_server import Change, Commit
 from zkcontroller.model import NO_LEADER, TopicPartition
 from zkcontroller.zookeeper.requests import Znode
 from zkcontroller.zookeeper.znodes import (
+    BrokerIdZnode,
     ControllerEpochZnode,
     ControllerZnode,
     PartitionStateZnode,
@@ -26,7 +28,11 @@ if TYPE_CHECKING:
 
 _STATE_PATH: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
 _TOPIC_PATH: Final = re.compile(r"/brokers/topics/([^/]+)")
-_CONTROLLER_ONLY: Final = re.compile(r"/brokers/topics/[^/]+/partitions(/.*)?")
+_DELETE_TOPICS: Final = "/admin/delete_topics/"
+_OF_BROKERS: Final = re.compile(
+    r"/brokers/(ids|seqid)(/.*)?|/controller|/controller_epoch|/cluster(/.*)?"
+)
+"""Znodes that brokers write whether or not one of them is the controller."""
 
 
 class Invariants:
@@ -36,6 +42,9 @@ class Invariants:
         self._world = world
         self._epoch = 0
         self._winner_session_id = 0
+        self._epoch_zxid = 0
+        self.excused: set[int] = set()
+        """Brokers that were ever asked to shut down or lost a log directory."""
         self._acted: dict[int, int] = {}  # controller epoch → broker that acted in it
         self._leader_epochs: dict[TopicPartition, int] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
@@ -75,14 +84,25 @@ class Invariants:
         for change in commit.changes:
             if change.path == ControllerEpochZnode.PATH and change.after is not None:
                 self._controller_epoch_written(commit, change.after, paths)
-            elif _CONTROLLER_ONLY.fullmatch(change.path):
+            elif self._is_controllers(change):
                 assert commit.session_id == self._winner_session_id, (
                     f"{change.path} was written by session 0x{commit.session_id:x}, which did not "
                     f"win controller epoch {self._epoch}"
                 )
+            if change.after is None and change.path.startswith(_DELETE_TOPICS):
+                topic_path = TopicZnode.path(change.path.removeprefix(_DELETE_TOPICS))
+                assert self._world.zookeeper.peek(topic_path) is None, (
+                    f"{change.path} was removed although {topic_path} is there"
+                )
             state = _STATE_PATH.fullmatch(change.path)
             if state is not None:
                 self._state_written(TopicPartition(state[1], int(state[2])), change)
+
+    def _is_controllers(self, change: Change) -> bool:
+        """Whether only the controller may do this; each broker makes sure of persistent parents."""
+        if _OF_BROKERS.fullmatch(change.path):
+            return False
+        return change.before is not None or change.path not in PERSISTENT_PATHS
 
     def _is_by_operator(self, commit: Commit) -> bool:
         return commit.session_id == self._world.operator.session_id
@@ -96,6 +116,7 @@ class Invariants:
         assert ControllerZnode.PATH in paths, "an epoch begins with an election"
         self._epoch = epoch
         self._winner_session_id = commit.session_id
+        self._epoch_zxid = commit.zxid
 
     def _state_written(self, tp: TopicPartition, change: Change) -> None:
         if change.before is None or change.after is None:
@@ -107,9 +128,9 @@ class Invariants:
         assert state.leader_epoch >= before, f"leader epoch of {tp} fell below {before}: {state}"
         self._leader_epochs[tp] = state.leader_epoch
         if change.before is not None:
-            self._check_successor(
-                tp, PartitionStateZnode.decode(change.path, change.before.data), state
-            )
+            previous = PartitionStateZnode.decode(change.path, change.before.data)
+            self._check_successor(tp, previous, state)
+            self._check_nobody_is_buried_alive(tp, previous, state)
         leader = self._leaders.setdefault((tp, state.leader_epoch), state.leader)
         assert leader == state.leader, (
             f"{tp} has leaders {leader} and {state.leader} in leader epoch {state.leader_epoch}"
@@ -140,6 +161,28 @@ class Invariants:
             return
         joined = set(after.in_sync_replicas) - set(before.in_sync_replicas)
         assert not joined, f"{tp}: brokers {joined} came in sync by an election: {before}, {after}"
+
+    def _check_nobody_is_buried_alive(
+        self, tp: TopicPartition, before: PartitionStateZnode, after: PartitionStateZnode
+    ) -> None:
+        """A broker that was registered all through this epoch is not taken for dead."""
+        if after.leader_epoch == before.leader_epoch or self._is_doomed(tp.topic):
+            return
+        assignment = self._world.topic_znode(tp.topic).partitions[tp.partition]
+        staying = set(assignment.replicas) - set(assignment.removing_replicas)
+        alive = [b for b in before.in_sync_replicas if b in staying and self._has_been_alive(b)]
+        lost = [broker for broker in alive if broker not in after.in_sync_replicas]
+        assert not lost, f"{tp}: brokers {lost} are alive and left the ISR: {before}, {after}"
+        is_deposed = before.leader in alive and after.leader == NO_LEADER
+        assert not is_deposed, f"{tp}: its leader {before.leader} is alive: {before}, {after}"
+
+    def _has_been_alive(self, broker_id: int) -> bool:
+        znode = self._world.zookeeper.peek(BrokerIdZnode.path(broker_id))
+        is_registered = znode is not None and znode.czxid < self._epoch_zxid
+        return is_registered and broker_id not in self.excused
+
+    def _is_doomed(self, topic: str) -> bool:
+        return self._world.zookeeper.peek(_DELETE_TOPICS + topic) is not None
 
     def _forget(self, tp: TopicPartition) -> None:
         self._leader_epochs.pop(tp, None)
@@ -233,6 +276,42 @@ class Invariants:
                 )
         for tp in broker.metadata if self.is_forgetting_sure else ():
             assert tp in assigned, f"{process.name} still has {tp} in its metadata"
+
+    def check_memory(self) -> None:
+        """One broker is the controller and knows what ZooKeeper holds; no other remembers any."""
+        world = self._world
+        running = [process for process in world.living.values() if process.is_running]
+        acting = [process for process in running if process.controller.is_active]
+        assert len(acting) == 1, f"{len(acting)} brokers act as controller"
+        (controller,) = acting
+        assert world.controller_znode == controller.broker_id, "/controller names another one"
+        for process in running:
+            if process is not controller:
+                assert not process.controller.context.epoch, f"{process.name} keeps its context"
+        self._check_registrations(controller, running)
+        table = controller.controller.context.table
+        topics = world.topics()
+        assert sorted(table.topics) == sorted(topics), "the controller knows other topics"
+        doomed = set(world.zookeeper.peek_children("/admin/delete_topics"))
+        assert table.deleting <= doomed, f"nobody asked to delete {table.deleting - doomed}"
+        overlooked = (doomed & set(topics)) - table.deleting
+        assert not overlooked, f"the deletion of {overlooked} was overlooked"
+        for topic in set(topics) - doomed:
+            known = {table.partition_of[row]: table.assignment(row) for row in table.rows_of(topic)}
+            assert known == dict(topics[topic].partitions), f"{topic} is assigned otherwise"
+            for partition, row in zip(known, table.rows_of(topic), strict=True):
+                self._check_known_state(controller, TopicPartition(topic, partition), row)
+
+    def _check_known_state(self, controller: BrokerProcess, tp: TopicPartition, row: int) -> None:
+        table = controller.controller.context.table
+        if not table.has_leadership(row):
+            return  # a state that was refused is written by the next controller
+        state = self._world.state_znode(*tp)
+        znode = self._world.zookeeper.peek(PartitionStateZnode.path(*tp))
+        assert znode is not None
+        known = table.leader_and_isr(row)
+        found = (state.leader, state.leader_epoch, state.in_sync_replicas, znode.zk_version)
+        assert known[:4] == found, f"the controller takes {known} for the state of {tp}: {found}"
 
     def check_nothing_is_left(self) -> None:
         """No broker keeps a replica of a topic that is gone."""

@@ -34,6 +34,7 @@ from zkcontroller.core.effects import (
     Deed,
     LogLine,
     MarkMeter,
+    Pause,
     Put,
     RegisterBroker,
     RemoveAllChannels,
@@ -106,6 +107,8 @@ class BrokerProcess:
         self.breakpoint: Callable[[Step], bool] | None = None
         self._procedures: list[Generator[Step, Any, Any]] = []
         self._puts_cancelled = 0
+        self._is_handling = False
+        """Whether the procedure is the controller's, not the broker's registration."""
         self._task = ""
         self._task_session_id = 0
         self._is_waking = False
@@ -199,6 +202,7 @@ class BrokerProcess:
         queued = self.queue.take(0)
         if queued is not None:
             now_ms = self._timeline.clock.now_ms
+            self._is_handling = True
             self._begin(repr(queued.event), self.controller.handle(queued.event, now_ms))
 
     # Procedures
@@ -259,14 +263,20 @@ class BrokerProcess:
     def _ask(self, question: Step) -> None:
         self._timeline.tell(f"{self.name} {in_words(question)}")
         match question:
-            case Wait(delay_ms):
+            case Wait(delay_ms) | Pause(delay_ms):
                 self._timeline.after(delay_ms, lambda: self.run(lambda: self._answered(None)))
             case RegisterBroker():
                 procedure = self._registration()
                 self._procedures.append(procedure)
                 self._advance(lambda: next(procedure))
             case _:
-                self.link.ask(question, self._task_session_id, self._answered, self._throw)
+                self.link.ask(
+                    question,
+                    self._task_session_id,
+                    self._answered,
+                    self._throw,
+                    may_be_refused=self._is_handling and len(self._procedures) == 1,
+                )
 
     def _answered(self, answer: Any) -> None:
         self._think(lambda: self._advance(lambda: self._procedures[-1].send(answer)))

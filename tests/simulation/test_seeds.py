@@ -8,6 +8,7 @@ from tests.simulation.chaos import Chaos
 from tests.simulation.hash_seeds import told_under_hash_seeds
 from tests.simulation.history import BrokenWorldError
 from tests.simulation.world import World
+from zkcontroller.errors import ZkControllerError, ZooKeeperRefused
 
 
 def stormy_world(seed: int, deeds: int = 120) -> World:
@@ -27,6 +28,20 @@ def drizzly_world(seed: int) -> World:
     return world
 
 
+def refusing_world(seed: int, deeds: int = 60) -> World:
+    world = World(seed)
+    chaos = Chaos(world)
+    chaos.begin()
+    chaos.refuse(deeds)
+    chaos.end()
+    return world
+
+
+def is_refusal(error: ZkControllerError) -> bool:
+    """Whether an event may end with it where ZooKeeper refuses what it is asked."""
+    return isinstance(error, ZooKeeperRefused)
+
+
 def fingerprint(world: World) -> str:
     return hashlib.sha256("\n".join(world.timeline.history).encode()).hexdigest()
 
@@ -41,6 +56,12 @@ def test_lost_replies_alone_leave_nothing_undone(seed: int) -> None:
     world = drizzly_world(seed)
 
     assert world.failures == []
+
+
+def test_a_zookeeper_that_refuses_misleads_no_controller(seed: int) -> None:
+    world = refusing_world(seed)
+
+    assert [failed for failed in world.failures if not is_refusal(failed[2])] == []
 
 
 def test_a_hundred_deletions_of_the_controller_znode_always_end_with_a_controller(

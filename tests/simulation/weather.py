@@ -30,6 +30,10 @@ class Weather:
     lateness_ms: Bounds = (0, 0)
     lost_connection: float = 0.0
     """That a connection to ZooKeeper breaks around one exchange, before or after it landed."""
+    refused: float = 0.0
+    """That ZooKeeper refuses one path, operation or fence of a controller's question."""
+    partial_answer: float = 0.0
+    """That a broker does and answers only a part of a StopReplica."""
 
 
 CALM: Final = Weather()
@@ -55,4 +59,17 @@ DRIZZLE: Final = Weather(
     reconnect_ms=(10, 200),
     split_batch=0.3,
     lost_connection=0.15,
+)
+
+REFUSING: Final = Weather(
+    zookeeper_delay_ms=(0, 20),
+    network_delay_ms=(0, 100),
+    thinking_ms=(0, 10),
+    reconnect_ms=(10, 500),
+    split_batch=0.3,
+    lost_request=0.02,
+    lost_response=0.02,
+    lost_connection=0.03,
+    refused=0.01,
+    partial_answer=0.1,
 )

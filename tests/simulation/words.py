@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.simulation.registration import Step, Wait
-from zkcontroller.core.effects import RegisterBroker
+from zkcontroller.core.effects import Pause, RegisterBroker
 from zkcontroller.zookeeper.requests import (
     ANY_VERSION,
     Check,
@@ -33,6 +33,8 @@ def in_words(question: Step) -> str:
             return f"waits {delay_ms} ms"
         case RegisterBroker():
             return "registers again"
+        case Pause(delay_ms):
+            return f"pauses for {delay_ms} ms"
         case ReadZnodes(paths, watch):
             return f"reads{_watching(watch)} {_some(paths)}"
         case ListChildren(paths, watch):

@@ -162,6 +162,7 @@ class World:
 
     def ask_shutdown(self, controller: BrokerProcess, broker_id: int, broker_epoch: int) -> int:
         """A ControlledShutdown request to one broker's controller; the request's id."""
+        self.invariants.excused.add(broker_id)
         self._request_id += 1
         controller.put(ControlledShutdown(broker_id, broker_epoch, self._request_id))
         return self._request_id
@@ -291,6 +292,7 @@ class World:
 
     def fail_log_dir(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
         """The broker's log directory with these partitions fails; it leaves its notification."""
+        self.invariants.excused.add(broker_id)
         broker = self.living[broker_id].broker
         broker.lose_log_dir(partitions)
         self.timeline.tell(f"broker {broker_id} loses a log directory: {sorted(broker.failed)}")

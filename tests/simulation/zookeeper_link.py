@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.simulation.refusals import perform_in_part
 from tests.simulation.timeline import Lane, Timeline
 from tests.simulation.weather import Weather
 from tests.simulation.zookeeper import SimulatedSession
@@ -22,6 +23,7 @@ from zkcontroller.zookeeper.requests import (
     FencedBatch,
     ListChildren,
     ReadZnodes,
+    Stat,
     Transaction,
     UnfencedBatch,
     WatchFired,
@@ -43,6 +45,8 @@ class _Exchange:
     answered: Answered
     failed: Failed
     answers: list[Any] = field(default_factory=list)
+    may_be_refused: bool = False
+    """It is a controller's: see :mod:`tests.simulation.refusals`."""
     is_whole: bool = False
     """The answer of the only part is the answer (a transaction's is not a list)."""
 
@@ -100,12 +104,22 @@ class ZooKeeperLink:
         self.session.start()
         self.is_connected = True
 
-    def ask(self, request: ZkRequest, session_id: int, answered: Answered, failed: Failed) -> None:
+    def ask(
+        self,
+        request: ZkRequest,
+        session_id: int,
+        answered: Answered,
+        failed: Failed,
+        *,
+        may_be_refused: bool = False,
+    ) -> None:
         """Sends a question on behalf of something that began in session ``session_id``."""
         assert self._exchange is None, "one question at a time"
         parts = self._split(request)
         whole = isinstance(request, Transaction)
-        self._exchange = _Exchange(session_id, parts, answered, failed, is_whole=whole)
+        self._exchange = _Exchange(
+            session_id, parts, answered, failed, may_be_refused=may_be_refused, is_whole=whole
+        )
         self._send()
 
     def close(self) -> None:
@@ -217,8 +231,9 @@ class ZooKeeperLink:
         if connection != self._connection or not self._server.is_alive(exchange.session_id):
             return  # lost on the way; the closed connection tells the client
         part = exchange.parts[len(exchange.answers)]
+        answer: object
         try:
-            answer: object = self.session.perform(part)
+            answer = self._perform(exchange, part)
         except ZkControllerError as error:
             answer = error
         zxid = self._server.zxid
@@ -226,6 +241,13 @@ class ZooKeeperLink:
             self._timeline.within(self._weather().zookeeper_delay_ms),
             lambda: self._run(lambda: self._reply(exchange, connection, part, answer, zxid)),
         )
+
+    def _perform(self, exchange: _Exchange, part: ZkRequest) -> object:
+        refused = self._weather().refused
+        if not exchange.may_be_refused or refused == 0:
+            return self.session.perform(part)
+        random, tell = self._timeline.random, self._timeline.tell
+        return perform_in_part(part, refused, random, self.session.perform, tell)
 
     def _reply(
         self, exchange: _Exchange, connection: int, part: ZkRequest, answer: object, zxid: int
@@ -264,7 +286,7 @@ class ZooKeeperLink:
             case ListChildren(paths, True):
                 on = [WatchOn.CHILDREN if not isinstance(a, ZkCode) else None for a in answers]
             case CheckExists(paths, True):
-                on = [WatchOn.ABSENCE if isinstance(a, ZkCode) else WatchOn.DATA for a in answers]
+                on = [_watch_left_by(answer) for answer in answers]
             case _:
                 return
         for path, kind in zip(paths, on, strict=True):
@@ -295,6 +317,13 @@ _SPENT_BY = {
     WatchKind.NODE_DELETED: (WatchOn.DATA, WatchOn.ABSENCE, WatchOn.CHILDREN),
 }
 """Which of a client's watches each event uses up (``ZKWatchManager.materialize``)."""
+
+
+def _watch_left_by(answer: Stat | ZkCode) -> WatchOn | None:
+    """What an exists-watch waits for, by the answer to the question that left it."""
+    if answer is ZkCode.NO_NODE:
+        return WatchOn.ABSENCE
+    return None if isinstance(answer, ZkCode) else WatchOn.DATA
 
 
 def _size(request: ZkRequest) -> int:

@@ -20,7 +20,6 @@ from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.topic_deletion import TopicDeletionManager
 from zkcontroller.errors import ZnodeCorrupt
 from zkcontroller.model import Broker
-from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.znodes import BrokerIdsZnode, BrokerIdZnode
 
 
@@ -61,8 +60,8 @@ class Brokers:
         found = []
         answers = yield from self._desk.read([BrokerIdZnode.path(b) for b in ids])
         for broker_id, znode in zip(ids, answers, strict=True):
-            if isinstance(znode, ZkCode):
-                continue  # gone again: the child watch tells of it
+            if znode is None:
+                continue  # gone again, and the child watch fires for it
             try:
                 found.append((BrokerIdZnode.decode(broker_id, znode.data).broker, znode.czxid))
             except ZnodeCorrupt as corrupt:
@@ -139,7 +138,7 @@ class Brokers:
         path = BrokerIdZnode.path(broker_id)
         znode = yield from self._desk.read_one(path, watch=True)
         cached = self._context.live_brokers.get(broker_id)
-        if isinstance(znode, ZkCode) or cached is None:
+        if znode is None or cached is None:
             return
         try:
             broker = BrokerIdZnode.decode(broker_id, znode.data).broker

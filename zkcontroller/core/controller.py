@@ -78,7 +78,7 @@ from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.responses import Responses
 from zkcontroller.core.topic_deletion import TopicDeletionManager
 from zkcontroller.core.topics import Topics
-from zkcontroller.errors import ControllerMoved, IllegalState
+from zkcontroller.errors import ControllerMoved, IllegalState, ZooKeeperRefused
 
 ZK_MIGRATION_STATE_ZK = 4
 STALE_CONTROLLER_EPOCH = 11  # what ControllerMoved is on the wire
@@ -166,22 +166,33 @@ class Controller:
     def handle(self, event: Event, now_ms: int) -> Procedure[None]:
         """Process one event to its end; ``now_ms`` is the time at which that begins.
 
-        A ControllerMoved that ends a story is handled here, as is a contradiction in the
-        controller's
-        own bookkeeping (IllegalState): either way this broker stops acting as controller.
+        Three errors make this broker stop acting as controller, and are handled here:
+        ControllerMoved; a contradiction in the controller's own bookkeeping (IllegalState); and an
+        answer of ZooKeeper without which the event could not be processed to its end
+        (ZooKeeperRefused).  Kafka logs the last one and goes on with half of what it should know.
         """
         try:
-            yield from self._process(event, now_ms)
-        except ControllerMoved as moved:
-            self._desk.journal.info(
-                f"Controller moved to another broker when processing {event_text(event)}."
-                f"\n{CONTROLLER_MOVED}: {moved}"
-            )
-            yield from self._failover.maybe_resign()
-        except IllegalState:
-            self._desk.journal.error("Forcing the controller to resign")
+            try:
+                yield from self._process(event, now_ms)
+            except ControllerMoved as moved:
+                self._desk.journal.info(
+                    f"Controller moved to another broker when processing {event_text(event)}."
+                    f"\n{CONTROLLER_MOVED}: {moved}"
+                )
+                self._refuse(event)
+                yield from self._failover.follow_the_move()
+        except (IllegalState, ZooKeeperRefused):
+            if self.context.epoch:
+                self._desk.journal.error("Forcing the controller to resign")
             yield from self._failover.trigger_controller_move()
             raise
+
+    def _refuse(self, event: Event) -> None:
+        """Answers a request as a broker does that is not the controller; Kafka lets it wait."""
+        if isinstance(event, Question) and event.request_id is not None:
+            result = self.refusal(event)
+            assert result is not None
+            self.outbox.append(Answer(event.request_id, result))
 
     def resign(self) -> Procedure[None]:
         """Stop acting as controller, at shutdown; ``/controller`` goes with the session."""
@@ -214,9 +225,8 @@ class Controller:
             ):
                 if self.is_active:
                     yield from self._answer(event)
-                elif (result := self.refusal(event)) is not None:
-                    assert event.request_id is not None
-                    self.outbox.append(Answer(event.request_id, result))
+                else:
+                    self._refuse(event)
             case _:
                 if self.is_active:
                     yield from self._notice(event)

@@ -1,18 +1,27 @@
-"""What every story of the controller works with: context, journal, outbox and questions.
+"""What all parts of the controller work with: context, journal, outbox and questions.
 
-The questions are procedures with a typed answer, so that a story reads ``states = yield from
-desk.read(paths)`` and mypy knows what it got.
+The questions are procedures with a typed answer, so that a caller reads ``znodes = yield from
+desk.read(paths)`` and mypy knows the type of the answer.
+
+One rule holds for every answer: only NO_NODE means "there is nothing".  Any other code is asked
+again if ZooKeeper was busy, and then raised as ZooKeeperRefused, which makes the controller resign:
+a controller that takes a refusal for an empty list forgets its brokers or its topics.  The
+exceptions are :meth:`Desk.try_read` and :meth:`Desk.write`, whose callers judge each answer.
+
+Source: Kafka ``KafkaZkClient`` (``getChildren``, ``getDataAndStat``, ``deleteRecursive`` …).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 from zkcontroller.core.broker_requests import RequestBatch
 from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.context import ControllerContext
-from zkcontroller.core.effects import Outbox, Procedure
+from zkcontroller.core.effects import Outbox, Pause, Procedure
 from zkcontroller.core.journal import Journal
+from zkcontroller.errors import ZooKeeperRefused
 from zkcontroller.zookeeper.requests import (
     CheckExists,
     Delete,
@@ -23,12 +32,23 @@ from zkcontroller.zookeeper.requests import (
     Write,
     WriteResult,
     ZkCode,
+    ZkRequest,
     Znode,
 )
 
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+BUSY: Final = frozenset({ZkCode.THROTTLED_OP, ZkCode.OPERATION_TIMEOUT})
+"""Answers of a ZooKeeper that has too much to do: nothing is wrong with the question."""
+BUSY_TRIES: Final = 10
+"""How often a question is asked again while ZooKeeper is busy."""
+BUSY_PAUSE_MS: Final = 100
+"""Between two of these tries."""
+
 
 class Desk:
-    """Shared by all stories of one controller."""
+    """Shared by all parts of one controller."""
 
     def __init__(self, config: ControllerConfig) -> None:
         self.config = config
@@ -51,49 +71,113 @@ class Desk:
 
     # ------------------------------------------------------------------ questions
 
-    def read(self, paths: Sequence[str], *, watch: bool = False) -> Procedure[list[Znode | ZkCode]]:
-        if not paths:
-            return []
-        answer: list[Znode | ZkCode] = yield ReadZnodes(paths, watch)
-        return answer
+    def read(self, paths: Sequence[str], *, watch: bool = False) -> Procedure[list[Znode | None]]:
+        """Each znode, None where there is none.  Raises ZooKeeperRefused for any other answer."""
+        answers = yield from self.try_read(paths, watch=watch)
+        return _found(paths, answers)
 
-    def read_one(self, path: str, *, watch: bool = False) -> Procedure[Znode | ZkCode]:
+    def try_read(
+        self, paths: Sequence[str], *, watch: bool = False
+    ) -> Procedure[list[Znode | ZkCode]]:
+        """Each znode, or why it cannot be read, for callers that judge each one by itself."""
+        answers: list[Znode | ZkCode] = yield from _persistently(
+            paths, lambda some: ReadZnodes(some, watch)
+        )
+        return answers
+
+    def read_one(self, path: str, *, watch: bool = False) -> Procedure[Znode | None]:
+        """As :meth:`read` for one path."""
         answer = yield from self.read([path], watch=watch)
         return answer[0]
 
     def children(self, path: str, *, watch: bool = False) -> Procedure[list[str]]:
-        """Children of a node, sorted so that runs are alike; none if there is no node."""
-        answer: list[list[str] | ZkCode] = yield ListChildren([path], watch)
-        names = answer[0]
-        return [] if isinstance(names, ZkCode) else sorted(names)
+        """Children of a node, sorted so that runs are alike; none if there is no node.
 
-    def exists(
+        Raises ZooKeeperRefused for any other answer.
+        """
+        names = yield from self._children_of([path], watch=watch)
+        return sorted(names[0] or ())
+
+    def _children_of(
         self, paths: Sequence[str], *, watch: bool = False
-    ) -> Procedure[list[Stat | ZkCode]]:
-        if not paths:
-            return []
-        answer: list[Stat | ZkCode] = yield CheckExists(paths, watch)
-        return answer
+    ) -> Procedure[list[list[str] | None]]:
+        answers: list[list[str] | ZkCode] = yield from _persistently(
+            paths, lambda some: ListChildren(some, watch)
+        )
+        return _found(paths, answers)
+
+    def exists(self, paths: Sequence[str], *, watch: bool = False) -> Procedure[list[bool]]:
+        """Whether there is such a node, for each path.
+
+        Raises ZooKeeperRefused for any answer but yes and NO_NODE: no watch is left then.
+        """
+        answers: list[Stat | ZkCode] = yield from _persistently(
+            paths, lambda some: CheckExists(some, watch)
+        )
+        return [stat is not None for stat in _found(paths, answers)]
 
     def write(self, operations: Sequence[Write]) -> Procedure[list[WriteResult]]:
         """Fenced writes: they land only while this controller's epoch is the cluster's."""
-        if not operations:
-            return []
-        answer: list[WriteResult] = yield FencedBatch(operations, self.context.epoch_zk_version)
-        return answer
+        fence = self.context.epoch_zk_version
+        answers: list[WriteResult] = yield from _persistently(
+            operations, lambda some: FencedBatch(some, fence)
+        )
+        return answers
+
+    def delete(self, paths: Sequence[str]) -> Procedure[None]:
+        """Removes nodes; those that are gone already are fine.
+
+        Raises ZooKeeperRefused for the first one that stays.
+        """
+        _found(paths, (yield from self.write([Delete(path) for path in paths])))
 
     def delete_recursively(self, path: str) -> Procedure[None]:
-        """Remove a node and everything under it, deepest first; what is gone already is fine."""
+        """Removes a node and everything under it, deepest first; raises as :meth:`delete`."""
         levels = [[path]]
         while levels[-1]:
-            answer: list[list[str] | ZkCode] = yield ListChildren(levels[-1])
+            children = yield from self._children_of(levels[-1])
             levels.append(
                 [
                     f"{parent}/{name}"
-                    for parent, names in zip(levels[-1], answer, strict=True)
-                    if not isinstance(names, ZkCode)
-                    for name in names
+                    for parent, names in zip(levels[-1], children, strict=True)
+                    for name in names or ()
                 ]
             )
         for level in reversed(levels):
-            yield from self.write([Delete(each) for each in level])
+            yield from self.delete(level)
+
+
+def _found(paths: Sequence[str], answers: Sequence[T | ZkCode]) -> list[T | None]:
+    """The answers with None for NO_NODE; raises ZooKeeperRefused for any other code."""
+    if ZkCode not in set(map(type, answers)):
+        return list(answers)  # type: ignore[arg-type]
+    result: list[T | None] = []
+    for path, answer in zip(paths, answers, strict=True):
+        if not isinstance(answer, ZkCode):
+            result.append(answer)
+        elif answer is ZkCode.NO_NODE:
+            result.append(None)
+        else:
+            raise ZooKeeperRefused(path, answer.name)
+    return result
+
+
+def _persistently(
+    items: Sequence[Item], make: Callable[[Sequence[Item]], ZkRequest]
+) -> Procedure[list[Any]]:
+    """Asks about all items, and again, after a pause, about those ZooKeeper was too busy for."""
+    if not items:
+        return []
+    answers: list[Any] = yield make(items)
+    for _ in range(BUSY_TRIES):
+        if ZkCode not in set(map(type, answers)):
+            break
+        busy = [at for at, each in enumerate(answers) if type(each) is ZkCode and each in BUSY]
+        if not busy:
+            break
+        yield Pause(BUSY_PAUSE_MS)
+        again: list[Any] = yield make([items[at] for at in busy])
+        answers = list(answers)
+        for at, answer in zip(busy, again, strict=True):
+            answers[at] = answer
+    return answers

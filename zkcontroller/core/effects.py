@@ -3,10 +3,10 @@
 Two kinds, and two ways out:
 
 * **Questions** are *yielded* by a :data:`Procedure`, because the next decision needs the answer:
-  the requests of :mod:`zkcontroller.zookeeper.requests`, and :class:`RegisterBroker`.
-* **Deeds** need no answer.  Pure code appends them to the outbox (``Outbox.append``) in the
-order in
-  which they must happen; whoever drives the procedure performs the outbox before it performs the
+  the requests of :mod:`zkcontroller.zookeeper.requests`, :class:`RegisterBroker` and
+  :class:`Pause`.
+* **Deeds** need no answer.  Pure code appends them to the outbox (``Outbox.append``) in the order
+  in which they must happen; the driver of the procedure performs the outbox before it performs the
   next question, and once more when the procedure ends.  So a deed never overtakes a write that
   precedes it.
 
@@ -37,7 +37,14 @@ class RegisterBroker:
     """Register this broker in the new session.  Answer: its new broker epoch (int)."""
 
 
-Question: TypeAlias = ZkRequest | RegisterBroker
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Go on after this long: ZooKeeper was too busy to answer.  Answer: None."""
+
+    delay_ms: int
+
+
+Question: TypeAlias = ZkRequest | RegisterBroker | Pause
 
 
 @dataclass(frozen=True, slots=True)

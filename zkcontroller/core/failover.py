@@ -6,14 +6,14 @@ the ephemeral ``/controller`` and raise ``/controller_epoch``; whoever wins hold
 ``/controller_epoch`` that fences all its later writes.  A controller starts from ZooKeeper alone
 (:meth:`Failover._on_controller_failover`) and forgets everything when it resigns.
 
-Four things differ from Kafka on purpose, each after a defect seen there:
+Five things differ from Kafka on purpose, each after a defect seen there:
 
 * whoever *finds* no controller runs for it, also when no watch told of the deletion (with one live
   candidate Kafka can stay without a controller for ever);
 * a ``/controller`` that names this broker while it is not acting as controller is deleted,
-whoever's
-  earlier session owns it (KAFKA-13407, KAFKA-4229);
+  whichever earlier session owns it (KAFKA-13407, KAFKA-4229);
 * resigning drops the whole context and starts from an empty one (KAFKA-5310);
+* an election or a failover that failed is tried again after a pause;
 * corrupt znodes are logged with their path and do not end a failover.
 
 Source: Kafka ``KafkaController`` (``elect``, ``maybeResign``, ``onControllerFailover`` …),
@@ -24,7 +24,14 @@ from __future__ import annotations
 
 from zkcontroller.core.brokers import Brokers
 from zkcontroller.core.desk import Desk
-from zkcontroller.core.effects import AddChannel, CancelPuts, Procedure, RemoveAllChannels
+from zkcontroller.core.effects import (
+    AddChannel,
+    CancelPuts,
+    Procedure,
+    Put,
+    RemoveAllChannels,
+)
+from zkcontroller.core.events import Reelect
 from zkcontroller.core.features import set_up_feature_versioning
 from zkcontroller.core.journal import csv, scala_hash_set, scala_map, scala_set
 from zkcontroller.core.partition_states import PartitionStateMachine
@@ -42,6 +49,7 @@ from zkcontroller.errors import (
 )
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import (
+    Check,
     Committed,
     Create,
     Delete,
@@ -63,6 +71,8 @@ from zkcontroller.zookeeper.znodes import (
 
 NO_CONTROLLER = -1
 CONTROLLER_MOVED = "org.apache.kafka.common.errors.ControllerMovedException"
+ELECTION_RETRY_MS = 5_000
+"""From an election or a failover that failed to the next look at ``/controller``."""
 STATES_PER_READ = 50_000
 """Partition states read at once at failover; bounds memory at a million partitions."""
 STATES_PER_STEP = 5_000
@@ -108,7 +118,7 @@ class Failover:
         """Run for controller unless somebody is; take over if the election is won."""
         found = yield from self._read_controller()
         if found is not None and found[0] == self._broker_id and not self.is_active:
-            yield from self._remove_own_stale_znode(found[1])
+            yield from self._remove_own_stale_znode()
             found = yield from self._read_controller()
         self.active_controller_id = NO_CONTROLLER if found is None else found[0]
         if self.active_controller_id != NO_CONTROLLER:
@@ -129,7 +139,7 @@ class Failover:
             self._record(Kind.CONTROLLER_ELECTED, epoch)
             yield from self._on_controller_failover()
         except ControllerMoved as moved:
-            yield from self.maybe_resign()
+            yield from self.follow_the_move()
             if self.active_controller_id != NO_CONTROLLER:
                 self._journal.debug(
                     f"Broker {self.active_controller_id} was elected as controller instead of"
@@ -187,10 +197,8 @@ class Failover:
     def _read_or_create_epoch(self) -> Procedure[tuple[int, int]]:
         while True:
             znode = yield from self._desk.read_one(ControllerEpochZnode.PATH)
-            if isinstance(znode, Znode):
+            if znode is not None:
                 return ControllerEpochZnode.decode(znode.data), znode.zk_version
-            if znode is not ZkCode.NO_NODE:
-                raise ZooKeeperRefused(ControllerEpochZnode.PATH, znode.name)
             answer = yield UnfencedBatch(
                 [Create(ControllerEpochZnode.PATH, ControllerEpochZnode.encode(0))]
             )
@@ -200,7 +208,7 @@ class Failover:
     def _read_controller(self) -> Procedure[tuple[int, Znode] | None]:
         """Who ``/controller`` names, with the znode; None if nobody, or nobody legible."""
         znode = yield from self._desk.read_one(ControllerZnode.PATH)
-        if isinstance(znode, ZkCode):
+        if znode is None:
             return None
         try:
             return ControllerZnode.decode(znode.data).broker_id, znode
@@ -208,14 +216,24 @@ class Failover:
             self._journal.error(f"{corrupt}; nobody can be elected until it is removed")
             return None
 
-    def _remove_own_stale_znode(self, znode: Znode) -> Procedure[None]:
+    def _remove_own_stale_znode(self) -> Procedure[None]:
+        """Delete a ``/controller`` that names this broker; harmless if there is another by now.
+
+        The version of ``/controller`` is 0 whoever created it, so the epoch is the fence here too.
+        """
+        epoch = yield from self._desk.read_one(ControllerEpochZnode.PATH)
+        found = yield from self._read_controller()
+        if found is None or found[0] != self._broker_id:
+            return
+        znode = found[1]
         if znode.ephemeral_owner == 0:
             return  # a KRaft controller that claimed the cluster: not ours to take away
         self._journal.warn(
             f"{ControllerZnode.PATH} names this broker, which does not act as controller (owner"
             f" session 0x{znode.ephemeral_owner:x}); removing it and running again"
         )
-        yield UnfencedBatch([Delete(ControllerZnode.PATH, znode.zk_version)])
+        fence = [] if epoch is None else [Check(ControllerEpochZnode.PATH, epoch.zk_version)]
+        yield Transaction([*fence, Delete(ControllerZnode.PATH, znode.zk_version)])
 
     # ------------------------------------------------------------------ failover
 
@@ -319,13 +337,29 @@ class Failover:
     # ------------------------------------------------------------------ resignation
 
     def maybe_resign(self) -> Procedure[None]:
-        """Look who is controller, leaving a watch; stop acting as one if it is somebody else."""
-        was_active = self.is_active
+        """Look who is controller, leaving a watch; stop acting as one if it is another broker.
+
+        Whatever was seen before: who holds an epoch and is not named resigns.  Kafka asks whether
+        it was active until now, and keeps the context of an earlier life if it has seen its
+        successor already.
+        """
         yield from self._desk.exists([ControllerZnode.PATH], watch=True)
         found = yield from self._read_controller()
         self.active_controller_id = NO_CONTROLLER if found is None else found[0]
-        if was_active and self.active_controller_id != self._broker_id:
+        if self._context.epoch and self.active_controller_id != self._broker_id:
             self.resign()
+
+    def follow_the_move(self) -> Procedure[None]:
+        """A fence failed: this broker's epoch is over, whatever ``/controller`` says.
+
+        It may still name this broker, if the epoch was raised by hand.  Then nobody else runs, and
+        this broker runs again.
+        """
+        yield from self.maybe_resign()
+        if self._context.epoch:
+            self.resign()
+            self.active_controller_id = NO_CONTROLLER
+            self._desk.outbox.append(Put(Reelect()))
 
     def expire(self) -> None:
         """The session is over, and with it whatever it owned."""
@@ -345,24 +379,29 @@ class Failover:
         self._journal.info("Resigned")
 
     def trigger_controller_move(self) -> Procedure[None]:
-        """Give the office up: resign, then delete ``/controller`` so that everybody runs again."""
-        found = yield from self._read_controller()
-        self.active_controller_id = NO_CONTROLLER if found is None else found[0]
-        if self.active_controller_id != self._broker_id:
-            self._journal.warn(
-                "Controller has already moved when trying to trigger controller movement"
-            )
-            return
-        fence = self._context.epoch_zk_version
-        self.active_controller_id = NO_CONTROLLER
-        self.resign()
-        self._context.epoch_zk_version = fence
+        """Resign, then delete ``/controller`` so that every broker runs again, this one included.
+
+        A controller that holds an epoch resigns first, and asks ZooKeeper afterwards: Kafka reads
+        ``/controller`` before, and keeps its context if that fails or names another broker.  The
+        fence keeps the successor's znode from being deleted.  The delayed look is for what no watch
+        tells of: a failed delete, a lost watch, a corrupt znode that was mended.
+        """
+        fence, is_in_office = self._context.epoch_zk_version, self._context.epoch > 0
+        if is_in_office:
+            self.active_controller_id = NO_CONTROLLER
+            self.resign()
+        self._desk.outbox += [CancelPuts(), Put(Reelect(), ELECTION_RETRY_MS)]
         try:
-            yield from self._desk.write([Delete(ControllerZnode.PATH)])
+            if not is_in_office:
+                raise ControllerMoved("this broker holds no epoch")
+            self._context.epoch_zk_version = fence
+            yield from self._desk.delete([ControllerZnode.PATH])
         except ControllerMoved:
             self._journal.warn(
                 "Controller has already moved when trying to trigger controller movement"
             )
+        except ZooKeeperRefused as refused:
+            self._journal.error(f"{refused}; running for controller again later")
         finally:
             self._context.epoch_zk_version = 0
 

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Answer, FeatureResults, Procedure
 from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
-from zkcontroller.errors import ZnodeCorrupt
+from zkcontroller.errors import ZnodeCorrupt, ZooKeeperRefused
 from zkcontroller.protocol.inter_broker_versions import (
     feature_znode_version,
     is_feature_versioning_supported,
 )
-from zkcontroller.zookeeper.requests import Create, SetData, UnfencedBatch, Written, ZkCode
+from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import FeatureStatus, FeatureZnode
 
 NONE = 0
@@ -33,21 +33,25 @@ UNSAFE_DOWNGRADE = 3
 
 
 def set_up_feature_versioning(desk: Desk) -> Procedure[None]:
-    """Create ``/feature``, or bring it in line; a corrupt node is left alone."""
+    """Create ``/feature``, or bring it in line; a corrupt node is left alone.
+
+    The writes are fenced: a controller that slept meanwhile must not undo its successor's.  Kafka
+    writes whatever the epoch.
+    """
     ibp = desk.config.inter_broker_version
     status = (
         FeatureStatus.ENABLED if is_feature_versioning_supported(ibp) else FeatureStatus.DISABLED
     )
     wanted = FeatureZnode(features={}, status=status, version=feature_znode_version(ibp))
     znode = yield from desk.read_one(FeatureZnode.PATH)
-    if znode is ZkCode.NO_NODE:
+    if znode is None:
         desk.journal.info(
             f"Creating FeatureZNode at path: {FeatureZnode.PATH} with contents: {_text(wanted)}"
         )
-        yield UnfencedBatch([Create(FeatureZnode.PATH, wanted.encode())])
-        return
-    if isinstance(znode, ZkCode):
-        desk.journal.error(f"Cannot read {FeatureZnode.PATH}: {znode.name}")
+        (result,) = yield from desk.write([Create(FeatureZnode.PATH, wanted.encode())])
+        # It exists if the reply to this very write was lost.
+        if isinstance(result, ZkCode) and result is not ZkCode.NODE_EXISTS:
+            raise ZooKeeperRefused(FeatureZnode.PATH, result.name)
         return
     try:
         found = FeatureZnode.decode(znode.data)
@@ -64,7 +68,9 @@ def set_up_feature_versioning(desk: Desk) -> Procedure[None]:
         desk.journal.info(
             f"Updating FeatureZNode at path: {FeatureZnode.PATH} with contents: {_text(wanted)}"
         )
-        yield UnfencedBatch([SetData(FeatureZnode.PATH, wanted.encode())])
+        (result,) = yield from desk.write([SetData(FeatureZnode.PATH, wanted.encode())])
+        if isinstance(result, ZkCode):
+            raise ZooKeeperRefused(FeatureZnode.PATH, result.name)
     desk.context.finalized_features = dict(wanted.features)
 
 
@@ -78,7 +84,7 @@ class FeatureUpdates:
         """Judge each item on its own; write what is left if it changes anything."""
         existing: dict[str, int] = {}
         znode = yield from self._desk.read_one(FeatureZnode.PATH)
-        if not isinstance(znode, ZkCode):
+        if znode is not None:
             try:
                 existing = dict(FeatureZnode.decode(znode.data).features)
             except ZnodeCorrupt as corrupt:
@@ -107,7 +113,7 @@ class FeatureUpdates:
         """The version written; None if ZooKeeper refuses, which is then the result of each item."""
         version = feature_znode_version(self._desk.config.inter_broker_version)
         wanted = FeatureZnode(features=target, status=FeatureStatus.ENABLED, version=version)
-        answers = yield UnfencedBatch([SetData(FeatureZnode.PATH, wanted.encode())])
+        answers = yield from self._desk.write([SetData(FeatureZnode.PATH, wanted.encode())])
         if isinstance(answers[0], ZkCode):
             self._desk.journal.warn(
                 f"Processing of feature updates failed due to error: {answers[0].name}"
@@ -117,8 +123,7 @@ class FeatureUpdates:
                     results[name] = (FEATURE_UPDATE_FAILED, None)
             return None
         self._desk.context.finalized_features = dict(target)
-        written: Written = answers[0]
-        return written.zk_version
+        return answers[0].zk_version
 
     def _refusal(self, item: FeatureUpdate, existing: int | None) -> str | None:
         """Why the item cannot be applied, checks in Kafka's order; None if it can."""

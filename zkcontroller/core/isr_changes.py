@@ -25,7 +25,7 @@ from zkcontroller.core.journal import keeper_exception, scala_seq, scala_set
 from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.reassignment import Reassignments
 from zkcontroller.core.state_znodes import encode_state, read_states, state_path, write_states
-from zkcontroller.errors import ControllerMoved, ZnodeCorrupt
+from zkcontroller.errors import ControllerMoved, ZnodeCorrupt, ZooKeeperRefused
 from zkcontroller.model import RECOVERED, RECOVERING, LeaderAndIsr
 from zkcontroller.state_changes.kafka_values import leader_and_isr_of
 from zkcontroller.zookeeper.requests import Delete, ZkCode, Znode
@@ -235,7 +235,7 @@ class IsrChanges:
         that nobody will send.
         """
         table = self._context.table
-        znode = yield from self._desk.read_one(state_path(table, row))
+        (znode,) = yield from self._desk.try_read([state_path(table, row)])
         if (
             isinstance(znode, Znode)
             and znode.zk_version == state.zk_version + 1
@@ -257,7 +257,7 @@ class IsrChanges:
         paths = [IsrChangeNotificationSequenceZnode.path(name) for name in names]
         rows: dict[int, None] = {}
         for path, znode in zip(paths, (yield from self._desk.read(paths)), strict=True):
-            if isinstance(znode, ZkCode):
+            if znode is None:
                 continue
             try:
                 named = IsrChangeNotificationSequenceZnode.decode(path, znode.data).partitions
@@ -275,7 +275,10 @@ class IsrChanges:
     def refresh(self, rows: Sequence[int]) -> Procedure[None]:
         """Read the state znodes of these partitions again."""
         states = yield from read_states(self._desk, rows)
-        for reason in states.unreadable.values():
+        for row, reason in states.unreadable.items():
             if isinstance(reason, ZnodeCorrupt):
                 self._journal.error(str(reason))
+            elif reason is not ZkCode.NO_NODE:
+                # The leader has changed its ISR, and only this notification tells of it.
+                raise ZooKeeperRefused(state_path(self._context.table, row), reason.name)
         self._context.table.put_leaderships(states.found)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure
-from zkcontroller.core.state_znodes import read_states, write_states
-from zkcontroller.errors import ZnodeCorrupt
+from zkcontroller.core.journal import keeper_exception
+from zkcontroller.core.state_znodes import read_states, report_unreadable, write_states
 from zkcontroller.model import LeaderAndIsr
 
 
@@ -25,9 +25,7 @@ def bump_leader_epochs(desk: Desk, rows: Sequence[int]) -> Procedure[dict[int, L
     remaining = list(rows)
     while remaining:
         states = yield from read_states(desk, remaining)
-        for reason in states.unreadable.values():
-            if isinstance(reason, ZnodeCorrupt):
-                desk.journal.error(str(reason))
+        report_unreadable(desk, states)
         verdicts = yield from write_states(
             desk,
             {
@@ -43,6 +41,11 @@ def bump_leader_epochs(desk: Desk, rows: Sequence[int]) -> Procedure[dict[int, L
             desk.journal.info(
                 f"Updated leader epoch for partition {table.text(row)} to"
                 f" {state.leader_epoch}, zkVersion={state.zk_version}"
+            )
+        for row, code in verdicts.refused.items():
+            desk.journal.error(
+                f"Error while updating leader epoch for partition {table.text(row)}"
+                f"\n{keeper_exception(code, table.text(row))}"
             )
         raised.update(verdicts.written)
         remaining = verdicts.lost

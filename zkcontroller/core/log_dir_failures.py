@@ -14,7 +14,7 @@ from zkcontroller.core.journal import csv
 from zkcontroller.core.partition_table import ReplicaState
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.errors import ZnodeCorrupt
-from zkcontroller.zookeeper.requests import Delete, ZkCode
+from zkcontroller.zookeeper.requests import Delete
 from zkcontroller.zookeeper.znodes import (
     LogDirEventNotificationSequenceZnode,
     LogDirEventNotificationZnode,
@@ -34,7 +34,7 @@ class LogDirFailures:
         paths = [LogDirEventNotificationSequenceZnode.path(name) for name in names]
         brokers: dict[int, None] = {}
         for path, znode in zip(paths, (yield from self._desk.read(paths)), strict=True):
-            if isinstance(znode, ZkCode):
+            if znode is None:
                 continue
             try:
                 failure = LogDirEventNotificationSequenceZnode.decode(path, znode.data)

@@ -33,7 +33,6 @@ from zkcontroller.core.partition_states import ElectionOutcome, PartitionStateMa
 from zkcontroller.core.partition_table import NO_ROW, PartitionState
 from zkcontroller.errors import ZnodeCorrupt
 from zkcontroller.model import NO_LEADER, TopicPartition
-from zkcontroller.zookeeper.requests import Delete, ZkCode
 from zkcontroller.zookeeper.znodes import PreferredReplicaElectionZnode
 
 NONE = 0
@@ -66,8 +65,8 @@ class LeaderElections:
         asked = event.partitions
         if event.trigger is ElectionTrigger.ZOOKEEPER:
             path = PreferredReplicaElectionZnode.PATH
-            stat = (yield from self._desk.exists([path], watch=True))[0]
-            if isinstance(stat, ZkCode):
+            (is_there,) = yield from self._desk.exists([path], watch=True)
+            if not is_there:
                 return
         if asked is None:
             asked = yield from self._read_znode()
@@ -240,7 +239,7 @@ class LeaderElections:
             if trigger is not ElectionTrigger.ADMIN_CLIENT:
                 self._report(rows)
         if trigger is ElectionTrigger.ZOOKEEPER:
-            yield from self._desk.write([Delete(PreferredReplicaElectionZnode.PATH)])
+            yield from self._desk.delete([PreferredReplicaElectionZnode.PATH])
             # Leaves the watch for the next order, and takes one that came meanwhile.
             again = ReplicaLeaderElection(None, ElectionType.PREFERRED, ElectionTrigger.ZOOKEEPER)
             self._desk.outbox.append(Put(again))
@@ -263,7 +262,7 @@ class LeaderElections:
 
     def _read_znode(self) -> Procedure[tuple[TopicPartition, ...]]:
         znode = yield from self._desk.read_one(PreferredReplicaElectionZnode.PATH)
-        if isinstance(znode, ZkCode):
+        if znode is None:
             return ()
         try:
             return PreferredReplicaElectionZnode.decode(znode.data).partitions

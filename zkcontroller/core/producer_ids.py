@@ -12,7 +12,6 @@ from zkcontroller.errors import ZnodeCorrupt
 from zkcontroller.zookeeper.requests import (
     Create,
     SetData,
-    UnfencedBatch,
     Written,
     ZkCode,
 )
@@ -46,9 +45,12 @@ class ProducerIds:
     def _next_block(self, broker_id: int) -> Procedure[ProducerIdBlock]:
         path = ProducerIdBlockZnode.PATH
         while True:
-            znode = yield from self._desk.read_one(path)
+            (znode,) = yield from self._desk.try_read([path])
             if znode is ZkCode.NO_NODE:
-                yield UnfencedBatch([Create(path)])
+                (created,) = yield from self._desk.write([Create(path)])
+                if isinstance(created, ZkCode) and created is not ZkCode.NODE_EXISTS:
+                    self._desk.journal.error(f"Cannot create {path}: {created.name}")
+                    return ProducerIdBlock(UNKNOWN_SERVER_ERROR)
                 continue
             if isinstance(znode, ZkCode):
                 self._desk.journal.error(f"Cannot read {path}: {znode.name}")
@@ -68,8 +70,9 @@ class ProducerIds:
                 )
                 return ProducerIdBlock(UNKNOWN_SERVER_ERROR)
             block = ProducerIdBlockZnode(broker_id, start, start + BLOCK_LENGTH - 1)
-            results = yield UnfencedBatch([SetData(path, block.encode(), znode.zk_version)])
-            result = results[0]
+            (result,) = yield from self._desk.write(
+                [SetData(path, block.encode(), znode.zk_version)]
+            )
             if isinstance(result, Written):
                 self._desk.journal.info(
                     f"Acquired new producerId block ProducerIdsBlock(assignedBrokerId={broker_id},"

@@ -31,13 +31,12 @@ from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import NO_ROW, PartitionState, ReplicaState
 from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
-from zkcontroller.core.state_znodes import read_states
+from zkcontroller.core.state_znodes import read_states, report_unreadable
 from zkcontroller.core.topics import assignment_text
 from zkcontroller.errors import ZnodeCorrupt
 from zkcontroller.model import LeaderAndIsr, ReplicaAssignment
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import (
-    ANY_VERSION,
     SetData,
     WriteResult,
     Written,
@@ -81,9 +80,7 @@ class ReassignmentPhases:
         # Leaders that write their ISR themselves tell of it by this watch only.
         watch = not self._desk.config.is_alter_partition_supported
         states = yield from read_states(self._desk, moving, watch=watch)
-        for reason in states.unreadable.values():
-            if isinstance(reason, ZnodeCorrupt):
-                self._journal.error(str(reason))
+        report_unreadable(self._desk, states)
         done = [row for row, assignment in moves.items() if not assignment.is_being_reassigned]
         done.extend(
             row
@@ -178,27 +175,35 @@ class ReassignmentPhases:
         remaining = list(topics)
         while remaining:
             paths = [TopicZnode.path(topic) for topic in remaining]
+            answers = yield from self._desk.try_read(paths)
+            # What cannot be read is not overwritten: it may hold partitions unknown here.
+            results.update(
+                (topic, answer)
+                for topic, answer in zip(remaining, answers, strict=True)
+                if isinstance(answer, ZkCode)
+            )
+            znodes = {
+                topic: answer
+                for topic, answer in zip(remaining, answers, strict=True)
+                if isinstance(answer, Znode)
+            }
             writes = []
-            for topic, znode in zip(remaining, (yield from self._desk.read(paths)), strict=True):
+            for topic, znode in znodes.items():
                 known = table.topics[topic]
                 topic_id, partitions = self._unheard_of(topic, znode)
                 for row in known.rows:
                     assignment = changed.get(row) or table.assignment(row)
                     partitions[table.partition_of[row]] = assignment
                 data = TopicZnode(known.topic_id or topic_id, partitions).encode()
-                zk_version = ANY_VERSION if isinstance(znode, ZkCode) else znode.zk_version
-                writes.append(SetData(TopicZnode.path(topic), data, zk_version))
-            answers = yield from self._desk.write(writes)
-            results.update(zip(remaining, answers, strict=True))
-            remaining = [topic for topic in remaining if results[topic] is ZkCode.BAD_VERSION]
+                writes.append(SetData(TopicZnode.path(topic), data, znode.zk_version))
+            results.update(zip(znodes, (yield from self._desk.write(writes)), strict=True))
+            remaining = [topic for topic in znodes if results[topic] is ZkCode.BAD_VERSION]
         return results
 
     def _unheard_of(
-        self, topic: str, znode: Znode | ZkCode
+        self, topic: str, znode: Znode
     ) -> tuple[UUID | None, dict[int, ReplicaAssignment]]:
         """The id and those partitions in a topic's znode that may be unknown to us yet."""
-        if isinstance(znode, ZkCode):
-            return None, {}
         try:
             found = TopicZnode.decode(topic, znode.data)
         except ZnodeCorrupt as corrupt:

@@ -12,9 +12,9 @@ from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure, Put
 from zkcontroller.core.events import ZkPartitionReassignment
 from zkcontroller.core.journal import scala_seq, scala_small_map
-from zkcontroller.errors import ZnodeCorrupt
+from zkcontroller.errors import ZnodeCorrupt, ZooKeeperRefused
 from zkcontroller.model import TopicPartition
-from zkcontroller.zookeeper.requests import Create, Delete, SetData, ZkCode
+from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import ReassignPartitionsZnode
 
 _IsDone: TypeAlias = Callable[[TopicPartition, tuple[int, ...]], bool]
@@ -29,13 +29,13 @@ class ReassignmentZnode:
 
     def is_there(self) -> Procedure[bool]:
         """Whether there is such a znode; leaves the watch that tells of the next one."""
-        stat = (yield from self._desk.exists([ReassignPartitionsZnode.PATH], watch=True))[0]
-        return not isinstance(stat, ZkCode)
+        (is_there,) = yield from self._desk.exists([ReassignPartitionsZnode.PATH], watch=True)
+        return is_there
 
     def read(self) -> Procedure[dict[TopicPartition, tuple[int, ...]]]:
         """Each partition listed with its target; nothing if the znode is missing or corrupt."""
         znode = yield from self._desk.read_one(ReassignPartitionsZnode.PATH)
-        if isinstance(znode, ZkCode):
+        if znode is None:
             return {}
         try:
             return dict(ReassignPartitionsZnode.decode(znode.data).partitions)
@@ -60,13 +60,15 @@ class ReassignmentZnode:
                 "No more partitions need to be reassigned. Deleting zk path"
                 f" {ReassignPartitionsZnode.PATH}"
             )
-            yield from self._desk.write([Delete(ReassignPartitionsZnode.PATH)])
+            yield from self._desk.delete([ReassignPartitionsZnode.PATH])
             # Leaves the watch for the next order, and takes one that came meanwhile.
             self._desk.outbox.append(Put(ZkPartitionReassignment()))
             return
         if not removed:
             return
         data = ReassignPartitionsZnode(left).encode()
-        results = yield from self._desk.write([SetData(ReassignPartitionsZnode.PATH, data)])
-        if results[0] is ZkCode.NO_NODE:
-            yield from self._desk.write([Create(ReassignPartitionsZnode.PATH, data)])
+        (result,) = yield from self._desk.write([SetData(ReassignPartitionsZnode.PATH, data)])
+        if result is ZkCode.NO_NODE:
+            (result,) = yield from self._desk.write([Create(ReassignPartitionsZnode.PATH, data)])
+        if isinstance(result, ZkCode):
+            raise ZooKeeperRefused(ReassignPartitionsZnode.PATH, result.name)

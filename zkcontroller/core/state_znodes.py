@@ -72,7 +72,7 @@ def read_states(desk: Desk, rows: Sequence[int], *, watch: bool = False) -> Proc
     table = desk.context.table
     states = States({}, {})
     paths = [state_path(table, row) for row in rows]
-    answers = yield from desk.read(paths, watch=watch)
+    answers = yield from desk.try_read(paths, watch=watch)
     for row, path, znode in zip(rows, paths, answers, strict=True):
         if isinstance(znode, ZkCode):
             states.unreadable[row] = znode
@@ -91,6 +91,15 @@ def read_states(desk: Desk, rows: Sequence[int], *, watch: bool = False) -> Proc
             found.leader_recovery_state,
         )
     return states
+
+
+def report_unreadable(desk: Desk, states: States) -> None:
+    """One line for each state that should be there and cannot be read."""
+    for row, reason in states.unreadable.items():
+        if isinstance(reason, ZnodeCorrupt):
+            desk.journal.error(str(reason))
+        elif reason is not ZkCode.NO_NODE:
+            desk.journal.error(f"Cannot read {state_path(desk.context.table, row)}: {reason.name}")
 
 
 def write_states(desk: Desk, states: Mapping[int, LeaderAndIsr]) -> Procedure[Verdicts]:

@@ -26,7 +26,7 @@ def read_unclean_election_flags(
     """
     names = list(topics)
     flags = {}
-    answers = yield from desk.read([ConfigZnode.topic_path(name) for name in names])
+    answers = yield from desk.try_read([ConfigZnode.topic_path(name) for name in names])
     for name, znode in zip(names, answers, strict=True):
         if znode is ZkCode.NO_NODE:
             flags[name] = default

@@ -170,14 +170,12 @@ class Topics:
         return rows
 
     def _read(self, topics: Sequence[str]) -> Procedure[list[_Read | ZkCode]]:
-        """Each topic's znode, or why it cannot be read; MARSHALLING_ERROR if it is corrupt."""
+        """Each topic's znode; NO_NODE where there is none, MARSHALLING_ERROR if it is corrupt."""
         found: list[_Read | ZkCode] = []
         answers = yield from self._desk.read([TopicZnode.path(t) for t in topics], watch=True)
         for topic, znode in zip(topics, answers, strict=True):
-            if isinstance(znode, ZkCode):
-                if znode is not ZkCode.NO_NODE:
-                    self._journal.error(f"Cannot read {TopicZnode.path(topic)}: {znode.name}")
-                found.append(znode)
+            if znode is None:
+                found.append(ZkCode.NO_NODE)
                 continue
             try:
                 found.append(_Read(topic, TopicZnode.decode(topic, znode.data), znode.zk_version))

@@ -6,10 +6,11 @@ before each question and at the end, so no deed overtakes a write that precedes 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from zkcontroller.core.effects import Deed, Outbox, Procedure, Question, RegisterBroker
+from zkcontroller.core.effects import Deed, Outbox, Pause, Procedure, Question, RegisterBroker
 from zkcontroller.errors import SessionExpired, ZkControllerError
 from zkcontroller.zookeeper.requests import ZkRequest
 
@@ -38,12 +39,14 @@ class Driver:
         session: Session,
         register_broker: Callable[[], int],
         do: Callable[[Sequence[Deed]], None],
+        sleep_s: Callable[[float], object] = time.sleep,
     ) -> None:
         """``register_broker`` answers RegisterBroker with a broker epoch; ``do`` performs deeds."""
         self._outbox = outbox
         self._session = session
         self._register_broker = register_broker
         self._do = do
+        self._sleep_s = sleep_s
 
     def run(self, procedure: Procedure[None]) -> None:
         """Runs it to its end, every question in the ZooKeeper session that stands now.
@@ -74,6 +77,9 @@ class Driver:
     def _answer(self, question: Question, session_id: int) -> object:
         if isinstance(question, RegisterBroker):
             return self._register_broker()
+        if isinstance(question, Pause):
+            self._sleep_s(question.delay_ms / 1000)
+            return None
         if session_id == NO_SESSION:
             # The session would wait for the next one; Expire, which is queued behind, must not.
             raise SessionExpired("there was no ZooKeeper session when the event began")

@@ -1,0 +1,108 @@
+"""A ZooKeeper that refuses: any part of a controller's question, with any code it could give.
+
+A refused part is not done and leaves no watch; the other parts of the question are done.  NO_NODE,
+NODE_EXISTS, BAD_VERSION and NOT_EMPTY are not among the codes: they say something about the tree,
+and a ZooKeeper does not lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Final
+
+from zkcontroller.errors import ZooKeeperRefused
+from zkcontroller.zookeeper.requests import (
+    CheckExists,
+    FencedBatch,
+    ListChildren,
+    ReadZnodes,
+    RolledBack,
+    Transaction,
+    UnfencedBatch,
+    ZkCode,
+    ZkRequest,
+)
+from zkcontroller.zookeeper.znodes import ControllerEpochZnode
+
+READ_REFUSALS: Final = (
+    ZkCode.SYSTEM_ERROR,
+    ZkCode.RUNTIME_INCONSISTENCY,
+    ZkCode.DATA_INCONSISTENCY,
+    ZkCode.MARSHALLING_ERROR,
+    ZkCode.UNIMPLEMENTED,
+    ZkCode.OPERATION_TIMEOUT,
+    ZkCode.BAD_ARGUMENTS,
+    ZkCode.API_ERROR,
+    ZkCode.NO_AUTH,
+    ZkCode.SESSION_MOVED,
+    ZkCode.THROTTLED_OP,
+)
+WRITE_REFUSALS: Final = (
+    *READ_REFUSALS,
+    ZkCode.INVALID_ACL,
+    ZkCode.NOT_READ_ONLY,
+    ZkCode.QUOTA_EXCEEDED,
+)
+
+
+def perform_in_part(
+    request: ZkRequest,
+    refused: float,
+    random: Random,
+    perform: Callable[[ZkRequest], Any],
+    tell: Callable[[str], None],
+) -> Any:
+    """The answer to ``request``, of which each part is refused with that probability."""
+    codes = READ_REFUSALS if _is_read(request) else WRITE_REFUSALS
+
+    def refusal() -> ZkCode | None:
+        return random.choice(codes) if random.random() < refused else None
+
+    if isinstance(request, Transaction):
+        code = refusal()
+        if code is None:
+            return perform(request)
+        tell(f"ZooKeeper refuses a transaction: {code.name}")
+        return RolledBack(code, 0)
+    if isinstance(request, FencedBatch) and (code := refusal()) is not None:
+        tell(f"ZooKeeper refuses the fence: {code.name}")
+        raise ZooKeeperRefused(ControllerEpochZnode.PATH, code.name)
+    items = _items(request)
+    verdicts = [refusal() for _ in items]
+    for item, code in zip(items, verdicts, strict=True):
+        if code is not None:
+            tell(f"ZooKeeper refuses {item}: {code.name}")
+    done = iter(
+        perform(_of(request, [i for i, v in zip(items, verdicts, strict=True) if v is None]))
+    )
+    return [next(done) if code is None else code for code in verdicts]
+
+
+def _is_read(request: ZkRequest) -> bool:
+    return isinstance(request, ReadZnodes | ListChildren | CheckExists)
+
+
+def _items(request: ZkRequest) -> Sequence[Any]:
+    match request:
+        case ReadZnodes(paths) | ListChildren(paths) | CheckExists(paths):
+            return paths
+        case FencedBatch(operations) | UnfencedBatch(operations) | Transaction(operations):
+            return operations
+
+
+def _of(request: ZkRequest, items: Sequence[Any]) -> ZkRequest:
+    """The same question about these alone."""
+    match request:
+        case ReadZnodes(_, watch):
+            return ReadZnodes(items, watch)
+        case ListChildren(_, watch):
+            return ListChildren(items, watch)
+        case CheckExists(_, watch):
+            return CheckExists(items, watch)
+        case FencedBatch(_, zk_version):
+            return FencedBatch(items, zk_version)
+        case UnfencedBatch():
+            return UnfencedBatch(items)
+        case Transaction():
+            return Transaction(items)
