@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _STATE_PATH: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
 _TOPIC_PATH: Final = re.compile(r"/brokers/topics/([^/]+)")
+REGISTERED: Final = 1
+"""The version of a registration: brokers create the znode and then fill it."""
 _DELETE_TOPICS: Final = "/admin/delete_topics/"
 _OF_BROKERS: Final = re.compile(
     r"/brokers/(ids|seqid)(/.*)?|/controller|/controller_epoch|/cluster(/.*)?"
@@ -89,7 +91,8 @@ class Invariants:
                     f"{change.path} was written by session 0x{commit.session_id:x}, which did not "
                     f"win controller epoch {self._epoch}"
                 )
-            if change.after is None and change.path.startswith(_DELETE_TOPICS):
+            may_delete = self._world.settings.get("delete_topic_enable", True)
+            if change.after is None and change.path.startswith(_DELETE_TOPICS) and may_delete:
                 topic_path = TopicZnode.path(change.path.removeprefix(_DELETE_TOPICS))
                 assert self._world.zookeeper.peek(topic_path) is None, (
                     f"{change.path} was removed although {topic_path} is there"
@@ -178,8 +181,11 @@ class Invariants:
 
     def _has_been_alive(self, broker_id: int) -> bool:
         znode = self._world.zookeeper.peek(BrokerIdZnode.path(broker_id))
-        is_registered = znode is not None and znode.czxid < self._epoch_zxid
-        return is_registered and broker_id not in self.excused
+        if znode is None or znode.czxid > self._epoch_zxid or znode.zk_version != REGISTERED:
+            return False  # dead, started again, or its registration was overwritten by hand
+        process = self._world.living.get(broker_id)
+        has_failed = process is not None and process.broker.failed
+        return not has_failed and broker_id not in self.excused
 
     def _is_doomed(self, topic: str) -> bool:
         return self._world.zookeeper.peek(_DELETE_TOPICS + topic) is not None

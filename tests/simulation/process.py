@@ -95,6 +95,7 @@ class BrokerProcess:
             on_watch=self._watch_fired,
             on_expired=self._session_expired,
             on_new_session=lambda: self.put(RegisterBrokerAndReelect()),
+            refusal=world.refusal,
             name=self.name,
         )
         self.channels: dict[int, Channel] = {}

@@ -8,8 +8,7 @@ and a ZooKeeper does not lie.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from zkcontroller.errors import ZooKeeperRefused
 from zkcontroller.zookeeper.requests import (
@@ -46,36 +45,24 @@ WRITE_REFUSALS: Final = (
 )
 
 
+Refusal: TypeAlias = Callable[[str, Sequence[ZkCode]], ZkCode | None]
+"""With which code, one of these if it is drawn, ZooKeeper refuses that path; None if it obeys."""
+
+
 def perform_in_part(
-    request: ZkRequest,
-    refused: float,
-    random: Random,
-    perform: Callable[[ZkRequest], Any],
-    tell: Callable[[str], None],
+    request: ZkRequest, refusal: Refusal, perform: Callable[[ZkRequest], Any]
 ) -> Any:
-    """The answer to ``request``, of which each part is refused with that probability."""
+    """The answer to ``request`` where each part may be refused."""
     codes = READ_REFUSALS if _is_read(request) else WRITE_REFUSALS
-
-    def refusal() -> ZkCode | None:
-        return random.choice(codes) if random.random() < refused else None
-
-    if isinstance(request, Transaction):
-        code = refusal()
-        if code is None:
-            return perform(request)
-        tell(f"ZooKeeper refuses a transaction: {code.name}")
-        return RolledBack(code, 0)
-    if isinstance(request, FencedBatch) and (code := refusal()) is not None:
-        tell(f"ZooKeeper refuses the fence: {code.name}")
-        raise ZooKeeperRefused(ControllerEpochZnode.PATH, code.name)
     items = _items(request)
-    verdicts = [refusal() for _ in items]
-    for item, code in zip(items, verdicts, strict=True):
-        if code is not None:
-            tell(f"ZooKeeper refuses {item}: {code.name}")
-    done = iter(
-        perform(_of(request, [i for i, v in zip(items, verdicts, strict=True) if v is None]))
-    )
+    if isinstance(request, FencedBatch) and (code := refusal(ControllerEpochZnode.PATH, codes)):
+        raise ZooKeeperRefused(ControllerEpochZnode.PATH, code.name)
+    verdicts = [refusal(each if isinstance(each, str) else each.path, codes) for each in items]
+    if isinstance(request, Transaction):
+        refused = [(at, code) for at, code in enumerate(verdicts) if code is not None]
+        return RolledBack(refused[0][1], refused[0][0]) if refused else perform(request)
+    allowed = [item for item, code in zip(items, verdicts, strict=True) if code is None]
+    done = iter(perform(_of(request, allowed)))
     return [next(done) if code is None else code for code in verdicts]
 
 

@@ -25,6 +25,7 @@ from zkcontroller.core import (
 )
 from zkcontroller.core.desk import Desk
 from zkcontroller.core.elections import IsOnline
+from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.model import LeaderAndIsr
 from zkcontroller.zookeeper.requests import CheckExists, ListChildren, UnfencedBatch
 
@@ -172,7 +173,7 @@ def believe_a_deposed_leader(patch: Patch) -> None:
 
     def trusting(self: Any, event: Any, change: Any) -> Any:
         row = self._row(change)
-        if row >= 0 and self._context.table.has_leadership(row):
+        if row != NO_ROW and self._context.table.has_leadership(row):
             state = self._context.table.leader_and_isr(row)
             change = change._replace(
                 leader_epoch=state.leader_epoch, partition_epoch=state.zk_version

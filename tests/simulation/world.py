@@ -80,6 +80,8 @@ class World:
         """Who waits for the answer to which request."""
         self.failures: list[tuple[BrokerProcess, str, ZkControllerError]] = []
         """Events that ended with an error other than the end of the session."""
+        self.refused: dict[str, ZkCode] = {}
+        """Paths about which ZooKeeper refuses every question of a controller."""
         self.invariants = Invariants(self)
         self._request_id = 0
         self.timeline.after(TICK_MS, self._tick, background=True)
@@ -350,6 +352,15 @@ class World:
     def put(self, broker_id: int, event: Event) -> None:
         """Puts an event into a broker's controller queue."""
         self.living[broker_id].put(event)
+
+    def refusal(self, path: str, codes: Sequence[ZkCode]) -> ZkCode | None:
+        """How ZooKeeper refuses a controller's question about that path, if it does."""
+        code = self.refused.get(path)
+        if code is None and self.timeline.happens(self.weather.refused):
+            code = self.timeline.random.choice(codes)
+        if code is not None:
+            self.timeline.tell(f"ZooKeeper refuses {path}: {code.name}")
+        return code
 
     # ------------------------------------------------------------------ what one can see
 

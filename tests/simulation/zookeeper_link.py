@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.refusals import perform_in_part
+from tests.simulation.refusals import Refusal, perform_in_part
 from tests.simulation.timeline import Lane, Timeline
 from tests.simulation.weather import Weather
 from tests.simulation.zookeeper import SimulatedSession
@@ -69,6 +69,7 @@ class ZooKeeperLink:
         on_watch: Callable[[WatchFired], None],
         on_expired: Callable[[], None],
         on_new_session: Callable[[], None],
+        refusal: Refusal,
         name: str,
     ) -> None:
         self._server = server
@@ -78,6 +79,7 @@ class ZooKeeperLink:
         self._on_watch = on_watch
         self._on_expired = on_expired
         self._on_new_session = on_new_session
+        self._refusal = refusal
         self._name = name
         self.session = SimulatedSession(
             server, session_timeout_ms=session_timeout_ms, on_watch=self._fired
@@ -243,11 +245,9 @@ class ZooKeeperLink:
         )
 
     def _perform(self, exchange: _Exchange, part: ZkRequest) -> object:
-        refused = self._weather().refused
-        if not exchange.may_be_refused or refused == 0:
-            return self.session.perform(part)
-        random, tell = self._timeline.random, self._timeline.tell
-        return perform_in_part(part, refused, random, self.session.perform, tell)
+        if exchange.may_be_refused:
+            return perform_in_part(part, self._refusal, self.session.perform)
+        return self.session.perform(part)
 
     def _reply(
         self, exchange: _Exchange, connection: int, part: ZkRequest, answer: object, zxid: int

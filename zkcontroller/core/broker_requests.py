@@ -363,7 +363,12 @@ class RequestBatch:
             topics=list(by_topic.items()),
             delete_partitions=delete,
         )
-        deleting = tuple(table.topic_partition(row) for row, stop in rows.items() if stop.delete)
+        # The replica that a move leaves behind is deleted too, but nothing waits for that.
+        deleting = tuple(
+            table.topic_partition(row)
+            for row, stop in rows.items()
+            if stop.delete and table.topic_of[row] in context.topics_with_deletion_started
+        )
         self._outbox.append(Send(broker_id, STOP_REPLICA, version, body, context.epoch, deleting))
 
     def _grouped(self, rows: Sequence[int], entries: list[bytes]) -> list[bulk.TopicEntries]:
@@ -426,10 +431,11 @@ def event_for_response(send: Send, body: bytes) -> Event | None:
     ``body`` is the response without its header.  Raises InvalidFrame if it cannot be read.
     """
     if send.api_key == LEADER_AND_ISR:
-        answer = read_leader_and_isr_response(send.api_version, body)
+        is_probe = bool(send.probing)
+        answer = read_leader_and_isr_response(send.api_version, body, names_all=is_probe)
         code, errors = answer
         text = leader_and_isr_response(code, errors) if code else ""
-        return LeaderAndIsrResponseReceived(send.broker_id, code, errors, send.probing, text)
+        return LeaderAndIsrResponseReceived(send.broker_id, code, errors, is_probe, text)
     if send.api_key == UPDATE_METADATA:
         answer = read_update_metadata_response(send.api_version, body)
         text = update_metadata_response(answer.error_code) if answer.error_code else ""
@@ -437,10 +443,10 @@ def event_for_response(send: Send, body: bytes) -> Event | None:
     assert send.api_key == STOP_REPLICA, send.api_key
     if not send.deleting:
         return None
-    answer = read_stop_replica_response(send.api_version, body)
+    answer = read_stop_replica_response(send.api_version, body, names_all=True)
+    # What the answer does not name was neither deleted nor refused.
     codes = {(topic, partition): code for topic, partition, code in answer.partition_errors}
-    return TopicDeletionStopReplicaResponseReceived(
-        send.broker_id,
-        answer.error_code,
-        tuple((*each, codes.get(each, 0)) for each in send.deleting),
-    )
+    named = tuple((*each, codes[each]) for each in send.deleting if each in codes)
+    if not named:
+        return None
+    return TopicDeletionStopReplicaResponseReceived(send.broker_id, answer.error_code, named)

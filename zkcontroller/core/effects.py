@@ -80,7 +80,8 @@ class Send:
     body: tuple[bytes, ...]
     controller_epoch: int
     deleting: tuple[TopicPartition, ...] = ()
-    """StopReplica: the partitions sent with delete; only their answers become an event."""
+    """StopReplica: the partitions sent with delete whose topics are being deleted; only what is
+    answered for these becomes an event."""
     probing: tuple[TopicPartition, ...] = ()
     """LeaderAndIsr: partitions believed to lie in a failed log directory of that broker."""
 

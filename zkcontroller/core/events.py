@@ -103,8 +103,9 @@ class TopicDeletion:
 class TopicDeletionStopReplicaResponseReceived:
     """A broker answered a StopReplica that asked it to delete partitions.
 
-    ``partition_errors``: (topic, partition, error code) of those that were sent with delete;
-    ``request_error``: top-level code, not 0 when the whole request was refused.
+    ``partition_errors``: (topic, partition, error code) of those that were sent with delete, whose
+    topic is being deleted, and that the answer names; ``request_error``: top-level code, not 0 when
+    the whole request was refused.
     """
 
     broker_id: int
@@ -125,15 +126,15 @@ class ControlledShutdown:
 class LeaderAndIsrResponseReceived:
     """A broker answered LeaderAndIsr.
 
-    ``partition_errors``: (topic id or name, partition, error code) where the code is not 0;
-    ids from version 5 on.  ``probed``: partitions of the request that were believed to be in a
-    failed log directory; those without an error are online again.
+    ``partition_errors``: (topic id or name, partition, error code), ids from version 5 on.  All
+    that the answer names if ``is_probe``: the request held partitions that were believed to be in
+    a failed log directory, and those with code 0 are online again.  Else those whose code is not 0.
     """
 
     broker_id: int
     request_error: int
     partition_errors: tuple[tuple[UUID | str, int, int], ...]
-    probed: tuple[TopicPartition, ...] = ()
+    is_probe: bool = False
     response: str = field(default="", repr=False)
     """The whole answer as Kafka prints it, if ``request_error`` is not 0."""
 

@@ -13,17 +13,22 @@ tuples and ``bytes`` are interned, because thousands of partitions share the sam
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
+from itertools import chain
 from operator import itemgetter
-from typing import TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from zkcontroller.model import NO_LEADER, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
-NO_ROW = -1
+NO_ROW: Final = sys.maxsize
+"""No row: a column that is asked for it raises IndexError.  -1 would be the last partition."""
+LEAST_INTERNED: Final = 4_096
+"""So many interned values are kept whether or not a partition still has them."""
 T = TypeVar("T")
 _NO_LEADERSHIP = -1  # in the leader_epoch column: no state znode is known
 _NOTHING: tuple[int, int, tuple[int, ...], int, int] = (NO_LEADER, _NO_LEADERSHIP, (), 0, 0)
@@ -155,7 +160,9 @@ class PartitionTable:
         """Topics queued for deletion; in the table because the imbalance must not count them."""
         self._free: list[int] = []
         self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._most_tuples = LEAST_INTERNED
         self._states: dict[bytes, bytes] = {}
+        self._most_states = LEAST_INTERNED
 
     # ------------------------------------------------------------------ rows
 
@@ -286,11 +293,25 @@ class PartitionTable:
     # ------------------------------------------------------------------ interning
 
     def interned(self, ids: Sequence[int]) -> tuple[int, ...]:
+        if len(self._tuples) >= self._most_tuples:
+            self._forget_unused_tuples()
         key = tuple(ids)
         return self._tuples.setdefault(key, key)
 
     def interned_states(self, states: bytes) -> bytes:
+        if len(self._states) >= self._most_states:
+            self._states = {each: each for each in self.replica_states}
+            self._most_states = max(LEAST_INTERNED, 2 * len(self._states))
         return self._states.setdefault(states, states)
+
+    def _forget_unused_tuples(self) -> None:
+        """Keep only what a partition has now; what is kept at most doubles before the next time.
+
+        Every move of a partition leaves several replica lists behind, and every change of an ISR
+        one.
+        """
+        self._tuples = {each: each for each in chain(self.replicas, self.in_sync_replicas)}
+        self._most_tuples = max(LEAST_INTERNED, 2 * len(self._tuples))
 
     # ------------------------------------------------------------------ assignment
 
@@ -354,6 +375,8 @@ class PartitionTable:
     def put_leaderships(self, states: Mapping[int, LeaderAndIsr]) -> None:
         """What the state znodes of these partitions say from now on."""
         before = self._imbalanced_among(states)
+        if len(self._tuples) >= self._most_tuples:
+            self._forget_unused_tuples()
         intern = self._tuples.setdefault
         for row, state in states.items():
             leader, leader_epoch, isr, zk_version, controller_epoch, recovery = state

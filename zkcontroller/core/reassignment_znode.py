@@ -5,7 +5,7 @@ Source: Kafka ``KafkaController.maybeRemoveFromZkReassignment``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from zkcontroller.core.desk import Desk
@@ -42,6 +42,21 @@ class ReassignmentZnode:
         except ZnodeCorrupt as corrupt:
             self._journal.warn(f"{corrupt}; it names no reassignment")
             return {}
+
+    def remove_topics(self, topics: Iterable[str]) -> Procedure[None]:
+        """Take moves of these topics off the list: they are deleted, and nothing of them moves.
+
+        An order that outlived its topic would refuse every later order, and the next controller
+        would carry it out on a topic of the same name.  Kafka lets the deletion wait for the move.
+        """
+        table = self._desk.context.table
+        moving = {
+            topic
+            for topic in topics
+            if any(row in table.reassigning for row in table.rows_of(topic))
+        }
+        if moving:
+            yield from self.remove(lambda partition, _: partition.topic in moving)
 
     def remove(self, is_done: _IsDone) -> Procedure[None]:
         """Take partitions off the list, if there is one; the last one takes the znode along."""

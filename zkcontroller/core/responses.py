@@ -53,18 +53,21 @@ class Responses:
             return
         context, table = self._context, self._context.table
         before = context.offline_dir_rows.get(event.broker_id, set())
-        if not event.probed and all(
+        if not event.is_probe and all(
             error != KAFKA_STORAGE_ERROR for _, _, error in event.partition_errors
         ):
             return  # the usual answer: nothing was offline and nothing is
-        online = {table.row(topic, partition) for topic, partition in event.probed}
+        online: set[int] = set()
         offline: list[int] = []
         for topic, partition, error in event.partition_errors:
             name = topic if isinstance(topic, str) else context.topic_names.get(topic)
             row = NO_ROW if name is None else table.row(name, partition)
-            online.discard(row)
-            if row != NO_ROW and error == KAFKA_STORAGE_ERROR:
+            if row == NO_ROW:
+                continue
+            if error == KAFKA_STORAGE_ERROR:
                 offline.append(row)
+            elif error == NONE:
+                online.add(row)
         context.offline_dir_rows[event.broker_id] = (before - online) | set(offline)
         fresh = [row for row in offline if row not in before]
         if not fresh:

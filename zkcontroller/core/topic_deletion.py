@@ -20,16 +20,16 @@ from zkcontroller.core.events import TopicDeletionStopReplicaResponseReceived
 from zkcontroller.core.journal import TOPIC_DELETION_MANAGER, csv, scala_hash_set, scala_set
 from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import NO_ROW, PartitionState, ReplicaState
+from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
-from zkcontroller.zookeeper.requests import Delete
+from zkcontroller.errors import ZooKeeperRefused
+from zkcontroller.zookeeper.requests import Delete, ZkCode
 from zkcontroller.zookeeper.znodes import (
     ConfigZnode,
     DeleteTopicsZnode,
     DeleteTopicZnode,
     TopicZnode,
 )
-
-STALE_BROKER_EPOCH = 77
 
 
 class TopicDeletionManager:
@@ -43,6 +43,7 @@ class TopicDeletionManager:
         self._journal = desk.journal
         self._partitions = partitions
         self._replicas = replicas
+        self._orders = ReassignmentZnode(desk)
 
     # ------------------------------------------------------------------ events
 
@@ -58,7 +59,7 @@ class TopicDeletionManager:
             self._context.topics_ineligible_for_deletion.update(t for t in ineligible if t in held)
         else:
             self._info(f"Removing {scala_set(queued)} since delete topic is disabled")
-            yield from self._desk.write([Delete(DeleteTopicZnode.path(t)) for t in queued])
+            yield from self._remove_requests(queued)
 
     def process_requests(self) -> Procedure[None]:
         """The children of ``/admin/delete_topics`` changed."""
@@ -68,7 +69,7 @@ class TopicDeletionManager:
         unknown = [topic for topic in asked if topic not in known]
         if unknown:
             self._journal.warn(f"Ignoring request to delete non-existing topics {csv(unknown)}")
-            yield from self._desk.write([Delete(DeleteTopicZnode.path(t)) for t in unknown])
+            yield from self._remove_requests(unknown)
         topics = [topic for topic in asked if topic in known]
         if not topics:
             return
@@ -76,23 +77,28 @@ class TopicDeletionManager:
             self._journal.info(
                 f"Removing {DeleteTopicsZnode.PATH}/{csv(topics)} since delete topic is disabled"
             )
-            yield from self._desk.write([Delete(DeleteTopicZnode.path(t)) for t in topics])
+            yield from self._remove_requests(topics)
             return
         self._journal.info(f"Starting topic deletion for topics {csv(topics)}")
         self._context.queue_for_deletion(topics)
+        yield from self._orders.remove_topics(topics)
         # A topic whose replicas move is deleted where they are and where they were going.  Kafka
         # means to let it wait, but marks it before it queues it, which has no effect.
         yield from self.resume()
 
-    def process_response(self, event: TopicDeletionStopReplicaResponseReceived) -> Procedure[None]:
-        """A broker answered a StopReplica with delete.
+    def _remove_requests(self, topics: Sequence[str]) -> Procedure[None]:
+        results = yield from self._desk.write([Delete(DeleteTopicZnode.path(t)) for t in topics])
+        for topic, result in zip(topics, results, strict=True):
+            if isinstance(result, ZkCode) and result is not ZkCode.NO_NODE:
+                path = DeleteTopicZnode.path(topic)
+                self._journal.error(f"Cannot delete {path}: {result.name}")
 
-        A refusal for its broker epoch is no failure: that broker has started again, and its start,
-        processed before or after this answer, tries the deletion again.  Kafka counts it as one;
-        processed after the start it halts the deletion until the next start or failover.
+    def process_response(self, event: TopicDeletionStopReplicaResponseReceived) -> Procedure[None]:
+        """A broker answered a StopReplica with delete; the event names what it answered for.
+
+        A broker of Kafka that refuses the whole request, for its broker epoch or for the
+        controller's, names no partition: that is no failure, and there is no event.
         """
-        if event.request_error == STALE_BROKER_EPOCH:
-            return
         table = self._context.table
         failed: list[int] = []
         deleted: list[int] = []
@@ -158,8 +164,13 @@ class TopicDeletionManager:
         to_start: list[str] = []
         for topic in queued:
             if table.are_all_replicas_in(topic, ReplicaState.DELETION_SUCCESSFUL):
-                yield from self._complete(topic)
-                self._info(f"Deletion of topic {topic} successfully completed")
+                try:
+                    yield from self._complete(topic)
+                except ZooKeeperRefused as refused:
+                    # Its request stays, and each later look at the deletions tries again.
+                    self._journal.error(f"Deletion of topic {topic} failed: {refused}")
+                else:
+                    self._info(f"Deletion of topic {topic} successfully completed")
                 continue
             is_started = table.is_any_replica_in(topic, ReplicaState.DELETION_STARTED)
             if not is_started and table.is_any_replica_in(topic, ReplicaState.DELETION_INELIGIBLE):
@@ -208,13 +219,18 @@ class TopicDeletionManager:
             self.mark_ineligible(list(halted), "offline replicas")
 
     def _complete(self, topic: str) -> Procedure[None]:
+        """The last step: the topic's znodes go, then what is remembered of it.
+
+        Raises ZooKeeperRefused for a znode that stays.  The request goes last, so that it outlives
+        a failure.  Kafka looks at the deletion of the topic's own znodes only.
+        """
         table = self._context.table
         yield from self._replicas.handle_state_changes(
             table.replicas_in([topic], ReplicaState.DELETION_SUCCESSFUL), ReplicaState.NON_EXISTENT
         )
         yield from self._desk.delete_recursively(TopicZnode.path(topic))
-        yield from self._desk.write([Delete(ConfigZnode.topic_path(topic))])
-        yield from self._desk.write([Delete(DeleteTopicZnode.path(topic))])
+        yield from self._desk.delete([ConfigZnode.topic_path(topic)])
+        yield from self._desk.delete([DeleteTopicZnode.path(topic)])
         self._context.remove_topic(topic)
 
     def _info(self, message: str) -> None:

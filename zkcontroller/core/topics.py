@@ -10,8 +10,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from zkcontroller.core.desk import Desk
-from zkcontroller.core.effects import Procedure
+from zkcontroller.core.effects import Procedure, Put
 from zkcontroller.core.elections import OfflineElection
+from zkcontroller.core.events import TopicDeletion
 from zkcontroller.core.journal import csv, scala_hash_set, scala_set
 from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import (
@@ -20,6 +21,7 @@ from zkcontroller.core.partition_table import (
     ReplicaState,
     TopicRows,
 )
+from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.errors import IllegalState, ZnodeCorrupt
 from zkcontroller.model import ReplicaAssignment
@@ -58,6 +60,7 @@ class Topics:
         self._new_uuid = new_uuid
         self._ignored: frozenset[str] = frozenset()
         """Invalid names that were reported."""
+        self._orders = ReassignmentZnode(desk)
 
     # ------------------------------------------------------------------ events
 
@@ -69,6 +72,10 @@ class Topics:
         new = [topic for topic in names if topic not in table.topics]
         deleted = [topic for topic in table.topics if topic not in present]
         rows = yield from self.load(new)
+        yield from self._orders.remove_topics(deleted)
+        if self._context.topics_to_be_deleted.intersection(deleted):
+            # Its znode went by another hand; the request to delete it must not outlive it.
+            self._desk.outbox.append(Put(TopicDeletion()))
         for topic in deleted:
             self._context.remove_topic(topic)
         self._journal.info(

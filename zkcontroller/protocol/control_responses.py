@@ -1,7 +1,7 @@
 """What brokers answer to the controller's three requests, read without a message per partition.
 
 A broker answers LeaderAndIsr with one error code per partition, 100,000 of them after a failover,
-and nearly all of them 0.  Only the ones that are not 0 become values here.
+and nearly all of them 0.  Only those that are not 0 become values, unless the caller needs all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TopicName: TypeAlias = str | UUID
 
 
 class PartitionError(NamedTuple):
-    """A partition that the broker refused."""
+    """A partition that the broker answered for; 0 if it did what it was asked."""
 
     topic: TopicName
     partition: int
@@ -33,20 +33,28 @@ class PartitionError(NamedTuple):
 
 
 class ControlResponse(NamedTuple):
-    """A broker's answer: the error of the request, and the partitions whose error is not 0."""
+    """A broker's answer: the error of the request, and an error for each partition it names.
+
+    Without ``names_all`` the partitions whose error is 0 are left out.
+    """
 
     error_code: int
     partition_errors: tuple[PartitionError, ...]
 
 
-def read_leader_and_isr_response(version: int, data: bytes, offset: int = 0) -> ControlResponse:
+def read_leader_and_isr_response(
+    version: int, data: bytes, offset: int = 0, *, names_all: bool = False
+) -> ControlResponse:
     """The answer to LeaderAndIsr of that version, 0 to 7; InvalidFrame if it is none."""
-    return _read(data, offset, _by_topic_id if version >= 5 else _flat, is_flexible=version >= 4)
+    read_errors = _by_topic_id if version >= 5 else _flat
+    return _read(data, offset, read_errors, is_flexible=version >= 4, names_all=names_all)
 
 
-def read_stop_replica_response(version: int, data: bytes, offset: int = 0) -> ControlResponse:
+def read_stop_replica_response(
+    version: int, data: bytes, offset: int = 0, *, names_all: bool = False
+) -> ControlResponse:
     """The answer to StopReplica of that version, 0 to 4; InvalidFrame if it is none."""
-    return _read(data, offset, _flat, is_flexible=version >= 2)
+    return _read(data, offset, _flat, is_flexible=version >= 2, names_all=names_all)
 
 
 def read_update_metadata_response(version: int, data: bytes, offset: int = 0) -> ControlResponse:
@@ -54,7 +62,12 @@ def read_update_metadata_response(version: int, data: bytes, offset: int = 0) ->
     return _read(data, offset, _nothing, is_flexible=version >= 6)
 
 
-_Errors: TypeAlias = list[PartitionError]
+class _Errors(list[PartitionError]):
+    """The partitions that become values."""
+
+    def __init__(self, *, names_all: bool) -> None:
+        super().__init__()
+        self.names_all = names_all
 
 
 def _read(
@@ -63,8 +76,9 @@ def _read(
     read_errors: Callable[[bytes, int, bool, _Errors], int],
     *,
     is_flexible: bool,
+    names_all: bool = False,
 ) -> ControlResponse:
-    errors: _Errors = []
+    errors = _Errors(names_all=names_all)
     try:
         error_code: int = _INT16(data, offset)[0]
         position = read_errors(data, offset + 2, is_flexible, errors)
@@ -85,7 +99,7 @@ def _flat(data: bytes, position: int, is_flexible: bool, errors: _Errors) -> int
         size, position = _string_size(data, position, is_flexible)
         name, position = data[position : position + size], position + size
         partition, error_code = _PARTITION(data, position)
-        if error_code != 0:
+        if error_code != 0 or errors.names_all:
             errors.append(PartitionError(name.decode(), partition, error_code))
         position = _end(data, position + 6, is_flexible)
     return position
@@ -96,11 +110,11 @@ def _by_topic_id(data: bytes, position: int, is_flexible: bool, errors: _Errors)
     for _ in range(topics):
         topic_id, position = data[position : position + 16], position + 16
         partitions, position = _count(data, position, is_flexible)
-        if _has_no_error(data, position, partitions):
+        if not errors.names_all and _has_no_error(data, position, partitions):
             partitions, position = 0, position + 7 * partitions
         for _ in range(partitions):
             partition, error_code = _PARTITION(data, position)
-            if error_code != 0:
+            if error_code != 0 or errors.names_all:
                 errors.append(PartitionError(UUID(bytes=topic_id), partition, error_code))
             position = _end(data, position + 6, is_flexible)
         position = _end(data, position, is_flexible)

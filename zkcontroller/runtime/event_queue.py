@@ -7,7 +7,8 @@ Source: Kafka ``ControllerEventManager`` and ``QueuedEvent``.  Two deviations:
   whatever made the second watch fire.  An event that is being processed is no longer waiting: its
   read may be over, so the next one is queued.
 * **Requests from outside have a bound.**  Kafka's queue has none.  Watch events are bounded by
-  their deduplication and answers by what we sent, but anyone may send requests.
+  their deduplication, answers by what we sent, and the controller's own events are one at a time of
+  each kind; but anyone may send requests.  A request is what carries a ``request_id``.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class EventQueue:
             already_waiting = self._waiting_watches.get(event)
             if already_waiting is not None:
                 return already_waiting
-            if isinstance(event, Question) and self._requests >= self._request_capacity:
+            if _is_request(event) and self._requests >= self._request_capacity:
                 raise EventQueueFull(self._request_capacity)
             return self._append(event)
 
@@ -102,7 +103,7 @@ class EventQueue:
             queued = self._waiting.popleft()
             if isinstance(queued.event, WATCH_EVENTS):
                 del self._waiting_watches[queued.event]
-            elif isinstance(queued.event, Question):
+            elif _is_request(queued.event):
                 self._requests -= 1
             self._settle(queued, started=True)
             return queued
@@ -112,7 +113,7 @@ class EventQueue:
         self._waiting.append(queued)
         if isinstance(event, WATCH_EVENTS):
             self._waiting_watches[event] = queued
-        elif isinstance(event, Question):
+        elif _is_request(event):
             self._requests += 1
         self._changed.notify_all()
         return queued
@@ -123,3 +124,8 @@ class EventQueue:
         queued.is_spent = True
         queued.was_started = started
         queued.settled.set()
+
+
+def _is_request(event: Event) -> bool:
+    """Whether it came from outside; an election may also be the controller's own, or a watch's."""
+    return isinstance(event, Question) and event.request_id is not None

@@ -1,0 +1,297 @@
+"""ZooKeeper refuses: only NO_NODE means that there is nothing, every other code is a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulation.world import World
+from zkcontroller.core.desk import BUSY_PAUSE_MS, BUSY_TRIES
+from zkcontroller.core.events import Reelect
+from zkcontroller.core.failover import ELECTION_RETRY_MS
+from zkcontroller.errors import IllegalState
+from zkcontroller.model import TopicPartition
+from zkcontroller.zookeeper.requests import Create, Delete, SetData, ZkCode
+from zkcontroller.zookeeper.znodes import (
+    BrokerIdZnode,
+    ConfigZnode,
+    ControllerEpochZnode,
+    ControllerZnode,
+    DeleteTopicZnode,
+    FeatureStatus,
+    FeatureZnode,
+    IsrChangeNotificationSequenceZnode,
+    TopicZnode,
+)
+
+IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+CODES = [ZkCode.NO_AUTH, ZkCode.SYSTEM_ERROR, ZkCode.THROTTLED_OP, ZkCode.MARSHALLING_ERROR]
+
+
+@pytest.fixture
+def orders(world: World) -> World:
+    """Three brokers, of which 1 is the controller, and a topic that 2 leads."""
+    world.start_brokers(1, 2, 3)
+    world.create_topic("orders", replicas=[[2, 3]])
+    world.settle()
+    return world
+
+
+def come_to_rest(world: World) -> None:
+    """ZooKeeper obeys again, and what waits for that has happened."""
+    world.refused.clear()
+    world.run_for(ELECTION_RETRY_MS + 1_000)
+    world.settle()
+    world.invariants.check_memory()
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+@pytest.mark.parametrize("path", [IDS, BrokerIdZnode.path(2), BrokerIdZnode.path(3)])
+def test_a_refused_look_at_the_brokers_takes_none_of_them_for_dead(
+    orders: World, path: str, code: ZkCode
+) -> None:
+    before = orders.state_znode("orders", 0)
+    orders.refused[path] = code
+
+    orders.start(4)
+    orders.run_for(3_000)
+    assert orders.state_znode("orders", 0) == before
+    come_to_rest(orders)
+
+    assert orders.state_znode("orders", 0) == before
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+@pytest.mark.parametrize("path", [TOPICS, TopicZnode.path("orders"), TopicZnode.path("refunds")])
+def test_a_refused_look_at_the_topics_forgets_none_of_them(
+    orders: World, path: str, code: ZkCode
+) -> None:
+    orders.refused[path] = code
+
+    orders.create_topic("refunds", replicas=[[3, 2]])
+    orders.run_for(3_000)
+    come_to_rest(orders)
+
+    assert orders.state_znode("refunds", 0).leader == 3
+    orders.kill(2)
+    orders.settle()
+    assert orders.state_znode("orders", 0).leader == 3
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_a_failover_that_cannot_read_a_state_does_not_take_the_partition_for_new(
+    orders: World, code: ZkCode
+) -> None:
+    orders.refused["/brokers/topics/orders/partitions/0/state"] = code
+
+    orders.delete_controller_znode()
+    orders.run_for(1_000)
+    come_to_rest(orders)
+
+    assert orders.state_znode("orders", 0).leader == 2
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/feature",
+        "/admin/delete_topics",
+        "/admin/reassign_partitions",
+        "/admin/preferred_replica_election",
+        "/isr_change_notification",
+        "/log_dir_event_notification",
+        "/controller_epoch",
+        "/controller",
+    ],
+)
+def test_a_failover_that_is_refused_a_read_is_made_good_by_a_later_one(
+    orders: World, path: str
+) -> None:
+    orders.refused[path] = ZkCode.NO_AUTH
+
+    orders.delete_controller_znode()
+    orders.run_for(1_000)
+    come_to_rest(orders)
+
+    failed = [line for b in (1, 2, 3) for line in orders.log(b, "ERROR")]
+    assert any(path in line for line in failed)
+    assert orders.active_controller is not None
+
+
+def test_a_busy_zookeeper_is_asked_again_and_costs_no_controller(orders: World) -> None:
+    epoch = orders.controller_epoch
+    orders.refused[IDS] = ZkCode.THROTTLED_OP
+
+    orders.start(4)
+    orders.run_for(BUSY_PAUSE_MS * BUSY_TRIES // 2)
+    orders.refused.clear()
+    orders.settle()
+
+    assert orders.controller_epoch == epoch
+    assert orders.failures == []
+
+
+def test_a_controller_whose_successor_is_in_office_already_keeps_nothing(orders: World) -> None:
+    """Elected again it would have channels and topics of its former life."""
+    deposed = orders.living[1]
+    deposed.pause()
+    orders.delete_controller_znode()
+    orders.run_until(lambda: orders.active_controller not in (None, 1))
+    context = deposed.controller.context
+    assert context.epoch
+
+    def contradict(_: object) -> None:
+        raise IllegalState("the bookkeeping contradicts itself")
+
+    context.queue_for_deletion = contradict  # type: ignore[method-assign]
+    deposed.resume()
+    orders.settle()
+
+    assert context.epoch == 0
+    assert not context.table.topics
+    assert not deposed.channels
+
+
+def test_a_controller_that_cannot_ask_who_rules_resigns_all_the_same(orders: World) -> None:
+    orders.refused = {IDS: ZkCode.NO_AUTH, ControllerZnode.PATH: ZkCode.NO_AUTH}
+
+    orders.start(4)
+    orders.run_for(2_000)
+
+    assert orders.living[1].controller.context.epoch == 0
+    assert not orders.living[1].controller.is_active
+    come_to_rest(orders)
+
+
+def test_a_deletion_that_zookeeper_refuses_is_not_reported_as_completed(orders: World) -> None:
+    orders.refused[TopicZnode.path("orders")] = ZkCode.NO_AUTH
+
+    orders.delete_topic("orders")
+    orders.run_until_quiet()
+
+    assert orders.zookeeper.peek(DeleteTopicZnode.path("orders")) is not None
+    assert orders.zookeeper.peek(TopicZnode.path("orders")) is not None
+    assert not any("successfully completed" in line for line in orders.log(1))
+    assert any("Deletion of topic orders failed" in line for line in orders.log(1, "ERROR"))
+    assert orders.active_controller == 1, "one topic's rights cost no controller"
+
+    orders.refused.clear()
+    orders.create_topic("refunds", replicas=[[1]])
+    orders.run_until_quiet()
+    orders.delete_topic("refunds")  # any look at the deletions tries this one again
+    orders.settle()
+
+    assert orders.zookeeper.peek(TopicZnode.path("orders")) is None
+    assert any("orders successfully completed" in line for line in orders.log(1))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [ConfigZnode.topic_path("orders"), DeleteTopicZnode.path("orders")],
+)
+def test_a_request_to_delete_outlives_what_could_not_be_deleted(orders: World, path: str) -> None:
+    orders.operator.create_missing([ConfigZnode.topic_path("orders")])
+    orders.refused[path] = ZkCode.NO_AUTH
+
+    orders.delete_topic("orders")
+    orders.run_until_quiet()
+    assert orders.zookeeper.peek(path) is not None
+    orders.refused.clear()
+    orders.delete_controller_znode()
+    orders.settle()
+
+    assert orders.zookeeper.peek(DeleteTopicZnode.path("orders")) is None
+
+
+def test_a_feature_znode_that_cannot_be_read_is_not_overwritten(orders: World) -> None:
+    found = FeatureZnode({"f": 1}, FeatureStatus.ENABLED, 2).encode()
+    orders.write(SetData(FeatureZnode.PATH, found))
+    orders.refused[FeatureZnode.PATH] = ZkCode.SYSTEM_ERROR
+
+    orders.delete_controller_znode()
+    orders.run_for(1_000)
+
+    znode = orders.zookeeper.peek(FeatureZnode.PATH)
+    assert znode is not None
+    assert znode.data == found
+
+
+def corrupt(world: World) -> None:
+    world.write(SetData(ControllerEpochZnode.PATH, b"not a number"))
+
+
+def refuse(world: World) -> None:
+    world.refused[ControllerEpochZnode.PATH] = ZkCode.NO_AUTH
+
+
+@pytest.mark.parametrize("spoil", [corrupt, refuse])
+def test_a_repaired_controller_epoch_is_enough_for_the_next_election(
+    orders: World, spoil: Callable[[World], None]
+) -> None:
+    """No watch tells of the repair: the candidates look again after a pause."""
+    znode = orders.zookeeper.peek(ControllerEpochZnode.PATH)
+    assert znode is not None
+    spoil(orders)
+    orders.delete_controller_znode()
+    orders.run_for(3 * ELECTION_RETRY_MS)
+    assert orders.controller_znode is None
+
+    orders.refused.clear()
+    orders.write(SetData(ControllerEpochZnode.PATH, znode.data))
+    orders.run_for(ELECTION_RETRY_MS + 1_000)
+
+    assert orders.active_controller is not None
+    orders.settle()
+
+
+def test_an_epoch_that_was_rewritten_by_hand_ends_with_a_new_election(orders: World) -> None:
+    """``/controller`` still names the controller, and none of its writes lands any more."""
+    orders.write(SetData(ControllerEpochZnode.PATH, b"1"))  # another version of the same epoch
+
+    orders.kill(2)
+    orders.run_until(lambda: orders.controller_epoch == 2)
+    orders.settle()
+
+    assert orders.state_znode("orders", 0).leader == 3
+
+
+def test_a_successors_znode_is_not_deleted_by_one_that_finds_its_own_stale_one(
+    world: World,
+) -> None:
+    """Every ``/controller`` has version 0: only the epoch tells one from the next."""
+    world.start_brokers(1, 2)
+    stale = world.zookeeper.peek(ControllerZnode.PATH)
+    assert stale is not None
+    sleeper = world.living[1]
+    sleeper.controller.context.epoch = 0  # it does not act, and its znode stands
+    world.put(1, Reelect())
+    world.pause_at(sleeper, _deletes)
+    world.operator.write(Delete(ControllerZnode.PATH))
+    world.run_until(lambda: world.active_controller == 2)
+
+    sleeper.resume()
+    world.run_until_quiet()
+
+    assert world.controller_znode == 2
+
+
+def _deletes(asked: object) -> bool:
+    operations = getattr(asked, "operations", ())
+    return any(
+        isinstance(each, Delete) and each.path == ControllerZnode.PATH for each in operations
+    )
+
+
+def test_after_a_notification_that_cannot_be_read_every_state_is_read_again(orders: World) -> None:
+    epoch = orders.controller_epoch
+    tp = TopicPartition("orders", 0)
+    data = IsrChangeNotificationSequenceZnode((tp,)).encode()
+    orders.refused["/isr_change_notification/isr_change_0000000000"] = ZkCode.SYSTEM_ERROR
+
+    orders.write(Create(IsrChangeNotificationSequenceZnode.CREATE_PATH, data, sequential=True))
+    orders.run_for(1_000)
+    come_to_rest(orders)
+
+    assert orders.controller_epoch > epoch
