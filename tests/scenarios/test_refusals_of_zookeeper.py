@@ -145,7 +145,7 @@ def test_a_controller_whose_successor_is_in_office_already_keeps_nothing(orders:
     def contradict(_: object) -> None:
         raise IllegalState("the bookkeeping contradicts itself")
 
-    context.queue_for_deletion = contradict  # type: ignore[method-assign]
+    context.queue_for_deletion = contradict  # type: ignore[assignment, method-assign]
     deposed.resume()
     orders.settle()
 
