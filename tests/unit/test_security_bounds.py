@@ -16,7 +16,7 @@ from zkcontroller.protocol.sasl_client import ScramClient
 from zkcontroller.protocol.scram import MAX_CLIENT_ITERATIONS, MECHANISMS, ServerFirst
 
 
-@pytest.mark.parametrize("iterations", [MAX_CLIENT_ITERATIONS + 1, 2_000_000_000])
+@pytest.mark.parametrize("iterations", [MAX_CLIENT_ITERATIONS + 1, 999_999_999])
 def test_a_server_that_asks_for_too_many_iterations_is_refused(iterations: int) -> None:
     client = ScramClient(MECHANISMS["SCRAM-SHA-256"], "alice", "secret", "nonce")
     client.first()
