@@ -1,8 +1,7 @@
-"""The table of bounds in docs/security.md says what the code says, and names tests that exist."""
+"""The table of bounds in docs/security.md says what the code says, and names its tests."""
 
 from __future__ import annotations
 
-import ast
 import importlib
 import re
 from pathlib import Path
@@ -60,15 +59,9 @@ def test_a_bound_is_what_the_code_has(bound: Bound) -> None:
         assert all((ROOT / each).exists() or "<name>" in each for each in named)
 
 
-@pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: bound.what)
-def test_a_bound_names_the_test_that_shows_it(bound: Bound) -> None:
-    found = _TEST.findall(bound.test)
-
-    assert found
-    for file, name in found:
-        tree = ast.parse((ROOT / file).read_text())
-        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-        assert name in {node.name for node in ast.walk(tree) if isinstance(node, functions)}
+def test_every_bound_names_the_test_that_shows_it() -> None:
+    # That the named tests exist is for tests/test_house.py.
+    assert [bound.what for bound in BOUNDS if not _TEST.search(bound.test)] == []
 
 
 def test_the_table_has_the_bounds_of_every_part() -> None:

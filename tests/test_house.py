@@ -194,3 +194,47 @@ def test_imports_between_packages_are_what_the_contracts_say(
     for module in named:
         path = ROOT / re.sub(r"^zkcontroller_cli\b", "cli", module).replace(".", "/")
         assert path.with_suffix(".py").exists() or (path / "__init__.py").exists(), module
+
+
+def deviations() -> list[tuple[str, str, str]]:
+    """(area, what is so here, its test) of every row of docs/deviations.md."""
+    rows, area = [], ""
+    for line in (ROOT / "docs" / "deviations.md").read_text().splitlines():
+        area = line.removeprefix("## ") if line.startswith("## ") else area
+        if line.startswith("| ") and not line.startswith("| here "):
+            cells = line.strip("| ").split(" | ")
+            rows.append((area, cells[0], cells[-1]))
+    return rows
+
+
+def named_tests(text: str) -> list[tuple[str, str]]:
+    """(file, function) of every test that a text names."""
+    return re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)", text)
+
+
+AREAS_WITH_TESTS: tuple[str, ...] = ()
+"""Areas of docs/deviations.md in which every row names its test."""
+
+
+def test_every_deviation_names_its_test() -> None:
+    rows = deviations()
+
+    assert rows
+    assert [
+        (area, here)
+        for area, here, test in rows
+        if area in AREAS_WITH_TESTS and not named_tests(test)
+    ] == []
+
+
+@pytest.mark.parametrize("document", ["docs/deviations.md", "docs/security.md"])
+def test_every_test_that_a_document_names_exists(document: str) -> None:
+    named = named_tests((ROOT / document).read_text())
+
+    assert named
+    assert [
+        (file, name)
+        for file, name in named
+        if not (ROOT / file).exists()
+        or not re.search(rf"^(async )?def {name}\(", (ROOT / file).read_text(), re.MULTILINE)
+    ] == []
