@@ -18,7 +18,6 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
 from functools import partial
 from random import SystemRandom
@@ -56,6 +55,7 @@ from replica_manager.replication.throttle import (
     LEADER_RATE,
     ReplicationThrottles,
 )
+from replica_manager.resizable_executor import ResizableExecutor
 from replica_manager.security.acl_store import AclStore
 from replica_manager.security.dynamic_passwords import SECRET, DynamicPasswords
 from replica_manager.security.dynamic_tls import ListenerSecurities
@@ -181,8 +181,8 @@ class BrokerServer:
         """Returns when clients are served; what it raises has been logged and undone."""
         _log.info("%sstarting", self._prefix)
         self._loop = asyncio.get_running_loop()
-        self._executor = ThreadPoolExecutor(
-            self._config.integer("num.io.threads"), thread_name_prefix="data-plane-kafka-request"
+        self._executor = ResizableExecutor(
+            self._config.integer("num.io.threads"), "data-plane-kafka-request"
         )
         try:
             await self._start()
@@ -581,7 +581,8 @@ class BrokerServer:
 
     def _broker_changed(self) -> None:
         assert self._storage is not None
-        self._storage.replica_logs.broker_changed()
+        self._executor.resize(self._current_config().integer("num.io.threads"))
+        self._storage.broker_changed()
         self._set_throttles()
         if self._records is not None:
             self._records.broker_changed(self._current_config())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from functools import partial
 from random import SystemRandom
 
@@ -60,7 +60,7 @@ class BrokerRecords:
         metadata_cache: MetadataCache,
         *,
         session: ZooKeeperSession,
-        executor: ThreadPoolExecutor,
+        executor: Executor,
         security: Mapping[str, ClientSecurity],
         broker_epoch: Callable[[], int],
         state_changes: StateChangeSink,

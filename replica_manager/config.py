@@ -14,7 +14,7 @@ import contextlib
 import dataclasses
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -30,34 +30,15 @@ from replica_manager.dynamic_keys import (
     is_per_broker,
     is_security_key,
 )
+from replica_manager.key_effects import BROKER_EFFECTS, Effect, Kind, texts_of
 from replica_manager.listeners import Listeners, resolve_listeners
 from replica_manager.properties import parse_properties
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.protocol.inter_broker_versions import InterBrokerVersion, version_of
 from zkcontroller.zookeeper.connect_string import parse_connect
 
-_REFUSED: Final[Mapping[str, str]] = {
-    "process.roles": "no value: this is a ZooKeeper-mode broker",
-    "controller.listener.names": "no value: it must be empty when not running in KRaft mode",
-    "zookeeper.metadata.migration.enable": "false: migration to KRaft is not supported",
-    "create.topic.policy.class.name": "no value: Java policies cannot be loaded",
-    "alter.config.policy.class.name": "no value: Java policies cannot be loaded",
-    "client.quota.callback.class": "no value: Java callbacks cannot be loaded",
-    "principal.builder.class": "no value: Java principal builders cannot be loaded",
-    "delegation.token.secret.key": "no value: delegation tokens are not supported yet",
-    "delegation.token.master.key": "no value: delegation tokens are not supported yet",
-    "remote.log.storage.system.enable": "false: tiered storage is not supported",
-}
+_REFUSED: Final = texts_of(BROKER_EFFECTS, Kind.REFUSED)
 """Keys that may only have their default: to ignore them would leave out what the user relies on."""
-
-_WITHOUT_EFFECT: Final = re.compile(
-    r"log\.(cleaner\.(io|threads)|dir\.|local|preallocate|message\.format)"
-    r"|fetch\.purgatory|replica\.socket\.receive|group\.(?:consumer|share|coordinator)"
-    r"|producer\.purgatory|remote\.log"
-    r"|sasl\.(kerberos|oauthbearer|login)|ssl\.(allow|keymanager|trustmanager|protocol)|security\.prov"
-    r"|num\.(io|network)|queued\.|metric|kafka\.metric"
-    r"|auto\.include|delegation|telemetry|delete\.records"
-)
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _LISTENER_PREFIX: Final = re.compile(
@@ -407,7 +388,7 @@ def log_dirs_of(values: Mapping[str, ConfigValue]) -> tuple[Path, ...]:
 
 def _warnings(properties: Mapping[str, str]) -> list[str]:
     warnings: list[str] = []
-    without_effect: list[str] = []
+    ineffective: list[str] = []
     for key in properties:
         prefix = _LISTENER_PREFIX.match(key)
         plain_key = key[prefix.end() :] if prefix else key
@@ -415,14 +396,25 @@ def _warnings(properties: Mapping[str, str]) -> list[str]:
             continue
         if plain_key not in BROKER_KEYS:
             warnings.append(_unknown(key))
-        elif _WITHOUT_EFFECT.match(plain_key):
-            without_effect.append(key)
-    if without_effect:
-        warnings.append(
-            "These configurations are valid but have no effect in this version: "
-            + ", ".join(without_effect)
-        )
+        elif BROKER_EFFECTS[plain_key].kind is Kind.WARNED:
+            ineffective.append(key)
+    if ineffective:
+        warnings.append(no_effect_warning(ineffective))
     return warnings
+
+
+def without_effect(names: Iterable[str], effects: Mapping[str, Effect]) -> list[str]:
+    """Those of the dynamic keys that are taken and do nothing."""
+    return [
+        name
+        for name in names
+        if (effect := effects.get(base_name(name) or name)) and effect.kind is Kind.WARNED
+    ]
+
+
+def no_effect_warning(names: Iterable[str]) -> str:
+    """What the log says of keys that do nothing."""
+    return f"These configurations are valid but have no effect in this version: {', '.join(names)}"
 
 
 def _unknown(key: str) -> str:

@@ -13,10 +13,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from replica_manager.config import BrokerConfig, usable_dynamic
+from replica_manager.config import (
+    BrokerConfig,
+    no_effect_warning,
+    usable_dynamic,
+    without_effect,
+)
+from replica_manager.key_effects import BROKER_EFFECTS, TOPIC_EFFECTS, Effect
 from replica_manager.reconfiguration import ReconfigurationRefused
 from replica_manager.security.dynamic_passwords import DynamicPasswords
 from zkcontroller.errors import ConfigInvalid, ZnodeCorrupt, ZooKeeperRefused
@@ -137,6 +143,8 @@ class DynamicConfig:
             _log.error("Configs of broker %d could not be applied: %s", self._broker_id, refused)
             return
         self.current = after
+        changed = after.effective.items() - before.effective.items()
+        _warn_of_ineffective(sorted(name for name, _ in changed), BROKER_EFFECTS)
         self._on_broker_config(before, after)
 
     def load_topics(self, topics: Sequence[str] | None = None) -> None:
@@ -167,7 +175,7 @@ class DynamicConfig:
         ]
         ips = [f"ips/{name}" for name in self._names("ips")]
         for entity_path in (*clients, *users, *pairs, *ips):
-            self._entity_changed(entity_path)
+            self.entity_changed(entity_path)
 
     def process_changes(self) -> None:
         """Acts on every notification not seen yet, and leaves a watch for the next."""
@@ -182,7 +190,7 @@ class DynamicConfig:
         _log.info("Processing notification(s) to %s", ConfigChangesZnode.PATH)
         unseen = [name for name in notifications if _number(name) > self._last_change]
         for entity_path in dict.fromkeys(self._entity_paths(unseen)):
-            self._entity_changed(entity_path)
+            self.entity_changed(entity_path)
         self._last_change = max(map(_number, notifications), default=self._last_change)
         self._purge(notifications)
 
@@ -200,13 +208,15 @@ class DynamicConfig:
                 _log.error("error processing change notification: %s", corrupt)
         return entity_paths
 
-    def _entity_changed(self, entity_path: str) -> None:
+    def entity_changed(self, entity_path: str) -> None:
+        """Reads that configuration, and gives it to its part of the broker."""
         entity_type, _, name = entity_path.partition("/")
         try:
             match entity_type:
                 case "topics":
                     with self._telling_of_topics:
                         config = self._config(entity_path)
+                        _warn_of_ineffective(config, TOPIC_EFFECTS)
                         self._on_topic(name, config)
                     value = config.get(UNCLEAN_LEADER_ELECTION_ENABLE, "")
                     if value.strip().lower() == "true":
@@ -248,6 +258,12 @@ class DynamicConfig:
         ]
         # Other brokers purge too: one that is gone already is as good.
         self._session.perform(UnfencedBatch([Delete(path) for path in old]))
+
+
+def _warn_of_ineffective(names: Iterable[str], effects: Mapping[str, Effect]) -> None:
+    ineffective = without_effect(names, effects)
+    if ineffective:
+        _log.warning("%s", no_effect_warning(ineffective))
 
 
 def _number(name: str) -> int:

@@ -17,13 +17,14 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from replica_manager.config import BrokerConfig
 from replica_manager.log.cleaner_manager import CleanerManager
 from replica_manager.log.log_manager import LogDirFailure, LogManager
 from replica_manager.log.maintenance import LogMaintenance, Schedule
 from replica_manager.replication.disk_logs import DiskLogs
+from replica_manager.resizable_executor import ResizableExecutor
 from zkcontroller.errors import ZooKeeperRefused
 from zkcontroller.protocol.inter_broker_versions import transaction_verification_version
 from zkcontroller.zookeeper.requests import Create, ZkCode
@@ -34,6 +35,15 @@ _log = logging.getLogger("kafka.server.ReplicaManager")
 
 _RESTART_DELAY_S: Final = 1.0
 """Before upkeep that ended with an error is begun anew."""
+
+
+class CleanerSettings(NamedTuple):
+    """Of compaction."""
+
+    backoff_ms: int
+    """How long to wait when nothing needs it."""
+    memory_bytes: int
+    """What the map of offsets may take."""
 
 
 class Storage:
@@ -51,16 +61,14 @@ class Storage:
         self._loop = asyncio.get_running_loop()
         self._tasks: list[asyncio.Task[None]] = []
         now = config()
-        self._executor = ThreadPoolExecutor(
-            now.integer("background.threads"), thread_name_prefix="kafka-scheduler"
-        )
+        self._executor = ResizableExecutor(now.integer("background.threads"), "kafka-scheduler")
         self._cleaner_executor = ThreadPoolExecutor(1, "kafka-log-cleaner-thread")
         self.logs = LogManager(
             now.log_dirs,
             lambda: time.time_ns() // 1_000_000,
             on_failure=self._failed,
             recovery_threads_per_dir=now.integer("num.recovery.threads.per.data.dir"),
-            producer_id_expiration_ms=now.integer("producer.id.expiration.ms"),
+            producer_id_expiration_ms=lambda: config().integer("producer.id.expiration.ms"),
             verifies_transactions=lambda: _is_verifying_transactions(config()),
         )
         self.replica_logs = DiskLogs(self.logs, lambda: self._config().values)
@@ -78,12 +86,35 @@ class Storage:
         now = self._config()
         if now.is_enabled("log.cleaner.enable"):
             cleaner = CleanerManager(
-                self.logs, self._cleaner_executor, now.integer("log.cleaner.dedupe.buffer.size")
+                self.logs,
+                self._cleaner_executor,
+                lambda: self.cleaner_settings.memory_bytes,
             )
-            backoff_ms = now.integer("log.cleaner.backoff.ms")
             self._tasks.append(
-                self._loop.create_task(self._keep_up(lambda: cleaner.run(backoff_ms)))
+                self._loop.create_task(
+                    self._keep_up(lambda: cleaner.run(lambda: self.cleaner_settings.backoff_ms))
+                )
             )
+
+    def broker_changed(self) -> None:
+        """The broker is configured differently from now on."""
+        now = self._config()
+        self._executor.resize(now.integer("background.threads"))
+        self.logs.recovery_threads_per_dir = now.integer("num.recovery.threads.per.data.dir")
+        self.replica_logs.broker_changed()
+
+    @property
+    def threads(self) -> int:
+        """How many threads keep the logs up."""
+        return self._executor.threads
+
+    @property
+    def cleaner_settings(self) -> CleanerSettings:
+        """What the next compaction goes by."""
+        now = self._config()
+        return CleanerSettings(
+            now.integer("log.cleaner.backoff.ms"), now.integer("log.cleaner.dedupe.buffer.size")
+        )
 
     async def stop(self) -> None:
         """Ends the upkeep, then closes the logs and marks their directories as clean."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Final
@@ -37,22 +37,24 @@ _log = logging.getLogger("kafka.log.LogCleaner")
 class CleanerManager:
     """Compacts the logs of a manager.  For the event loop; the work is done in ``executor``."""
 
-    def __init__(self, manager: LogManager, executor: Executor, memory_bytes: int) -> None:
+    def __init__(
+        self, manager: LogManager, executor: Executor, memory_bytes: Callable[[], int]
+    ) -> None:
+        """``memory_bytes``: ``log.cleaner.dedupe.buffer.size``, what the offset map may take."""
         self._manager = manager
         self._executor = executor
         self._memory_bytes = memory_bytes
-        """``log.cleaner.dedupe.buffer.size``: what the offset map may take."""
 
     @property
     def uncleanable(self) -> Collection[TopicPartition]:
         """Logs whose compaction failed."""
         return self._manager.cleaning.uncleanable
 
-    async def run(self, backoff_ms: int) -> None:
+    async def run(self, backoff_ms: Callable[[], int]) -> None:
         """Compacts what is due, for ever; looks again after ``log.cleaner.backoff.ms``."""
         while True:
             if not await self.clean_next():
-                await asyncio.sleep(backoff_ms / 1000)
+                await asyncio.sleep(backoff_ms() / 1000)
 
     async def next_log(self) -> tuple[TopicPartition, PartitionLog] | None:
         """The log that needs it most: past its compaction lag, then by the share of dirty bytes."""
@@ -135,7 +137,7 @@ class CleanerManager:
     ) -> Cleaned:
         job = cleaning_job(log, self._checkpoint(topic_partition, log), self._now_ms())
         return await asyncio.get_running_loop().run_in_executor(
-            self._executor, clean, job, self._memory_bytes, switch
+            self._executor, clean, job, self._memory_bytes(), switch
         )
 
     def _failed(self, topic_partition: TopicPartition, log_dir: Path, error: Exception) -> bool:

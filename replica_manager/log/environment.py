@@ -85,6 +85,10 @@ def _ignore_end(directory: Path, active_base_offset: int) -> None:
     del directory, active_base_offset
 
 
+def _one_day() -> int:
+    return 86_400_000
+
+
 def _always() -> bool:
     return True
 
@@ -100,7 +104,8 @@ class LogEnvironment:
     """Gives the jitter of rolls."""
     on_failure: Callable[[Path, str, OSError], None] = _ignore_failure
     """Told of the log directory that failed, before KafkaStorage is raised."""
-    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_ms: Callable[[], int] = _one_day
+    """``producer.id.expiration.ms``, as it is now."""
     verifies_transactions: Callable[[], bool] = _always
     """``transaction.partition.verification.enable``, as it is now."""
     before_truncation: Callable[[Path], None] = _ignore_truncation

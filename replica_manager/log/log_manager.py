@@ -89,7 +89,7 @@ class LogManager:
         default_config: LogConfig | None = None,
         on_failure: Callable[[LogDirFailure], None] = _ignore,
         recovery_threads_per_dir: int = 1,
-        producer_id_expiration_ms: int = 86_400_000,
+        producer_id_expiration_ms: Callable[[], int] = lambda: 86_400_000,
         verifies_transactions: Callable[[], bool] = lambda: True,
         random: Random | None = None,
     ) -> None:
@@ -109,7 +109,8 @@ class LogManager:
         self._stale_entries: dict[Path, dict[TopicPartition, int]] = {}
         self._changes = 0
         self._on_failure = on_failure
-        self._recovery_threads = recovery_threads_per_dir
+        self.recovery_threads_per_dir = recovery_threads_per_dir
+        """``num.recovery.threads.per.data.dir``; counts for the next load or close."""
         self.environment = LogEnvironment(
             now_ms,
             Duties(),
@@ -225,7 +226,7 @@ class LogManager:
                 on_progress=on_progress,
             )
 
-        with ThreadPoolExecutor(self._recovery_threads, "log-recovery") as threads:
+        with ThreadPoolExecutor(self.recovery_threads_per_dir, "log-recovery") as threads:
             for folder, log in zip(wanted, threads.map(load, wanted), strict=True):
                 self._add(folder, log)
                 _log.info(
@@ -596,7 +597,7 @@ class LogManager:
     def _flush(self, logs: Sequence[PartitionLog]) -> None:
         """Flushes logs, several at a time: a file system brings many waiting files down at once."""
         plans = [(log, plan) for log in logs if (plan := log.plan_flush()) is not None]
-        workers = max(_FLUSH_THREADS, self._recovery_threads)
+        workers = max(_FLUSH_THREADS, self.recovery_threads_per_dir)
         with ThreadPoolExecutor(workers, "log-closing") as threads:
             done = threads.map(lambda planned: planned[1].run(), plans)
             for (log, plan), _ in zip(plans, done, strict=True):

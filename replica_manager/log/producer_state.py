@@ -11,7 +11,7 @@ KIP-890.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -256,9 +256,9 @@ def _check_sequence(
 class ProducerStates:
     """The producers of one log up to ``end_offset``."""
 
-    def __init__(self, expiration_ms: int) -> None:
-        self.expiration_ms = expiration_ms
-        """``producer.id.expiration.ms``."""
+    def __init__(self, expiration_ms: Callable[[], int]) -> None:
+        """``expiration_ms``: ``producer.id.expiration.ms`` as it is now."""
+        self._expiration_ms = expiration_ms
         self.end_offset = 0
         self._entries: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}
@@ -334,20 +334,20 @@ class ProducerStates:
         self.end_offset = end_offset
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forgets producers without an open transaction that were silent for ``expiration_ms``."""
+        """Forgets producers without an open transaction that were silent for too long."""
         expired = [pid for pid, entry in self._entries.items() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self._entries[producer_id]
         self._verifications = {
             pid: verification
             for pid, verification in self._verifications.items()
-            if now_ms - verification.started_ms < self.expiration_ms
+            if now_ms - verification.started_ms < self._expiration_ms()
         }
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         return (
             entry.transaction_first_offset is None
-            and now_ms - entry.last_timestamp >= self.expiration_ms
+            and now_ms - entry.last_timestamp >= self._expiration_ms()
         )
 
     def start_verification(

@@ -102,7 +102,7 @@ class MetadataLog:
         claim(directory)
         start_offset = find_start_offset(directory)
         environment = LogEnvironment(
-            now_ms, verifies_transactions=lambda: False, producer_id_expiration_ms=_NEVER_MS
+            now_ms, verifies_transactions=lambda: False, producer_id_expiration_ms=lambda: _NEVER_MS
         )
         if on_failure is not None:
             environment = replace(environment, on_failure=on_failure)

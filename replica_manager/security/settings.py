@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from replica_manager.broker_keys import BROKER_KEYS
 from replica_manager.config import BrokerConfig
 from replica_manager.config_keys import ConfigValue, text_of
+from replica_manager.key_effects import BROKER_EFFECTS, Kind, texts_of
 from replica_manager.security.logins import check_mechanism, credentials_of, login_entry
 from replica_manager.security.principals import (
     MAPPING_RULES_KEY,
@@ -42,16 +43,7 @@ INTER_BROKER_MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
 _CONTROLLER_MECHANISM: Final = "sasl.mechanism.controller.protocol"
 _ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 _OWN_ZOOKEEPER: Final = "authorizer.zookeeper."
-UNSUPPORTED: Final[Mapping[str, str]] = {
-    "ssl.engine.factory.class": "no value: Java factories cannot be loaded",
-    "ssl.provider": "no value: TLS is OpenSSL's",
-    "ssl.secure.random.implementation": "no value: random numbers are OpenSSL's",
-    "ssl.cipher.suites": "no value: OpenSSL's own choice of suites is used",
-    "sasl.server.callback.handler.class": "no value: Java callbacks cannot be loaded",
-    "sasl.client.callback.handler.class": "no value: Java callbacks cannot be loaded",
-    "sasl.login.callback.handler.class": "no value: Java callbacks cannot be loaded",
-    "sasl.login.class": "no value: Java logins cannot be loaded",
-}
+UNSUPPORTED: Final = texts_of(BROKER_EFFECTS, Kind.REFUSED_WHEN_SECURED)
 _CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,
     "requested": ssl.CERT_OPTIONAL,

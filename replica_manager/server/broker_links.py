@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from kio.static.protocol import RequestPayload
 
@@ -21,6 +21,9 @@ from zkcontroller.model import Endpoint
 from zkcontroller.runtime.client_security import PLAINTEXT, ClientSecurity
 from zkcontroller.runtime.connection import Connection
 
+MAX_DOUBLINGS: Final = 10
+"""Of the time that a connection may take; the longest time that is allowed bounds it too."""
+
 
 @dataclass(frozen=True, slots=True)
 class LinkKeys:
@@ -30,7 +33,9 @@ class LinkKeys:
     """``inter.broker.listener.name``"""
     client_id: str
     security: ClientSecurity = PLAINTEXT
-    connect_timeout_ms: int = 30_000
+    connect_timeout_ms: int = 10_000
+    """``socket.connection.setup.timeout.ms``; doubled with each failure in a row"""
+    connect_timeout_max_ms: int = 30_000
     """``socket.connection.setup.timeout.max.ms``"""
     request_timeout_ms: int = 30_000
     """``request.timeout.ms``"""
@@ -45,6 +50,7 @@ def link_keys(
         listener,
         client_id,
         security.get(listener, PLAINTEXT),
+        config.integer("socket.connection.setup.timeout.ms"),
         config.integer("socket.connection.setup.timeout.max.ms"),
         config.integer("request.timeout.ms"),
     )
@@ -58,6 +64,8 @@ class BrokerLinks:
         self._keys = keys
         self._connections: dict[int, tuple[Endpoint, Connection]] = {}
         self._turns: dict[int, asyncio.Lock] = {}
+        self._failures: dict[int, int] = {}
+        """Connections in a row that could not be made, by broker."""
 
     def leads_to(self, broker_id: int) -> bool:
         """Whether that broker is alive and can be reached by brokers."""
@@ -96,13 +104,21 @@ class BrokerLinks:
         if endpoint is None:
             raise ConnectionError(f"nobody knows where broker {broker_id} is")
         keys = self._keys
-        connection = await Connection.open(
-            endpoint.host,
-            endpoint.port,
-            client_id=keys.client_id,
-            connect_timeout_ms=keys.connect_timeout_ms,
-            request_timeout_ms=keys.request_timeout_ms,
-            security=keys.security,
-        )
+        failures = self._failures.get(broker_id, 0)
+        try:
+            connection = await Connection.open(
+                endpoint.host,
+                endpoint.port,
+                client_id=keys.client_id,
+                connect_timeout_ms=min(
+                    keys.connect_timeout_ms << failures, keys.connect_timeout_max_ms
+                ),
+                request_timeout_ms=keys.request_timeout_ms,
+                security=keys.security,
+            )
+        except OSError:
+            self._failures[broker_id] = min(failures + 1, MAX_DOUBLINGS)
+            raise
+        self._failures.pop(broker_id, None)
         self._connections[broker_id] = (endpoint, connection)
         return connection

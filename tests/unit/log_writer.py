@@ -48,7 +48,7 @@ async def write_for_ever(folder: Path) -> None:
     log = manager.get_or_create(ORDERS, CONFIG)
     with ThreadPoolExecutor(2) as executor:
         maintenance = LogMaintenance(manager, executor, Schedule(5, 5, 5, 5, 5, 5, 0))
-        cleaner = CleanerManager(manager, executor, 2**20)
+        cleaner = CleanerManager(manager, executor, lambda: 2**20)
 
         async def keep_up() -> None:
             while True:

@@ -105,11 +105,11 @@ def test_an_unknown_key_costs_one_warning_with_a_guess() -> None:
 
 def test_keys_without_effect_share_one_warning() -> None:
     warnings = config(
-        num__io__threads="4", log__flush__interval__ms="5", log__preallocate="true", broker__id="1"
+        metric__reporters="x", num__io__threads="4", log__preallocate="true", broker__id="1"
     ).warnings
 
     assert len(warnings) == 1
-    assert warnings[0].endswith(": num.io.threads, log.preallocate")
+    assert warnings[0].endswith(": metric.reporters, log.preallocate")
 
 
 def test_of_the_keys_of_groups_those_of_the_new_protocols_have_no_effect() -> None:

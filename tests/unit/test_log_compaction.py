@@ -442,7 +442,7 @@ def test_the_manager_cleans_the_dirtiest_and_remembers_how_far(tmp_path: Path) -
             put(logs[name], ("a", f"{i}"))
         logs[name].roll()
     with ThreadPoolExecutor(1) as executor:
-        cleaner = CleanerManager(manager, executor, MEMORY)
+        cleaner = CleanerManager(manager, executor, lambda: MEMORY)
 
         async def clean_everything() -> int:
             done = 0
@@ -474,7 +474,7 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone(tmp_path: Path, place: int) 
     damaged[place] ^= 1
     first.write_bytes(damaged)
     with ThreadPoolExecutor(1) as executor:
-        cleaner = CleanerManager(manager, executor, MEMORY)
+        cleaner = CleanerManager(manager, executor, lambda: MEMORY)
 
         assert asyncio.run(cleaner.clean_next())
         assert not asyncio.run(cleaner.clean_next())

@@ -59,7 +59,7 @@ class Disk:
             on_failure=self.failures.append,
         )
         self.manager.load({})
-        self.cleaner = CleanerManager(self.manager, self.executor, MEMORY)
+        self.cleaner = CleanerManager(self.manager, self.executor, lambda: MEMORY)
 
     def log(self, tp: TopicPartition = ORDERS) -> PartitionLog:
         return self.manager.get_or_create(tp, COMPACTED)

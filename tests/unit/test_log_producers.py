@@ -145,7 +145,7 @@ def test_a_snapshot_keeps_the_last_batch_only(world: LogWorld) -> None:
 
 
 def test_a_silent_producer_is_forgotten_unless_its_transaction_is_open(world: LogWorld) -> None:
-    world.environment = replace(world.environment, producer_id_expiration_ms=1000)
+    world.environment = replace(world.environment, producer_id_expiration_ms=lambda: 1000)
     log = world.open()
     log.append_as_leader(sent(0), 0)
     log.append_as_leader(in_transaction(0, producer_id=8), 0)
