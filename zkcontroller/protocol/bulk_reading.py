@@ -21,7 +21,11 @@ from kio.static.protocol import RequestPayload
 
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol.messages import read_request
-from zkcontroller.protocol.wire_guard import read_unsigned_varint, skip_tagged_fields
+from zkcontroller.protocol.wire_guard import (
+    check_string_size,
+    read_unsigned_varint,
+    skip_tagged_fields,
+)
 
 P = TypeVar("P")
 PartitionFields: TypeAlias = tuple[
@@ -85,6 +89,7 @@ def _read_topics(
     count, position = _length(data, position)
     for _ in range(count):
         size, position = _length(data, position)
+        check_string_size(size)
         name = _slice(data, position, size).decode()
         position += size
         topic_id = None

@@ -13,7 +13,11 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.wire_guard import read_unsigned_varint, skip_tagged_fields
+from zkcontroller.protocol.wire_guard import (
+    check_string_size,
+    read_unsigned_varint,
+    skip_tagged_fields,
+)
 
 _INT16: Final = Struct(">h").unpack_from
 _INT32: Final = Struct(">i").unpack_from
@@ -164,4 +168,5 @@ def _string_size(data: bytes, position: int, is_flexible: bool) -> tuple[int, in
         size, position = _INT16(data, position)[0], position + 2
     if size < 0:
         raise InvalidFrame(f"a topic name of {size} bytes")
+    check_string_size(size)
     return size, position

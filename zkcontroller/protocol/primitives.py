@@ -16,6 +16,9 @@ NO_TAGS: Final = b"\x00"
 
 ZERO_UUID: Final = bytes(16)
 
+MAX_STRING_BYTES: Final = 0x7FFF
+"""Of a string on the wire; its compact length could be larger, but Kafka reads no longer one."""
+
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 

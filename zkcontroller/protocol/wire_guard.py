@@ -1,12 +1,13 @@
 """Looks a message over before kio reads it, so that no peer can hurt the process.
 
-kio's native reader is fast and trusts its input in four ways that a server must not:
+kio's native reader is fast and trusts its input in five ways that a server must not:
 
 * it reserves memory for as many array items as the peer *says* there are: five bytes make it ask
   for 34 GB, and Rust ends the whole process when that fails;
 * it raises for tagged fields it does not know, which KIP-482 obliges every reader to skip;
 * it does not compare a tagged field with the size written before it;
-* it reads null as None where the schema does not allow null.
+* it reads null as None where the schema does not allow null;
+* it reads strings of any length, where Kafka allows 32,767 bytes.
 
 A *walk* is made once per message type from the same schema classes.  It goes over the bytes without
 making values, checks every length against the bytes that are left, and notes what has to be cut out
@@ -34,7 +35,7 @@ from kio.static.protocol import Entity
 
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol.compression import Buffer
-from zkcontroller.protocol.primitives import unsigned_varint
+from zkcontroller.protocol.primitives import MAX_STRING_BYTES, unsigned_varint
 
 Cut: TypeAlias = tuple[int, int, bytes]
 """From, to, and what takes that place."""
@@ -115,6 +116,15 @@ def skip_tagged_fields(data: Buffer, position: int) -> int:
         size, position = read_unsigned_varint(data, position)
         position = _beyond(data, position, size)
     return position
+
+
+def check_string_size(size: int) -> None:
+    """InvalidFrame for a string that Kafka would not read.
+
+    Source: Kafka ``MessageDataGenerator.generateVariableLengthReader``.
+    """
+    if size > MAX_STRING_BYTES:
+        raise InvalidFrame(f"a string of {size} bytes, {MAX_STRING_BYTES} are allowed")
 
 
 def _beyond(data: Buffer, position: int, size: int) -> int:
@@ -218,7 +228,8 @@ def _primitive_step(kafka_type: str, is_flexible: bool, is_nullable: bool) -> _S
     if kafka_type in _FIXED_SIZES:
         return _Step(_FIXED_SIZES[kafka_type], None)
     if is_flexible:
-        return _Step(1, _compact_bytes_walk(is_nullable))
+        most = MAX_STRING_BYTES if kafka_type == "string" else None
+        return _Step(1, _compact_bytes_walk(is_nullable, most))
     if kafka_type == "string":
         return _Step(2, _fixed_bytes_walk(is_nullable, _INT16, 2))
     assert kafka_type in ("bytes", "records"), kafka_type
@@ -230,12 +241,16 @@ def _null(is_nullable: bool) -> None:
         raise InvalidFrame("null where the schema has none")
 
 
-def _compact_bytes_walk(is_nullable: bool) -> Walk:
+def _compact_bytes_walk(is_nullable: bool, most: int | None) -> Walk:
+    """``most``: the length that is allowed; None for as many bytes as are left."""
+
     def walk(data: bytes, position: int, _cuts: list[Cut]) -> int:
         size, position = read_unsigned_varint(data, position)
         if size == 0:
             _null(is_nullable)
             return position
+        if most is not None and size > most:
+            check_string_size(size - 1)
         return _beyond(data, position, size - 1)
 
     return walk

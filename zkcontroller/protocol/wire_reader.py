@@ -13,7 +13,11 @@ from struct import Struct
 from typing import Final, Generic, TypeVar
 
 from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.wire_guard import read_unsigned_varint, skip_tagged_fields
+from zkcontroller.protocol.wire_guard import (
+    check_string_size,
+    read_unsigned_varint,
+    skip_tagged_fields,
+)
 
 _INT16: Final = Struct(">h").unpack_from
 _INT32: Final = Struct(">i").unpack_from
@@ -58,6 +62,7 @@ class WireReader(Generic[BytesT]):
 
     def _nullable_text(self) -> str | None:
         size = self._varint() - 1 if self._is_flexible else self._int16()
+        check_string_size(size)
         return None if size < 0 else str(self._bytes(size), "utf-8")
 
     def _bytes(self, size: int) -> BytesT:

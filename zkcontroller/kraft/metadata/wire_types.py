@@ -18,11 +18,10 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.primitives import compact_length
+from zkcontroller.protocol.primitives import MAX_STRING_BYTES, compact_length
 from zkcontroller.protocol.uuid_text import uuid_text
 from zkcontroller.protocol.wire_guard import read_unsigned_varint
 
-MAX_STRING_BYTES: Final = 0x7FFF
 UUID_CACHE_SIZE: Final = 50_000
 """A log of a million partitions has few distinct ids of topics and directories."""
 
