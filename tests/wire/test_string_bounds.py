@@ -116,7 +116,10 @@ def test_every_message_is_read_with_strings_of_the_largest_size() -> None:
     [
         (read_produce_request, ApiKey.PRODUCE),
         (read_fetch_request, ApiKey.FETCH),
-        (lambda *of: read_update_metadata(*of, tuple), ApiKey.UPDATE_METADATA),
+        (
+            lambda version, data, offset: read_update_metadata(version, data, offset, tuple),
+            ApiKey.UPDATE_METADATA,
+        ),
     ],
 )
 def test_our_own_readers_of_requests_refuse_it_too(read: Any, api_key: ApiKey) -> None:

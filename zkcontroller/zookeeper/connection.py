@@ -91,6 +91,8 @@ class PendingRequest:
         self._lock = threading.Lock()
         self._finished = threading.Event()
         self._outcome: Reply | Exception | None = None
+        self.was_alone = False
+        """Whether its connection was lost while no other request was under way."""
 
     def wait(self) -> Reply:
         """Blocks for the answer.
@@ -130,7 +132,7 @@ class PendingRequest:
                 why = f": {error}" if str(error) else ""
                 self._end(AuthenticationFailed(f"ZooKeeper refused the credentials{why}"))
             case _:
-                self._end(ConnectionLostError(repr(error)))
+                self._end(ConnectionLostError(repr(error), was_alone=self.was_alone))
 
     def _end(self, outcome: Reply | Exception) -> None:
         with self._lock:
@@ -252,6 +254,8 @@ class Connection(KazooClient):  # type: ignore[misc]  # kazoo is untyped
 
     def _session_callback(self, state: str) -> None:
         before = self._state
+        if state == KeeperState.CONNECTING and before == KeeperState.CONNECTED:
+            self._socket_loop.note_drop()
         super()._session_callback(state)
         if state == before:
             return
@@ -283,6 +287,9 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         self._login = login
         self._listener = listener
         self._thread_id = 0
+        self._being_sent: PendingRequest | None = None
+        self._one_at_a_time = 0
+        """So many requests are sent only when nothing else is under way."""
         self.last_error = ""
 
     def start(self) -> None:
@@ -427,7 +434,27 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
             self._read_sock.recv(1)
             pending.fail(SessionExpired("the session in which this request began is over"))
             return
+        self._being_sent = pending if isinstance(pending, PendingRequest) else None
         super()._send_request(read_timeout, connect_timeout)
+        self._being_sent = None
+        if self._one_at_a_time:
+            while self.client._pending:
+                self._read_socket(read_timeout)
+            self._one_at_a_time -= 1
+
+    def note_drop(self) -> None:
+        """The connection is lost: finds out, now or by the next one, which request is to blame.
+
+        All are asked again by who asked them.  On the next connection each goes alone, so that the
+        one which ends that connection, too, is known.
+        """
+        under_way = [each for _, each, _ in self.client._pending]
+        if self._being_sent is not None:
+            under_way.append(self._being_sent)
+            self._being_sent = None
+        if len(under_way) == 1 and isinstance(under_way[0], PendingRequest):
+            under_way[0].was_alone = True
+        self._one_at_a_time = max(self._one_at_a_time, len(under_way) + len(self.client._queue))
 
 
 @contextlib.contextmanager

@@ -6,23 +6,42 @@ A plan is pulled by :func:`run`.  The caller's duties, which ``run`` fulfils:
    now", and with nothing in flight it means "finished";
 2. give every answer to :meth:`Plan.answered`, oldest first;
 3. report a request whose connection went away to :meth:`Plan.lost`; the plan asks it again.
+4. give MARSHALLING_ERROR as the answer of a request that has ended MOST_FATAL connections while it
+   was the only one under way: ZooKeeper closes the connection of a client that sends more than its
+   ``jute.maxbuffer``, and says no word.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import logging
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from zkcontroller.zookeeper.jute import OpCode, Reply
+from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.watch_table import WatchType
+
+_log = logging.getLogger("kafka.zookeeper.ZooKeeperClient")
+
+NOT_TAKEN: Final = Reply(0, ZkCode.MARSHALLING_ERROR, b"", 0)
+"""The answer to a request that ZooKeeper would not read."""
 
 MAX_OPERATIONS: Final = 1000  # per MultiRead, multi and setWatches
 
 
+MOST_FATAL: Final = 2
+"""So many connections may end with the same request alone under way; then it is not sent again."""
+
+
 class ConnectionLostError(Exception):
-    """Nobody answered: the request may have been done or not."""
+    """There was no answer: the request may have been done or not."""
+
+    def __init__(self, reason: str, *, was_alone: bool = False) -> None:
+        """``was_alone``: no other request was under way, so that this may be the one to blame."""
+        super().__init__(reason)
+        self.was_alone = was_alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +97,8 @@ class Link(Protocol):
 def run(link: Link, plan: Plan, max_in_flight: int) -> None:
     """Pulls ``plan`` until it is finished, with at most ``max_in_flight`` requests under way."""
     flying: deque[tuple[Ask, Pending]] = deque()
+    fatal: Counter[int] = Counter()
+    """By identity of the ask, which the plan keeps."""
     while True:
         while len(flying) < max_in_flight and (ask := plan.next()) is not None:
             flying.append((ask, link.ask(ask)))
@@ -86,7 +107,17 @@ def run(link: Link, plan: Plan, max_in_flight: int) -> None:
         ask, pending = flying.popleft()
         try:
             reply = pending.wait()
-        except ConnectionLostError:
-            plan.lost(ask)
-        else:
-            plan.answered(ask, reply)
+        except ConnectionLostError as lost:
+            fatal[id(ask)] += lost.was_alone
+            if fatal[id(ask)] < MOST_FATAL:
+                plan.lost(ask)
+                continue
+            _log.error(
+                "A request (%s) of %d bytes has ended %d connections to ZooKeeper and is given up;"
+                " ZooKeeper's jute.maxbuffer may be too low for it",
+                ask.opcode.name,
+                len(ask.body),
+                fatal.pop(id(ask)),
+            )
+            reply = NOT_TAKEN
+        plan.answered(ask, reply)

@@ -16,7 +16,7 @@ four-letter word ``srvr`` would name the version, but may be switched off.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from zkcontroller.errors import ZooKeeperRefused
@@ -49,6 +49,9 @@ ReadResult: TypeAlias = Znode | Stat | list[str] | ZkCode
 
 FEW_PATHS: Final = 8  # up to here plain reads cost less than a MultiRead and a setWatches
 PROBE_PATHS: Final = 50
+SET_WATCHES_BYTES: Final = 128 * 1024
+"""Of the paths of one setWatches on a new connection, as in ZooKeeper's own client."""
+_LENGTH_BYTES: Final = 4
 
 _SINGLE: Final = {
     ReadZnodes: OpCode.GET_DATA,
@@ -219,8 +222,7 @@ def requests_to_arm_again(table: WatchTable, seen_zxid: int) -> list[Ask]:
     asks: list[Ask] = []
     for kind in WatchType:
         paths = table.entries(kind)
-        for start in range(0, len(paths), MAX_OPERATIONS):
-            part = paths[start : start + MAX_OPERATIONS]
+        for part in _parts(paths):
             body = encode_set_watches(
                 seen_zxid,
                 part if kind is WatchType.DATA else (),
@@ -229,3 +231,15 @@ def requests_to_arm_again(table: WatchTable, seen_zxid: int) -> list[Ask]:
             )
             asks.append(Ask(OpCode.SET_WATCHES, body))
     return asks
+
+
+def _parts(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The paths in pieces that one request may hold."""
+    start = size = 0
+    for end, path in enumerate(paths):
+        size += len(path.encode()) + _LENGTH_BYTES
+        if end > start and (size > SET_WATCHES_BYTES or end - start == MAX_OPERATIONS):
+            yield paths[start:end]
+            start, size = end, len(path.encode()) + _LENGTH_BYTES
+    if start < len(paths):
+        yield paths[start:]

@@ -118,6 +118,7 @@ class ZooKeeperSession:
             auth=config.auth,
             tls=config.tls,
             max_in_flight_requests=config.max_in_flight_requests,
+            max_request_bytes=config.server_max_buffer_bytes,
             on_watch=on_watch,
             on_state=on_state,
             on_latency_ms=on_latency_ms,

@@ -21,13 +21,15 @@ from typing import Final, TypeVar
 from zkcontroller.errors import AuthenticationFailed, SessionExpired
 from zkcontroller.zookeeper.connect_string import ConnectString
 from zkcontroller.zookeeper.connection import Connection, PendingRequest
-from zkcontroller.zookeeper.plans import Ask
+from zkcontroller.zookeeper.plans import NOT_TAKEN, Ask
 from zkcontroller.zookeeper.requests import WatchFired, WatchKind
 from zkcontroller.zookeeper.watch_table import WatchTable
 
 T = TypeVar("T")
 
 CLOSE_TIMEOUT_S: Final = 3.0
+REQUEST_OVERHEAD_BYTES: Final = 1_024
+"""What a bulk request adds to the operations that plans count: headers and marks."""
 
 _log = logging.getLogger("kafka.zookeeper.ZooKeeperClient")
 
@@ -57,6 +59,7 @@ class SessionLife:
         auth: tuple[tuple[str, str], ...],
         tls: ssl.SSLContext | None,
         max_in_flight_requests: int,
+        max_request_bytes: int,
         on_watch: Callable[[WatchFired], object],
         on_state: Callable[[SessionState], object],
         on_latency_ms: Callable[[float], object],
@@ -66,6 +69,7 @@ class SessionLife:
         self._on_watch = on_watch
         self._on_state = on_state
         self._on_latency_ms = on_latency_ms
+        self._max_request_bytes = max_request_bytes + REQUEST_OVERHEAD_BYTES
         self._permits = threading.BoundedSemaphore(max_in_flight_requests)
         self._changed = threading.Condition()
         # All below belongs to self._changed.
@@ -130,9 +134,23 @@ class SessionLife:
             raise SessionExpired("the ZooKeeper session was closed")
 
     def send(self, ask: Ask, generation: int, watches: WatchTable) -> PendingRequest:
-        """Sends for a plan, after waiting for one of ``max_in_flight_requests`` permits."""
+        """Sends for a plan, after waiting for one of ``max_in_flight_requests`` permits.
+
+        A request that ZooKeeper would not read is not sent: it is answered MARSHALLING_ERROR.
+        """
         self._permits.acquire()
         pending = PendingRequest(ask, generation, watches, self._done)
+        if len(ask.body) > self._max_request_bytes:
+            _log.error(
+                "%sA request (%s) of %d bytes is not sent: %d are allowed, for ZooKeeper's"
+                " jute.maxbuffer",
+                self._prefix,
+                ask.opcode.name,
+                len(ask.body),
+                self._max_request_bytes,
+            )
+            pending.complete(NOT_TAKEN)
+            return pending
         with self._changed:
             is_current = generation == self._generation
             if is_current:
