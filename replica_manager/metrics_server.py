@@ -3,7 +3,8 @@
 Kafka shows its metrics by JMX, and people scrape them through the JMX exporter, an agent inside the
 process that listens on a port of its own.  Here that port needs no agent; the names are the same.
 Whoever reaches it reads everything and changes nothing, so it is on the loopback address unless
-another is asked for.
+another is asked for.  Each scrape has a thread and a descriptor of the broker's, so there are only
+so many at once, and a client that is silent is not waited for.
 
 Source: the JMX exporter's HTTP server.
 """
@@ -11,14 +12,23 @@ Source: the JMX exporter's HTTP server.
 from __future__ import annotations
 
 import logging
-from typing import Self
+import socket
+import socketserver
+import threading
+from typing import Any, ClassVar, Final, Self
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import start_http_server
+from prometheus_client import make_wsgi_app
+from typing_extensions import override
 
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.runtime.metrics import Metrics
 
 LOOPBACK = "127.0.0.1"
+MOST_SCRAPES: Final = 16
+"""At once; a connection beyond is closed."""
+SILENCE_S: Final = 10
+"""A client that sends or takes nothing for so long is gone."""
 _log = logging.getLogger("kafka.server.KafkaServer")
 
 
@@ -29,12 +39,16 @@ class MetricsServer:
     """
 
     def __init__(self, metrics: Metrics, port: int, host: str = LOOPBACK) -> None:
+        app = make_wsgi_app(metrics.registry)
         try:
-            self._server, self._thread = start_http_server(port, host, metrics.registry)
+            server = _server_class(host, port)
+            self._server = make_server(host, port, app, server, handler_class=_ScrapeHandler)
         except (OSError, OverflowError) as failure:
             raise ConfigInvalid(
                 "--metrics-port", f"{host}:{port}", f"one to listen on ({failure})"
             ) from failure
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
         self.url = f"http://{host}:{self._server.server_port}/metrics"
         _log.info("Serving metrics at %s", self.url)
 
@@ -49,3 +63,48 @@ class MetricsServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+class _ScrapeServer(socketserver.ThreadingMixIn, WSGIServer):
+    """A thread for each scrape, and so many threads."""
+
+    daemon_threads = True
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._places = threading.BoundedSemaphore(MOST_SCRAPES)
+        super().__init__(*arguments, **options)
+
+    @override
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    @override
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    @override
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing: clients break off."""
+
+
+class _ScrapeServer6(_ScrapeServer):
+    address_family = socket.AF_INET6
+
+
+def _server_class(host: str, port: int) -> type[_ScrapeServer]:
+    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    return _ScrapeServer6 if family == socket.AF_INET6 else _ScrapeServer
+
+
+class _ScrapeHandler(WSGIRequestHandler):
+    timeout: ClassVar[float] = SILENCE_S
+
+    @override
+    def log_message(self, format: str, *args: Any) -> None:
+        """Says nothing: a scrape comes every few seconds."""

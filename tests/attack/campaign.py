@@ -8,7 +8,16 @@ from random import Random
 from typing import Final, NamedTuple
 
 from tests.attack.connections import Ending, Outcome
-from tests.attack.shapes import Blow, Kind, Message, message, mutated, slots, with_tagged_fields
+from tests.attack.shapes import (
+    Blow,
+    Kind,
+    Message,
+    message,
+    mutated,
+    slots,
+    with_tagged_fields,
+    with_tagged_header,
+)
 from tests.attack.targets import Target
 from tests.attack.values import Extreme, useful
 from tests.attack.watch import Bystander
@@ -146,6 +155,7 @@ def huge_messages(
     if is_flexible:
         plain = message(api_key, version, useful)
         yield with_tagged_fields(plain, items, 10)
+        yield with_tagged_header(plain, 10 * items)
         yield with_tagged_fields(plain, 1, HUGE_BYTES)
     yield message(
         api_key, version, useful, client_id="c" * LONG_STRING_BYTES, shape="a huge client id"

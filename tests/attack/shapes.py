@@ -248,6 +248,16 @@ def with_tagged_fields(whole: Message, count: int, size: int) -> Message:
     return Message(whole.api_key, whole.version, f"{count} unknown tags of {size} bytes", data)
 
 
+def with_tagged_header(whole: Message, count: int) -> Message:
+    """The same with so many unknown tagged fields in its header, none of which holds anything."""
+    client_end = 10 + int.from_bytes(whole.data[8:10], "big")
+    assert whole.data[client_end] == 0, "the header has no tagged fields"
+    tags = b"".join(unsigned_varint(1000 + number) + b"\0" for number in range(count))
+    head = whole.data[:client_end] + unsigned_varint(count) + tags
+    shape = f"{count} unknown tags in the header"
+    return Message(whole.api_key, whole.version, shape, head + whole.data[client_end + 1 :])
+
+
 def mutated(whole: Message, random: Random) -> Message:
     """The same with some bytes changed, cut out, repeated or put in; the API stays."""
     data = bytearray(whole.data)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 
 import pytest
 
-from replica_manager.metrics_server import MetricsServer
+from replica_manager import metrics_server
+from replica_manager.metrics_server import MOST_SCRAPES, MetricsServer
+from tests.integration.broker_processes import wait_for
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.runtime.metrics import Metrics, mbean
 
@@ -47,3 +52,49 @@ def test_a_port_in_use_is_refused_with_a_sentence() -> None:
             MetricsServer(Metrics(), port)
     with pytest.raises(ConfigInvalid, match="--metrics-port"):
         MetricsServer(Metrics(), 70_000)
+
+
+def test_silent_clients_hold_no_more_than_a_few_threads() -> None:
+    threads = threading.active_count()
+    with MetricsServer(Metrics(), 0) as server, ExitStack() as sockets:
+        port = int(server.url.split(":")[2].split("/")[0])
+        clients = [
+            sockets.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+            for _ in range(3 * MOST_SCRAPES)
+        ]
+        for client in clients:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+
+        closed = [client for client in clients[MOST_SCRAPES:] if is_closed(client)]
+
+        assert len(closed) == 2 * MOST_SCRAPES
+        assert threading.active_count() <= threads + 1 + MOST_SCRAPES
+        for client in clients:
+            client.close()
+        wait_for(lambda: is_scraped(server.url), "threads that served others end")
+
+
+def test_a_silent_client_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server._ScrapeHandler, "timeout", 0.05)
+    with MetricsServer(Metrics(), 0) as server:
+        port = int(server.url.split(":")[2].split("/")[0])
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+            client.sendall(b"GET /metrics")
+
+            assert is_closed(client)
+
+
+def is_closed(client: socket.socket) -> bool:
+    """Whether the server has ended the connection; waits until it does, or sends something."""
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def is_scraped(url: str) -> bool:
+    try:
+        scrape(url)
+    except (urllib.error.URLError, ConnectionError):
+        return False
+    return True

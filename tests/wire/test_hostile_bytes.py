@@ -29,7 +29,8 @@ from zkcontroller.protocol.messages import (
     response_type,
     write,
 )
-from zkcontroller.protocol.wire_guard import checked
+from zkcontroller.protocol.primitives import unsigned_varint
+from zkcontroller.protocol.wire_guard import MOST_TAGS, checked
 
 MUTANTS: Final = 10_000
 MAX_BYTES_PER_FRAME_BYTE: Final = 400
@@ -269,6 +270,30 @@ def test_headers_cut_short_anywhere_are_refused() -> None:
     for size in range(5):
         with pytest.raises(InvalidFrame):
             parse_response_header(4, 7, bytes(5)[:size])
+
+
+def many_tags(count: int) -> bytes:
+    return unsigned_varint(count) + b"".join(
+        unsigned_varint(1_000 + number) + b"\0" for number in range(count)
+    )
+
+
+@pytest.mark.parametrize("is_header", [True, False])
+def test_a_section_of_too_many_tagged_fields_is_refused_before_they_are_skipped(
+    is_header: bool,
+) -> None:
+    head = struct.pack(">hhih", 3, 12, 1, 1) + b"a"
+    body = b"\0\0\0"  # every topic, and two booleans
+
+    def read(tags: bytes) -> None:
+        if is_header:
+            parse_request_header(head + tags + body + NO_TAGS)
+        else:
+            read_request(3, 12, body + tags)
+
+    read(many_tags(MOST_TAGS))
+    with pytest.raises(InvalidFrame, match=f"{MOST_TAGS} are allowed"):
+        read(many_tags(MOST_TAGS + 1))
 
 
 def test_a_splitter_refuses_a_size_before_it_has_the_frame() -> None:

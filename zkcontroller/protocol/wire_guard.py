@@ -37,6 +37,9 @@ from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol.compression import Buffer
 from zkcontroller.protocol.primitives import MAX_STRING_BYTES, unsigned_varint
 
+MOST_TAGS: Final = 1_000
+"""Tagged fields in one section.  Kafka's messages have a handful; each costs time to skip."""
+
 Cut: TypeAlias = tuple[int, int, bytes]
 """From, to, and what takes that place."""
 
@@ -111,7 +114,7 @@ def read_unsigned_varint(data: Buffer, position: int) -> tuple[int, int]:
 def skip_tagged_fields(data: Buffer, position: int) -> int:
     """The position behind a section of tagged fields of which none is known."""
     count, position = read_unsigned_varint(data, position)
-    for _ in range(_bounded(count, 2, data, position)):
+    for _ in range(_tag_count(count, data, position)):
         _, position = read_unsigned_varint(data, position)
         size, position = read_unsigned_varint(data, position)
         position = _beyond(data, position, size)
@@ -131,6 +134,12 @@ def _beyond(data: Buffer, position: int, size: int) -> int:
     if size > len(data) - position:
         raise InvalidFrame(f"{size} bytes announced, {max(len(data) - position, 0)} left")
     return position + size
+
+
+def _tag_count(count: int, data: Buffer, position: int) -> int:
+    if count > MOST_TAGS:
+        raise InvalidFrame(f"{count} tagged fields in one place, {MOST_TAGS} are allowed")
+    return _bounded(count, 2, data, position)
 
 
 def _bounded(count: int, item_size: int, data: Buffer, position: int) -> int:
@@ -314,7 +323,7 @@ def _tags_walk(known: dict[int, _Step]) -> Walk:
     def walk(data: bytes, start: int, cuts: list[Cut]) -> int:
         count, position = read_unsigned_varint(data, start)
         count_end, last_tag, skipped = position, -1, 0
-        for _ in range(_bounded(count, 2, data, position)):
+        for _ in range(_tag_count(count, data, position)):
             tag_start = position
             tag, position = read_unsigned_varint(data, position)
             size, position = read_unsigned_varint(data, position)
