@@ -33,10 +33,16 @@ class Permissions(NamedTuple):
         name: str,
         *,
         log_if_denied: bool = True,
+        reference_count: int = 1,
     ) -> bool:
-        """Whether that is allowed on that resource."""
+        """Whether that is allowed on that resource, which the request names so many times."""
         return self.authorizer is None or self.authorizer.authorize(
-            self.requester, operation, resource_type, name, log_if_denied=log_if_denied
+            self.requester,
+            operation,
+            resource_type,
+            name,
+            log_if_denied=log_if_denied,
+            reference_count=reference_count,
         )
 
     def allow_on_cluster(self, operation: AclOperation, *, log_if_denied: bool = True) -> bool:
@@ -54,19 +60,13 @@ class Permissions(NamedTuple):
         log_if_denied: bool = True,
     ) -> dict[str, None]:
         """Those of the names on which that is allowed, each once, in their order."""
-        authorizer = self.authorizer
-        if authorizer is None:
+        if self.authorizer is None:
             return dict.fromkeys(names)
         return {
             name: None
             for name, count in Counter(names).items()
-            if authorizer.authorize(
-                self.requester,
-                operation,
-                resource_type,
-                name,
-                log_if_denied=log_if_denied,
-                reference_count=count,
+            if self.allow(
+                operation, resource_type, name, log_if_denied=log_if_denied, reference_count=count
             )
         }
 

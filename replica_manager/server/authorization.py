@@ -7,6 +7,7 @@ Source: Kafka ``AuthHelper``, ``KafkaApis``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -17,6 +18,7 @@ from replica_manager.security.permissions import Permissions
 from replica_manager.security.principals import host_name_of
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.errors import RequestRefused
+from replica_manager.server.slices import in_slices
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
@@ -124,7 +126,7 @@ def is_allowed(
     )
 
 
-def allowed_names(
+async def allowed_names(
     broker: BrokerContext,
     context: RequestContext,
     operation: AclOperation,
@@ -136,9 +138,14 @@ def allowed_names(
     """Those of the names on which that is allowed, each once, in their order."""
     if broker.authorizer is None:
         return dict.fromkeys(names)
-    return permissions_of(broker, context).allowed_names(
-        operation, resource_type, names, log_if_denied=log_if_denied
-    )
+    permissions = permissions_of(broker, context)
+    allowed: dict[str, None] = {}
+    async for name, count in in_slices(Counter(names).items()):
+        if permissions.allow(
+            operation, resource_type, name, log_if_denied=log_if_denied, reference_count=count
+        ):
+            allowed[name] = None
+    return allowed
 
 
 def is_allowed_on_any(

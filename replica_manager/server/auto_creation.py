@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from replica_manager.config import BrokerConfig
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.server.errors import RequestRefused
+from replica_manager.server.slices import in_slices
 from replica_manager.server.topic_admin import TopicAdmin
 from replica_manager.server.topic_creation import NewTopic
 from zkcontroller.errors import ZkControllerError
@@ -42,7 +43,7 @@ class AutoTopicCreation:
         is told of the partitions.
         """
         errors: dict[str, ErrorCode] = {}
-        for name in names:
+        async for name in in_slices(names):
             if invalid_name_reason(name) is not None:
                 errors[name] = ErrorCode.invalid_topic_exception
             elif name in self._in_flight:

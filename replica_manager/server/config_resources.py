@@ -34,6 +34,7 @@ from replica_manager.server.controller_questions import LONGEST_MESSAGE
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.log_levels import change_levels, check_levels
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from replica_manager.server.topic_creation import check_name
 from replica_manager.topic_keys import TOPIC_KEYS
 from zkcontroller.errors import ZkControllerError
@@ -90,7 +91,7 @@ class ConfigAlteration:
             await self._outcome(resource)
             if named[resource.resource_type, resource.name] == 1
             else (ErrorCode.invalid_request, "Each resource must appear at most once.")
-            for resource in resources
+            async for resource in in_slices(resources)
         ]
 
     async def _outcome(self, resource: ResourceChanges) -> Outcome:

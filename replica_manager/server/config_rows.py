@@ -40,6 +40,7 @@ def config_rows(
     """The rows of those entries that are wanted, of all if none is named."""
     has_synonyms = getattr(request, "include_synonyms", False)
     has_documentation = getattr(request, "include_documentation", False)
+    wanted = frozenset(wanted)
     return tuple(
         _row(schema, entry, has_synonyms=has_synonyms, has_documentation=has_documentation)
         for entry in entries

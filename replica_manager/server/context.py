@@ -79,7 +79,7 @@ class Unanswered(NamedTuple):
 class Throttled(NamedTuple):
     """An answer to a client that is then not listened to for a while."""
 
-    response: ResponsePayload
+    response: ResponsePayload | EncodedBody
     throttle_ms: int
 
 

@@ -8,24 +8,19 @@ Source: Kafka ``KafkaController`` (the callbacks of its events), ``ApiError``, `
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
-from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, EncodedBody
+from replica_manager.server.context import BrokerContext
 from replica_manager.server.errors import RequestRefused
-from replica_manager.server.large_answers import encoded
 from zkcontroller.core.effects import Result
 from zkcontroller.core.events import Question
 from zkcontroller.model import TopicPartition
 
 LONGEST_MESSAGE: Final = 1000
 """Characters of a sentence for the client: it may quote a name of 32 KB."""
-COMPOSED_ASIDE: Final = 1000
-"""From this many partitions on an answer is composed in a thread, while others are served."""
 
 _SENTENCES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.cluster_authorization_failed: "Cluster authorization failed.",
@@ -64,15 +59,6 @@ def sentence(error: ErrorCode, message: str | None = None) -> str | None:
     """``message``, else what Kafka says of the code; None for NONE."""
     told = message or _SENTENCES.get(error)
     return told and told[:LONGEST_MESSAGE]
-
-
-async def composed(
-    partitions: int, compose: Callable[[], ResponsePayload]
-) -> ResponsePayload | EncodedBody:
-    """What ``compose`` makes of an answer about so many partitions; it touches no state."""
-    if partitions < COMPOSED_ASIDE:
-        return compose()
-    return await asyncio.to_thread(lambda: encoded(compose()))
 
 
 def by_topic(

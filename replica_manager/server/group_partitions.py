@@ -1,42 +1,70 @@
-"""Which partitions of a request about committed offsets are not to be touched, and why.
+"""The partitions of a request about committed offsets: which are refused, which are committed.
 
 Source: Kafka ``KafkaApis`` (``handleOffsetCommitRequest``, ``handleOffsetDeleteRequest``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.groups.requests import CommitOffsets, CommitResult
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.slices import PIECE, in_pieces, in_slices
 from zkcontroller.model import TopicPartition
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 
 def partitions_of(topics: Iterable[Any]) -> dict[TopicPartition, None]:
     """The partitions that OffsetCommit or OffsetDelete names, each once, in their order."""
-    return {
-        TopicPartition(topic.name, each.partition_index): None
+    return dict.fromkeys(_named_in(topics))
+
+
+async def partitions_in_slices(topics: Iterable[Any]) -> dict[TopicPartition, None]:
+    """The same, while others are served."""
+    return {partition: None async for partition in in_slices(_named_in(topics))}
+
+
+def _named_in(topics: Iterable[Any]) -> Iterator[TopicPartition]:
+    return (
+        TopicPartition(topic.name, each.partition_index)
         for topic in topics
         for each in topic.partitions
-    }
+    )
 
 
-def refused_partitions(
-    partitions: Iterable[TopicPartition], context: RequestContext, broker: BrokerContext
+async def refused_partitions(
+    partitions: Collection[TopicPartition], context: RequestContext, broker: BrokerContext
 ) -> dict[TopicPartition, ErrorCode]:
     """Those whose topic the client may not read, and those that do not exist."""
-    partitions = tuple(partitions)
-    names = dict.fromkeys(partition.topic for partition in partitions)
-    readable = allowed_names(broker, context, AclOperation.READ, ResourceType.TOPIC, names)
+    names = {partition.topic: None async for partition in in_slices(partitions)}
+    readable = await allowed_names(broker, context, AclOperation.READ, ResourceType.TOPIC, names)
     snapshot = broker.metadata_cache.snapshot
     refused: dict[TopicPartition, ErrorCode] = {}
-    for partition in partitions:
+    async for partition in in_slices(partitions):
         if partition.topic not in readable:
             refused[partition] = ErrorCode.topic_authorization_failed
         elif snapshot.partition(*partition) is None:
             refused[partition] = ErrorCode.unknown_topic_or_partition
     return refused
+
+
+async def committed(
+    commit: CommitOffsets, broker: BrokerContext
+) -> dict[TopicPartition, ErrorCode]:
+    """What became of each offset.
+
+    Kafka writes all of them as one batch.  Here the coordinator takes some at a time, so that
+    others get their turn; a large commit becomes several batches, one after the other.
+    """
+    if len(commit.offsets) <= PIECE:
+        return dict((await broker.groups.ask(commit, CommitResult)).errors)
+    errors: dict[TopicPartition, ErrorCode] = {}
+    async for piece in in_pieces(list(commit.offsets.items())):
+        part = replace(commit, request_id=broker.groups.new_request_id(), offsets=dict(piece))
+        errors |= (await broker.groups.ask(part, CommitResult)).errors
+    return errors

@@ -1,10 +1,15 @@
-"""Answers that may be large: made and encoded in a thread, so that others need not wait."""
+"""What is made of large requests and into large answers, in a thread: others need not wait.
+
+:mod:`.slices` says what a thread is good for here, and what it is not.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Final, TypeVar, cast
 
 from kio.static.protocol import ResponsePayload
 
@@ -13,24 +18,44 @@ from replica_manager.server.error_counts import error_counts
 from replica_manager.server.throttled_answers import throttled
 from zkcontroller.protocol.messages import write
 
+T = TypeVar("T")
+
 ENTRIES_AT_ONCE: Final = 1_000
-"""So many entries are made and encoded on the event loop: some 8 ms."""
+"""An answer of so many entries is composed and encoded on the event loop: some 8 ms."""
+_THROTTLE_BYTES: Final = 4
+"""Of the throttle time, in almost every answer the first field."""
 
 
-async def answer_of(
-    make: Callable[[], ResponsePayload], entry_count: int
+async def composed(
+    entry_count: int, compose: Callable[[], ResponsePayload]
 ) -> ResponsePayload | EncodedBody:
-    """What ``make`` makes, which must need nothing that belongs to the event loop."""
+    """What ``compose`` makes; it must need nothing that belongs to the event loop."""
     if entry_count <= ENTRIES_AT_ONCE:
-        return make()
-    return await asyncio.to_thread(lambda: encoded(make()))
+        return compose()
+    return await asyncio.to_thread(lambda: encoded(compose()))
+
+
+async def aside(entry_count: int, work: Callable[[], T]) -> T:
+    """What ``work`` makes of so many entries; the same holds for it."""
+    if entry_count <= ENTRIES_AT_ONCE:
+        return work()
+    return await asyncio.to_thread(work)
 
 
 def encoded(answer: ResponsePayload) -> EncodedBody:
     """That answer as bytes, its errors counted."""
     errors = error_counts(answer.__api_key__, answer)
-    return EncodedBody(
-        (write(answer),),
-        errors=lambda: errors,
-        throttled=lambda throttle_ms: (write(throttled(answer, throttle_ms)),),
-    )
+    body = write(answer)
+
+    def with_throttle_time(throttle_ms: int) -> Sequence[bytes]:
+        if _begins_with_throttle_time(type(answer)):
+            return throttle_ms.to_bytes(_THROTTLE_BYTES, "big"), body[_THROTTLE_BYTES:]
+        return (write(throttled(answer, throttle_ms)),)
+
+    return EncodedBody((body,), errors=lambda: errors, throttled=with_throttle_time)
+
+
+@cache
+def _begins_with_throttle_time(answer_type: type) -> bool:
+    first = dataclasses.fields(cast(Any, answer_type))[:1]
+    return [field.name for field in first] == ["throttle_time"]

@@ -21,6 +21,7 @@ from replica_manager.replication.delayed_delete_records import (
 )
 from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.waiting_room import WaitingRoom
+from replica_manager.server.slices import in_slices
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import INTERNAL_TOPICS, TopicPartition
 from zkcontroller.protocol.error_codes import error_code_for
@@ -50,13 +51,13 @@ class RecordDeletions:
         """Deletes what is before the offsets; waits for all live replicas, or ``timeout_ms``."""
         raised: dict[TopicPartition, int] = {}
         refused: dict[TopicPartition, ErrorCode] = {}
-        for tp, offset in offsets.items():
+        async for tp, offset in in_slices(offsets.items()):
             outcome = self._delete_here(tp, offset)
             if isinstance(outcome, ErrorCode):
                 refused[tp] = outcome
             else:
                 raised[tp] = outcome
-        for tp in raised:
+        async for tp in in_slices(raised):
             self._replicas.partition_changed(tp)
         operation = DelayedDeleteRecords(raised, refused, self.low_watermark)
         await self._room.wait(operation, raised, timeout_ms)

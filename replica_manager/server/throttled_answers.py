@@ -76,6 +76,9 @@ def _with_throttle_time(response: Response, throttle_ms: int) -> Response:
             return response
         case Throttled(payload, mutation_ms):
             longest_ms = max(throttle_ms, mutation_ms)
+            if isinstance(payload, EncodedBody):
+                assert payload.throttled is not None, "every such answer has a throttle time"
+                return Throttled(payload._replace(chunks=payload.throttled(longest_ms)), longest_ms)
             return Throttled(throttled(payload, longest_ms), longest_ms)
         case _:
             return throttled(response, throttle_ms)

@@ -5,7 +5,7 @@ Source: Kafka ``WriteTxnMarkersRequest``, ``AddPartitionsToTxnRequest`` (KIP-98,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 from kio.index import load_payload_module
@@ -60,9 +60,9 @@ def markers_request(markers: Iterable[Marker], version: int) -> RequestPayload:
     )
 
 
-def read_markers(request: Any) -> list[Marker]:
+def read_markers(request: Any) -> Iterator[Marker]:
     """The markers that a broker is to write."""
-    return [
+    return (
         Marker(
             marker.producer_id,
             marker.producer_epoch,
@@ -75,7 +75,7 @@ def read_markers(request: Any) -> list[Marker]:
             ),
         )
         for marker in request.markers
-    ]
+    )
 
 
 def read_marker_errors(response: Any) -> dict[int, dict[TopicPartition, ErrorCode]]:

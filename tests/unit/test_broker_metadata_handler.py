@@ -13,7 +13,6 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.groups.desk import OFFSETS_TOPIC
-from replica_manager.server.handlers.metadata import PARTITIONS_AT_ONCE
 from tests.unit.broker_world import ORDERS_ID, BrokerWorld, broker, metadata
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.znodes import DeleteTopicZnode, TopicZnode
@@ -272,7 +271,7 @@ def test_a_topic_named_twice_is_shown_once(world: BrokerWorld) -> None:
 
 
 def test_a_big_answer_lets_others_pass_while_it_is_written(world: BrokerWorld) -> None:
-    count = 3 * PARTITIONS_AT_ONCE
+    count = 20_000
     world.update({"big": {partition: metadata(1) for partition in range(count)}})
 
     async def ask_both() -> None:

@@ -72,24 +72,34 @@ class NodeEndpoint(NamedTuple):
     rack: str | None
 
 
-def read_produce_request(version: int, data: bytes, offset: int) -> ProduceRequest:
-    """The request that starts at ``offset``; InvalidFrame if none does."""
+class TooManyPartitions(Exception):
+    """The request has more partitions than shall be read at once."""
+
+
+def read_produce_request(
+    version: int, data: bytes, offset: int, at_once: int | None = None
+) -> ProduceRequest:
+    """The request that starts at ``offset``; InvalidFrame if none does.
+
+    TooManyPartitions past so many topics and partitions ``at_once``; None: all of them are read.
+    """
     try:
-        return _Reader(version, memoryview(data), offset).read()
+        return _Reader(version, memoryview(data), offset, at_once).read()
     except (IndexError, struct_error, UnicodeDecodeError):
         raise InvalidFrame("a Produce request is cut short or garbled") from None
 
 
 class _Reader(WireReader[memoryview]):
-    def __init__(self, version: int, data: memoryview, position: int) -> None:
+    def __init__(self, version: int, data: memoryview, position: int, at_once: int | None) -> None:
         super().__init__(data, position, is_flexible=version >= FIRST_FLEXIBLE)
+        self._at_once = at_once
         self._has_transactional_id = version >= _TRANSACTIONAL_ID_SINCE
 
     def read(self) -> ProduceRequest:
         transactional_id = self._nullable_text() if self._has_transactional_id else None
         acks, timeout_ms = _ACKS.unpack_from(self._data, self._at)
         self._at += _ACKS.size
-        topics = [self._topic() for _ in range(self._count())]
+        topics = [self._topic() for _ in range(self._checked_count())]
         self._skip_tags()
         return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
@@ -97,9 +107,17 @@ class _Reader(WireReader[memoryview]):
         name = self._nullable_text()
         if name is None:
             raise InvalidFrame("a Produce request names a topic null")
-        partitions = [self._partition() for _ in range(self._count())]
+        partitions = [self._partition() for _ in range(self._checked_count())]
         self._skip_tags()
         return name, partitions
+
+    def _checked_count(self) -> int:
+        count = self._count()
+        if self._at_once is not None:
+            self._at_once -= count
+            if self._at_once < 0:
+                raise TooManyPartitions
+        return count
 
     def _partition(self) -> PartitionRecords:
         partition = self._int32()

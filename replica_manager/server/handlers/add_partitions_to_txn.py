@@ -8,16 +8,18 @@ Source: Kafka ``KafkaApis.handleAddPartitionsToTxnRequest`` (KIP-98, KIP-890).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.authorization import allowed_names, check_cluster, is_allowed
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.errors import before_producer_fenced
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import ResponseSchema, response_schema
+from replica_manager.server.slices import in_slices
 from replica_manager.server.transaction_messages import by_topic
 from replica_manager.transactions.requests import (
     AddPartitions,
@@ -45,19 +47,22 @@ class _Transaction(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    partitions: tuple[TopicPartition, ...]
+    topics: tuple[Any, ...]
     is_verify_only: bool
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """A code for each partition of each transaction."""
     if context.api_version >= _OF_BROKERS_SINCE:
         check_cluster(broker, context, AclOperation.CLUSTER_ACTION)
     errors = {
         each.transactional_id: await _handled(each, context, broker)
-        for each in _transactions(request, context)
+        async for each in in_slices(_transactions(request, context))
     }
-    return _response(errors, context)
+    count = sum(1 + len(of_one) for of_one in errors.values())
+    return await composed(count, lambda: _response(errors, context))
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
@@ -67,44 +72,38 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
             error_code=error, results_by_transaction=()
         )
     [transaction] = _transactions(request, context)
-    errors = dict.fromkeys(transaction.partitions, error)
+    errors = dict.fromkeys(_partitions(transaction.topics), error)
     return _response({transaction.transactional_id: errors}, context)
 
 
-def _transactions(request: Any, context: RequestContext) -> list[_Transaction]:
+def _transactions(request: Any, context: RequestContext) -> Iterator[_Transaction]:
     if context.api_version >= _OF_BROKERS_SINCE:
-        return [
-            _Transaction(
+        for each in request.transactions:
+            yield _Transaction(
                 each.transactional_id,
                 each.producer_id,
                 each.producer_epoch,
-                _partitions(each.topics),
+                each.topics,
                 each.verify_only,
             )
-            for each in request.transactions
-        ]
-    return [
-        _Transaction(
-            request.v3_and_below_transactional_id,
-            request.v3_and_below_producer_id,
-            request.v3_and_below_producer_epoch,
-            _partitions(request.v3_and_below_topics),
-            is_verify_only=False,
-        )
-    ]
-
-
-def _partitions(topics: Any) -> tuple[TopicPartition, ...]:
-    return tuple(
-        dict.fromkeys(
-            TopicPartition(topic.name, index) for topic in topics for index in topic.partitions
-        )
+        return
+    yield _Transaction(
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        request.v3_and_below_topics,
+        is_verify_only=False,
     )
+
+
+def _partitions(topics: Any) -> Iterator[TopicPartition]:
+    return (TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
 
 
 async def _handled(
     transaction: _Transaction, context: RequestContext, broker: BrokerContext
 ) -> _Errors:
+    partitions = {each: None async for each in in_slices(_partitions(transaction.topics))}
     is_client = context.api_version < _OF_BROKERS_SINCE
     if is_client and not is_allowed(
         broker,
@@ -114,34 +113,38 @@ async def _handled(
         transaction.transactional_id,
     ):
         denied = ErrorCode.transactional_id_authorization_failed
-        return dict.fromkeys(transaction.partitions, denied)
-    refused = _refused(transaction, context, broker, is_client=is_client)
+        return dict.fromkeys(partitions, denied)
+    refused = await _refused(partitions, context, broker, is_client=is_client)
     if refused:
-        return dict.fromkeys(transaction.partitions, ErrorCode.operation_not_attempted) | refused
+        return dict.fromkeys(partitions, ErrorCode.operation_not_attempted) | refused
     request_id = broker.transactions.new_request_id()
     if transaction.is_verify_only:
-        verifying = VerifyPartitions(request_id, *transaction[:4])
+        verifying = VerifyPartitions(request_id, *transaction[:3], tuple(partitions))
         return (await broker.transactions.ask(verifying, VerifyResult)).errors
-    adding = AddPartitions(request_id, *transaction[:4])
+    adding = AddPartitions(request_id, *transaction[:3], tuple(partitions))
     error = (await broker.transactions.ask(adding, ErrorResult)).error
     error = before_producer_fenced(error, context.api_version, _FENCED_SINCE)
-    return dict.fromkeys(transaction.partitions, error)
+    return dict.fromkeys(partitions, error)
 
 
-def _refused(
-    transaction: _Transaction, context: RequestContext, broker: BrokerContext, *, is_client: bool
+async def _refused(
+    partitions: Collection[TopicPartition],
+    context: RequestContext,
+    broker: BrokerContext,
+    *,
+    is_client: bool,
 ) -> dict[TopicPartition, ErrorCode]:
     """Partitions that the client may not write to, and those that do not exist."""
-    topics = dict.fromkeys(partition.topic for partition in transaction.partitions)
+    topics = {partition.topic: None async for partition in in_slices(partitions)}
     allowed = topics
     if is_client:
         writable = [name for name in topics if name not in INTERNAL_TOPICS]
         allowed = dict.fromkeys(
-            allowed_names(broker, context, AclOperation.WRITE, ResourceType.TOPIC, writable)
+            await allowed_names(broker, context, AclOperation.WRITE, ResourceType.TOPIC, writable)
         )
     snapshot = broker.metadata_cache.snapshot
     refused: dict[TopicPartition, ErrorCode] = {}
-    for partition in transaction.partitions:
+    async for partition in in_slices(partitions):
         if partition.topic not in allowed:
             refused[partition] = ErrorCode.topic_authorization_failed
         elif snapshot.partition(*partition) is None:

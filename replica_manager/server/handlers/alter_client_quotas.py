@@ -15,11 +15,13 @@ from typing import Any, Final, TypeAlias
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_questions import LONGEST_MESSAGE, sentence
 from replica_manager.server.errors import RequestRefused
+from replica_manager.server.large_answers import composed
 from replica_manager.server.quota_entities import Entity, QuotaChange
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
@@ -31,14 +33,16 @@ _Outcome: TypeAlias = tuple[ErrorCode, str | None]
 _log = logging.getLogger("kafka.server.ZkAdminManager")
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """One outcome for each entity; of one that is named twice, the last."""
     outcomes: dict[frozenset[tuple[str, str | None]], tuple[Entity, _Outcome]] = {}
-    for entry in request.entries:
+    async for entry in in_slices(request.entries):
         entity = _entity(entry)
         outcome = await _alter(entity, entry, broker, validate_only=request.validate_only)
         outcomes[frozenset(entity.items())] = entity, outcome
-    return _response(context, outcomes.values())
+    return await composed(len(outcomes), lambda: _response(context, outcomes.values()))
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

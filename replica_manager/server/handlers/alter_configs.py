@@ -16,20 +16,27 @@ from replica_manager.server.config_resources import (
     ResourceChanges,
     alteration_response,
 )
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import composed
+from replica_manager.server.slices import in_slices
 from zkcontroller.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.ALTER_CONFIGS
 VERSIONS: Final = (0, 2)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """One outcome per resource, in the request's order."""
     alteration = ConfigAlteration(
         broker, context, is_incremental=False, validate_only=request.validate_only
     )
-    outcomes = await alteration.run([_changes(resource) for resource in request.resources])
-    return alteration_response(API_KEY, request, context, outcomes)
+    changes = [_changes(resource) async for resource in in_slices(request.resources)]
+    outcomes = await alteration.run(changes)
+    return await composed(
+        len(outcomes), lambda: alteration_response(API_KEY, request, context, outcomes)
+    )
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

@@ -16,9 +16,11 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_questions import ask
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import ResponseSchema, response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import AlterPartitionResult, IsrChangeResult
 from zkcontroller.core.events import AlterPartitionReceived, IsrChange
 from zkcontroller.model import RECOVERED
@@ -30,9 +32,11 @@ _TOPIC_IDS_SINCE: Final = 2
 _NO_ID: Final = UUID(int=0)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """One outcome per partition, or only a code."""
-    changes = tuple(_changes(request, context.api_version))
+    changes = tuple([each async for each in in_slices(_changes(request, context.api_version))])
     answer = await ask(
         broker,
         lambda request_id: AlterPartitionReceived(
@@ -40,7 +44,8 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
         ),
         AlterPartitionResult,
     )
-    return _response(context, ErrorCode(answer.error_code), answer.results)
+    error = ErrorCode(answer.error_code)
+    return await composed(len(answer.results), lambda: _response(context, error, answer.results))
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

@@ -7,7 +7,7 @@ Source: Kafka ``KafkaApis.handleAlterPartitionReassignmentsRequest`` (KIP-455).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -17,11 +17,12 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.controller_questions import (
     ask,
     by_topic,
-    composed,
     sentence,
     timeout_ms_of,
 )
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import PartitionResult, PartitionResults
 from zkcontroller.core.events import ApiPartitionReassignment
 from zkcontroller.model import TopicPartition
@@ -37,9 +38,8 @@ async def handle(
     """One outcome per partition; only a code if this broker is not the controller."""
     # A partition named twice: the last one counts, as in Kafka's map.
     targets = {
-        TopicPartition(topic.name, partition.partition_index): partition.replicas
-        for topic in request.topics
-        for partition in topic.partitions
+        TopicPartition(name, partition.partition_index): partition.replicas
+        async for name, partition in in_slices(_named_in(request))
     }
     answer = await ask(
         broker,
@@ -57,11 +57,14 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
         context,
         error,
         [
-            PartitionResult(TopicPartition(topic.name, partition.partition_index), error.value)
-            for topic in request.topics
-            for partition in topic.partitions
+            PartitionResult(TopicPartition(name, partition.partition_index), error.value)
+            for name, partition in _named_in(request)
         ],
     )
+
+
+def _named_in(request: Any) -> Iterator[tuple[str, Any]]:
+    return ((topic.name, partition) for topic in request.topics for partition in topic.partitions)
 
 
 def _response(

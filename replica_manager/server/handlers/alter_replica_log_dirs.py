@@ -7,15 +7,17 @@ Source: Kafka ``KafkaApis.handleAlterReplicaLogDirsRequest`` (KIP-113).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_questions import by_topic
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 
@@ -23,12 +25,14 @@ API_KEY: Final = ApiKey.ALTER_REPLICA_LOG_DIRS
 VERSIONS: Final = (0, 2)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """One code per partition."""
     # A partition named twice: the last directory counts, as in Kafka's map.
-    wanted = {tp: path for path, tp in _wanted(request)}
+    wanted = {tp: path async for path, tp in in_slices(_wanted(request))}
     answers = await broker.log_dir_moves.alter(wanted)
-    return _response(context, list(answers.items()))
+    return await composed(len(answers), lambda: _response(context, list(answers.items())))
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
@@ -36,13 +40,13 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
     return _response(context, [(tp, error) for _, tp in _wanted(request)])
 
 
-def _wanted(request: Any) -> list[tuple[str, TopicPartition]]:
-    return [
+def _wanted(request: Any) -> Iterator[tuple[str, TopicPartition]]:
+    return (
         (log_dir.path, TopicPartition(topic.name, partition))
         for log_dir in request.dirs
         for topic in log_dir.topics
         for partition in topic.partitions
-    ]
+    )
 
 
 def _response(

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.authorization import check_cluster
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_questions import sentence
 from replica_manager.server.errors import RequestRefused
+from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
@@ -41,17 +44,23 @@ _DONE: Final[_Outcome] = (ErrorCode.none, None)
 _log = logging.getLogger("kafka.server.ZkAdminManager")
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """One outcome per user."""
     if not broker.controller.is_active:
-        return refuse(request, context, ErrorCode.not_controller)
+        raise RequestRefused(ErrorCode.not_controller)
     check_cluster(broker, context, AclOperation.ALTER)
-    outcomes = {**_illegal(request)}
-    outcomes |= {user: _TWICE for user in _repeated(request) if user not in outcomes}
-    for user in _users(request):
+    outcomes = await aside(
+        len(request.upsertions) + len(request.deletions), partial(_impossible, request)
+    )
+    deletions, upsertions = _by_user(request.deletions), _by_user(request.upsertions)
+    async for user in in_slices(_users(request)):
         if user not in outcomes:
-            outcomes[user] = await _alter(user, request, broker)
-    return _response(context, outcomes)
+            outcomes[user] = await _alter(
+                user, deletions.get(user, ()), upsertions.get(user, ()), broker
+            )
+    return await composed(len(outcomes), lambda: _response(context, outcomes))
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
@@ -63,6 +72,12 @@ _TWICE: Final[_Outcome] = (
     ErrorCode.duplicate_resource,
     "A user credential cannot be altered twice in the same request",
 )
+
+
+def _impossible(request: Any) -> dict[str, _Outcome]:
+    """The users of whom something is asked that cannot be, or the same thing twice."""
+    outcomes = _illegal(request)
+    return outcomes | {user: _TWICE for user in _repeated(request) if user not in outcomes}
 
 
 def _users(request: Any) -> list[str]:
@@ -102,13 +117,20 @@ _EMPTY: Final[_Outcome] = (ErrorCode.unacceptable_credential, "Username must not
 _UNKNOWN: Final[_Outcome] = (ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
 
 
-async def _alter(user: str, request: Any, broker: BrokerContext) -> _Outcome:
+def _by_user(alterations: Iterable[Any]) -> dict[str, list[Any]]:
+    by_user: dict[str, list[Any]] = {}
+    for each in alterations:
+        by_user.setdefault(each.name, []).append(each)
+    return by_user
+
+
+async def _alter(
+    user: str, deletions: Sequence[Any], upsertions: Sequence[Any], broker: BrokerContext
+) -> _Outcome:
     path = f"users/{sanitize(user)}"
     try:
         config = await broker.admin.config_of(path)
-        for deletion in request.deletions:
-            if deletion.name != user:
-                continue
+        for deletion in deletions:
             name = MECHANISMS_BY_TYPE[deletion.mechanism].mechanism_name
             if name not in config:
                 return (
@@ -116,12 +138,11 @@ async def _alter(user: str, request: Any, broker: BrokerContext) -> _Outcome:
                     "Attempt to delete a user credential that does not exist",
                 )
             del config[name]
-        for upsertion in request.upsertions:
-            if upsertion.name == user:
-                mechanism = MECHANISMS_BY_TYPE[upsertion.mechanism]
-                config[mechanism.mechanism_name] = ScramCredential.of_salted_password(
-                    mechanism, upsertion.salt, upsertion.salted_password, upsertion.iterations
-                ).encode()
+        for upsertion in upsertions:
+            mechanism = MECHANISMS_BY_TYPE[upsertion.mechanism]
+            config[mechanism.mechanism_name] = ScramCredential.of_salted_password(
+                mechanism, upsertion.salt, upsertion.salted_password, upsertion.iterations
+            ).encode()
         await broker.admin.change_config(path, config)
     except ZkControllerError as failure:
         _log.info("Error encountered while altering user SCRAM credentials: %s", failure)

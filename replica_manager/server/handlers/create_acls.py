@@ -20,8 +20,10 @@ from replica_manager.server.acl_messages import (
     binding_of,
     invalid_name,
 )
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import (
     AclOperation,
@@ -35,20 +37,23 @@ VERSIONS: Final = (0, 3)
 _Outcome: TypeAlias = tuple[ErrorCode, str | None]
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """One outcome per rule; SECURITY_DISABLED without an authorizer."""
     if broker.acls is None:
         outcome = ErrorCode.security_disabled, SECURITY_DISABLED
-        return _response(context, [outcome] * len(request.creations))
-    bindings = [binding_of(creation) for creation in request.creations]
-    outcomes: list[_Outcome] = [_refusal(binding) for binding in bindings]
+        count = len(request.creations)
+        return await composed(count, lambda: _response(context, [outcome] * count))
+    bindings = [binding_of(creation) async for creation in in_slices(request.creations)]
+    outcomes: list[_Outcome] = [_refusal(binding) async for binding in in_slices(bindings)]
     valid = [i for i, (error, _) in enumerate(outcomes) if error is ErrorCode.none]
     if valid:
         wanted = [bindings[i] for i in valid]
         errors = await broker.admin.run(partial(broker.acls.create, wanted))
         for i, error in zip(valid, errors, strict=True):
             outcomes[i] = error, SENTENCES.get(error)
-    return _response(context, outcomes)
+    return await composed(len(outcomes), lambda: _response(context, outcomes))
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

@@ -21,8 +21,10 @@ from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, RequestContext, Throttled
 from replica_manager.server.controller_questions import LONGEST_MESSAGE, timeout_ms_of
 from replica_manager.server.errors import RequestRefused
+from replica_manager.server.large_answers import composed
 from replica_manager.server.partition_creation import NewPartitions
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import NO_LEADER, Broker
 from zkcontroller.protocol.api_versions import ApiKey
@@ -47,7 +49,7 @@ async def handle(
 ) -> ResponsePayload | Throttled:
     """One outcome per topic."""
     if not broker.controller.is_active:
-        return refuse(request, context, ErrorCode.not_controller)
+        raise RequestRefused(ErrorCode.not_controller)
     repeated = Counter(topic.name for topic in request.topics)
     outcomes: dict[str, _Outcome] = {
         name: (ErrorCode.invalid_request, "Duplicate topic in request.")
@@ -55,10 +57,10 @@ async def handle(
         if count > 1
     }
     named = [topic for topic in request.topics if topic.name not in outcomes]
-    allowed = allowed_names(
+    allowed = await allowed_names(
         broker, context, AclOperation.ALTER, ResourceType.TOPIC, [topic.name for topic in named]
     )
-    valid = [_wanted(topic) for topic in named if topic.name in allowed]
+    valid = [_wanted(topic) async for topic in in_slices(named) if topic.name in allowed]
     outcomes |= {topic.name: _UNAUTHORIZED for topic in named if topic.name not in allowed}
     brokers = await broker.admin.brokers()
     _check_racks(brokers)
@@ -68,7 +70,7 @@ async def handle(
         user=context.principal.name,
     )
     created: dict[str, tuple[int, ...]] = {}
-    for wanted in valid:
+    async for wanted in in_slices(valid):
         try:
             created[wanted.topic] = await broker.admin.create_partitions(
                 wanted, brokers, None if request.validate_only else quota.charge
@@ -79,7 +81,8 @@ async def handle(
     if not request.validate_only:
         await _await_leaders(created, outcomes, timeout_ms_of(request), broker)
     throttle_ms = quota.throttle_ms
-    return Throttled(_response(context, outcomes, throttle_ms), throttle_ms)
+    response = await composed(len(outcomes), lambda: _response(context, outcomes, throttle_ms))
+    return Throttled(response, throttle_ms)
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

@@ -22,6 +22,7 @@ from replica_manager.server.config_entries import topic_entries
 from replica_manager.server.context import BrokerContext, RequestContext, Throttled
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from replica_manager.server.topic_admin import CreatedTopic
 from replica_manager.server.topic_creation import CLUSTER_METADATA_TOPIC, NewTopic
 from zkcontroller.errors import ZkControllerError
@@ -43,10 +44,10 @@ async def handle(
 ) -> ResponsePayload | Throttled:
     """One result per topic, in the request's order."""
     if not broker.controller.is_active:
-        return refuse(request, context, ErrorCode.not_controller)
+        raise RequestRefused(ErrorCode.not_controller)
     creation = _Creation(request, context, broker)
     await creation.run()
-    return creation.response()
+    return await creation.response()
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
@@ -79,9 +80,9 @@ class _Creation:
         self._tried: set[str] = set()
 
     async def run(self) -> None:
-        creatable = self._authorize()
+        creatable = await self._authorize()
         repeated = Counter(topic.name for topic in self._request.topics)
-        for topic in self._request.topics:
+        async for topic in in_slices(self._request.topics):
             if topic.name == CLUSTER_METADATA_TOPIC:
                 self._refusals[topic.name] = (
                     ErrorCode.invalid_request,
@@ -99,17 +100,17 @@ class _Creation:
                 )
             else:
                 self._tried.add(topic.name)
-                await self._create(_new_topic(topic))
+                await self._create(await _new_topic(topic))
         if self._created and not self._validate_only:
             await self._await_leaders()
 
-    def _authorize(self) -> dict[str, None]:
+    async def _authorize(self) -> dict[str, None]:
         """The topics that the client may create; notes whose configuration it may not see."""
         names = [t.name for t in self._request.topics if t.name != CLUSTER_METADATA_TOPIC]
         may_create_any = is_cluster_allowed(
             self._broker, self._context, AclOperation.CREATE, log_if_denied=False
         )
-        described = allowed_names(
+        described = await allowed_names(
             self._broker,
             self._context,
             AclOperation.DESCRIBE_CONFIGS,
@@ -120,7 +121,7 @@ class _Creation:
         self._hidden_configs = frozenset(name for name in names if name not in described)
         if may_create_any:
             return dict.fromkeys(names)
-        return allowed_names(
+        return await allowed_names(
             self._broker,
             self._context,
             AclOperation.CREATE,
@@ -165,17 +166,17 @@ class _Creation:
         states = (snapshot.partition(topic.name, partition) for partition in topic.assignment)
         return any(state is None or state.leader == NO_LEADER for state in states)
 
-    def response(self) -> Throttled:
+    async def response(self) -> Throttled:
         """The answer.  A repeated topic is answered as often as it was named."""
         throttle_ms = self._quota.throttle_ms
+        results = [
+            self._refusal(topic.name)
+            if topic.name in self._refusals
+            else self._success(self._created[topic.name])
+            async for topic in in_slices(self._request.topics)
+        ]
         response = self._schema.response(
-            throttle_time=throttle_ms * _MILLISECOND,
-            topics=tuple(
-                self._refusal(topic.name)
-                if topic.name in self._refusals
-                else self._success(self._created[topic.name])
-                for topic in self._request.topics
-            ),
+            throttle_time=throttle_ms * _MILLISECOND, topics=tuple(results)
         )
         return Throttled(response, throttle_ms)
 
@@ -215,13 +216,16 @@ class _Creation:
         )
 
 
-def _new_topic(topic: Any) -> NewTopic:
+async def _new_topic(topic: Any) -> NewTopic:
+    assignments = [
+        (entry.partition_index, entry.broker_ids) async for entry in in_slices(topic.assignments)
+    ]
     return NewTopic(
         topic.name,
         topic.num_partitions,
         topic.replication_factor,
-        tuple((entry.partition_index, entry.broker_ids) for entry in topic.assignments),
-        {entry.name: entry.value for entry in topic.configs},
+        tuple(assignments),
+        {entry.name: entry.value async for entry in in_slices(topic.configs)},
     )
 
 

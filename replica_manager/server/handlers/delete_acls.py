@@ -5,27 +5,43 @@ Source: Kafka ``AclApis.handleDeleteAcls``, ``AclAuthorizer.deleteAcls``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.security.acl_cache import AclBinding
 from replica_manager.server.acl_messages import SECURITY_DISABLED, SENTENCES, deleted, filter_of
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.DELETE_ACLS
 VERSIONS: Final = (0, 3)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """For each filter the rules it removed; SECURITY_DISABLED without an authorizer."""
     if broker.acls is None:
-        return _refusal(request, context, ErrorCode.security_disabled, SECURITY_DISABLED)
-    filters = [filter_of(wanted) for wanted in request.filters]
+        return await composed(
+            len(request.filters),
+            lambda: _refusal(request, context, ErrorCode.security_disabled, SECURITY_DISABLED),
+        )
+    filters = [filter_of(wanted) async for wanted in in_slices(request.filters)]
     removed = await broker.admin.run(partial(broker.acls.delete, filters))
+    count = len(removed) + sum(map(len, removed))
+    return await composed(count, lambda: _response(removed, context))
+
+
+def _response(
+    removed: Sequence[Sequence[tuple[AclBinding, ErrorCode]]], context: RequestContext
+) -> ResponsePayload:
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
         filter_results=tuple(

@@ -12,8 +12,10 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.groups.requests import DeleteGroups, DeleteGroupsResult
 from replica_manager.server.authorization import allowed_names
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_answers import write_delete_groups
+from replica_manager.server.large_answers import composed
+from replica_manager.server.slices import in_pieces
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
@@ -21,18 +23,25 @@ API_KEY: Final = ApiKey.DELETE_GROUPS
 VERSIONS: Final = (0, 2)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """A code for each group, each once."""
     group_ids = dict.fromkeys(request.groups_names)
-    deletable = allowed_names(broker, context, AclOperation.DELETE, ResourceType.GROUP, group_ids)
-    asked = DeleteGroups(broker.groups.new_request_id(), tuple(deletable))
-    result = await broker.groups.ask(asked, DeleteGroupsResult)
+    deletable = await allowed_names(
+        broker, context, AclOperation.DELETE, ResourceType.GROUP, group_ids
+    )
+    errors: dict[str, ErrorCode] = {}
+    async for piece in in_pieces(list(deletable)):
+        asked = DeleteGroups(broker.groups.new_request_id(), tuple(piece))
+        errors |= (await broker.groups.ask(asked, DeleteGroupsResult)).errors
     refused = dict.fromkeys(
         (group_id for group_id in group_ids if group_id not in deletable),
         ErrorCode.group_authorization_failed,
     )
-    return write_delete_groups(
-        DeleteGroupsResult({**result.errors, **refused}), context.api_version
+    result = DeleteGroupsResult({**errors, **refused})
+    return await composed(
+        len(result.errors), lambda: write_delete_groups(result, context.api_version)
     )
 
 

@@ -5,7 +5,7 @@ Source: Kafka ``KafkaApis.handleDeleteRecordsRequest`` (KIP-107, KIP-204).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -13,9 +13,11 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.replication.delayed_delete_records import DeletedRecords
 from replica_manager.server.authorization import allowed_names
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_questions import by_topic, timeout_ms_of
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
@@ -24,9 +26,11 @@ API_KEY: Final = ApiKey.DELETE_RECORDS
 VERSIONS: Final = (0, 2)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """One answer per partition, when all live replicas have raised their log start."""
-    allowed = allowed_names(
+    allowed = await allowed_names(
         broker,
         context,
         AclOperation.DELETE,
@@ -36,7 +40,8 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     cache = broker.metadata_cache.snapshot
     refused: dict[TopicPartition, DeletedRecords] = {}
     wanted: dict[TopicPartition, int] = {}
-    for tp, offset in _offsets(request).items():
+    offsets = {tp: offset async for tp, offset in in_slices(_offsets(request))}
+    async for tp, offset in in_slices(offsets.items()):
         if tp.topic not in allowed:
             refused[tp] = DeletedRecords(ErrorCode.topic_authorization_failed)
         elif cache.partition(*tp) is None:
@@ -44,21 +49,22 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
         else:
             wanted[tp] = offset
     deleted = await broker.deletions.delete(wanted, timeout_ms_of(request))
-    return _response(context, {**deleted, **refused})
+    answers = {**deleted, **refused}
+    return await composed(len(answers), lambda: _response(context, answers))
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
     """Every partition of the request, with that code."""
-    return _response(context, dict.fromkeys(_offsets(request), DeletedRecords(error)))
+    return _response(context, dict.fromkeys(dict(_offsets(request)), DeletedRecords(error)))
 
 
-def _offsets(request: Any) -> dict[TopicPartition, int]:
+def _offsets(request: Any) -> Iterator[tuple[TopicPartition, int]]:
     """What is asked for; of a partition that is named twice the last counts, as in Kafka."""
-    return {
-        TopicPartition(topic.name, each.partition_index): each.offset
+    return (
+        (TopicPartition(topic.name, each.partition_index), each.offset)
         for topic in request.topics
         for each in topic.partitions
-    }
+    )
 
 
 def _response(

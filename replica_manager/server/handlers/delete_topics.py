@@ -19,8 +19,10 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, RequestContext, Throttled
 from replica_manager.server.errors import RequestRefused
+from replica_manager.server.large_answers import composed
 from replica_manager.server.mutation_quotas import MutationQuota
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
@@ -45,16 +47,16 @@ async def handle(
 ) -> ResponsePayload | Throttled:
     """One result per topic, in the request's order."""
     if not broker.controller.is_active:
-        return refuse(request, context, ErrorCode.not_controller)
+        raise RequestRefused(ErrorCode.not_controller)
     if not broker.config().is_enabled("delete.topic.enable"):
         is_told = context.api_version >= _DISABLED_ERROR_SINCE
-        return refuse(
-            request,
-            context,
-            ErrorCode.topic_deletion_disabled if is_told else ErrorCode.invalid_request,
+        raise RequestRefused(
+            ErrorCode.topic_deletion_disabled if is_told else ErrorCode.invalid_request
         )
     snapshot = broker.metadata_cache.snapshot
-    topics = [_resolved(topic, snapshot.topic_names) for topic in _named_in(request)]
+    topics = [
+        _resolved(topic, snapshot.topic_names) async for topic in in_slices(_named_in(request))
+    ]
     quota = broker.quotas.controller_mutation.of(
         context.client_id,
         is_strict=context.api_version >= _STRICT_QUOTA_SINCE,
@@ -62,9 +64,11 @@ async def handle(
     )
     errors: dict[str, ErrorCode] = {}
     names = [topic.name for topic in topics if topic.name is not None]
-    describable = allowed_names(broker, context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
-    deletable = allowed_names(broker, context, AclOperation.DELETE, ResourceType.TOPIC, names)
-    for name in dict.fromkeys(names):
+    describable = await allowed_names(
+        broker, context, AclOperation.DESCRIBE, ResourceType.TOPIC, names
+    )
+    deletable = await allowed_names(broker, context, AclOperation.DELETE, ResourceType.TOPIC, names)
+    async for name in in_slices(dict.fromkeys(names)):
         if name not in deletable:
             errors[name] = ErrorCode.topic_authorization_failed
         elif name not in snapshot.partitions:
@@ -73,10 +77,11 @@ async def handle(
             errors[name] = await _delete(name, len(snapshot.partitions[name]), quota, broker)
     await _await_deletion(errors, request.timeout // _MILLISECOND, broker)
     throttle_ms = quota.throttle_ms
-    response = _response(
-        context,
-        [_result(topic, errors, describable) for topic in topics],
-        throttle_ms,
+    response = await composed(
+        len(topics),
+        lambda: _response(
+            context, [_result(topic, errors, describable) for topic in topics], throttle_ms
+        ),
     )
     return Throttled(response, throttle_ms)
 

@@ -16,7 +16,7 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_questions import LONGEST_MESSAGE
 from replica_manager.server.errors import RequestRefused
-from replica_manager.server.large_answers import answer_of
+from replica_manager.server.large_answers import composed
 from replica_manager.server.quota_filters import Described, QuotaFilter
 from replica_manager.server.schema import response_schema
 from zkcontroller.protocol.api_versions import ApiKey
@@ -34,7 +34,7 @@ async def handle(
     except RequestRefused as refused:
         return _refused(context, refused.error, refused.message)
     found = await broker.admin.client_quotas(wanted)
-    return await answer_of(lambda: _response(context, found), len(found))
+    return await composed(len(found), lambda: _response(context, found))
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

@@ -6,12 +6,14 @@ Source: Kafka ``ConfigHelper.describeConfigs``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.authorization import is_allowed, is_cluster_allowed
+from replica_manager.server.config_answers import ConfigResults
 from replica_manager.server.config_entries import (
     ConfigEntry,
     broker_entries,
@@ -19,11 +21,12 @@ from replica_manager.server.config_entries import (
     logger_entries,
     topic_entries,
 )
-from replica_manager.server.config_rows import config_result, config_rows
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.config_rows import config_result
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.log_levels import log_levels
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from replica_manager.server.topic_creation import check_name
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.api_versions import ApiKey
@@ -40,27 +43,30 @@ _SENTENCES: Final = {
 }
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
-    """One result per resource."""
-    schema = response_schema(API_KEY, context.api_version)
-    results = []
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> EncodedBody:
+    """One result per resource, those that the client may not see last."""
+    described = ConfigResults(
+        request, context.api_version, broker.config().integer("socket.request.max.bytes")
+    )
     unauthorized = []
-    for resource in request.resources:
+    own = _OwnEntries(broker)
+    async for resource in in_slices(request.resources):
         if (denied := _unauthorized(resource, context, broker)) is not None:
-            unauthorized.append(config_result(schema, resource, denied, _SENTENCES[denied]))
+            unauthorized.append((resource, denied))
             continue
         # The schema's default, which Kafka leaves where it has nothing to say.
         error, message = ErrorCode.none, ""
         entries: Sequence[ConfigEntry] = ()
         try:
-            entries = await _entries(resource, broker)
+            entries = await _entries(resource, broker, own)
         except RequestRefused as refused:
             error, message = refused.error, refused.message or ""
         except ZkControllerError as failure:
             error, message = error_code_for(failure), str(failure)
-        rows = config_rows(schema, entries, request, resource.configuration_keys or ())
-        results.append(config_result(schema, resource, error, message, rows))
-    return schema.response(results=(*results, *unauthorized))
+        described.add(resource, error, message, entries)
+    async for resource, denied in in_slices(unauthorized):
+        described.add(resource, denied, _SENTENCES[denied])
+    return described.answer()
 
 
 def _unauthorized(
@@ -88,14 +94,33 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
     )
 
 
-async def _entries(resource: Any, broker: BrokerContext) -> Sequence[ConfigEntry]:
+class _OwnEntries:
+    """What this broker says of itself, looked up once for a request."""
+
+    def __init__(self, broker: BrokerContext) -> None:
+        self._broker = broker
+
+    @cached_property
+    def config(self) -> Sequence[ConfigEntry]:
+        return broker_entries(self._broker.config())
+
+    @cached_property
+    def default_config(self) -> Sequence[ConfigEntry]:
+        return default_broker_entries(self._broker.config())
+
+    @cached_property
+    def loggers(self) -> Sequence[ConfigEntry]:
+        return logger_entries(log_levels())
+
+
+async def _entries(resource: Any, broker: BrokerContext, own: _OwnEntries) -> Sequence[ConfigEntry]:
     match resource.resource_type:
         case 2:  # TOPIC
             return await _topic(resource.resource_name, broker)
         case 4:  # BROKER
-            return _broker(resource.resource_name, broker)
+            return _broker(resource.resource_name, broker, own)
         case 8:  # BROKER_LOGGER
-            return _loggers(resource.resource_name, broker)
+            return _loggers(resource.resource_name, broker, own)
         case other:
             raise RequestRefused(ErrorCode.invalid_request, f"Unsupported resource type: {other}")
 
@@ -108,7 +133,7 @@ async def _topic(name: str, broker: BrokerContext) -> Sequence[ConfigEntry]:
     return topic_entries(config, broker.config())
 
 
-def _loggers(name: str, broker: BrokerContext) -> Sequence[ConfigEntry]:
+def _loggers(name: str, broker: BrokerContext, own: _OwnEntries) -> Sequence[ConfigEntry]:
     if not name:
         raise RequestRefused(ErrorCode.invalid_request, "Broker id must not be empty")
     if _broker_id(name) != broker.broker_id:
@@ -116,20 +141,19 @@ def _loggers(name: str, broker: BrokerContext) -> Sequence[ConfigEntry]:
             ErrorCode.invalid_request,
             f"Unexpected broker id, expected {broker.broker_id} but received {name}",
         )
-    return logger_entries(log_levels())
+    return own.loggers
 
 
-def _broker(name: str, broker: BrokerContext) -> Sequence[ConfigEntry]:
-    config = broker.config()
+def _broker(name: str, broker: BrokerContext, own: _OwnEntries) -> Sequence[ConfigEntry]:
     if not name:
-        return default_broker_entries(config)
+        return own.default_config
     if _broker_id(name) != broker.broker_id:
         raise RequestRefused(
             ErrorCode.invalid_request,
             f"Unexpected broker id, expected {broker.broker_id} or empty string, "
             f"but received {name}",
         )
-    return broker_entries(config)
+    return own.config
 
 
 def _broker_id(name: str) -> int:

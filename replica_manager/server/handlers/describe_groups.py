@@ -12,8 +12,10 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.groups.requests import DescribedGroup, DescribeGroups, DescribeResult
 from replica_manager.server.authorization import NOT_ASKED, allowed_names, authorized_operations
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_answers import write_describe
+from replica_manager.server.large_answers import composed
+from replica_manager.server.slices import in_pieces, in_slices
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
@@ -21,26 +23,37 @@ API_KEY: Final = ApiKey.DESCRIBE_GROUPS
 VERSIONS: Final = (0, 5)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
-    """Those that the client may not see first, then the others."""
-    described = allowed_names(
-        broker, context, AclOperation.DESCRIBE, ResourceType.GROUP, request.groups
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
+    """Those that the client may not see first, then the others, each once."""
+    names = dict.fromkeys(request.groups)
+    described = await allowed_names(
+        broker, context, AclOperation.DESCRIBE, ResourceType.GROUP, names
     )
-    hidden = tuple(
+    groups = [
         DescribedGroup(group_id, ErrorCode.group_authorization_failed)
-        for group_id in request.groups
+        async for group_id in in_slices(names)
         if group_id not in described
+    ]
+    async for piece in in_pieces(tuple(described)):
+        asked = DescribeGroups(broker.groups.new_request_id(), tuple(piece))
+        groups += (await broker.groups.ask(asked, DescribeResult)).groups
+    operations: dict[str, int] = {}
+    if getattr(request, "include_authorized_operations", False):
+        operations = {
+            name: authorized_operations(broker, context, ResourceType.GROUP, name)
+            async for name in in_slices(described)
+        }
+    count = sum(1 + len(group.members) for group in groups)
+    return await composed(
+        count,
+        lambda: write_describe(
+            DescribeResult(tuple(groups)),
+            context.api_version,
+            lambda group_id: operations.get(group_id, NOT_ASKED),
+        ),
     )
-    group_ids = tuple(group_id for group_id in request.groups if group_id in described)
-    asked = DescribeGroups(broker.groups.new_request_id(), group_ids)
-    result = await broker.groups.ask(asked, DescribeResult)
-
-    def operations(group_id: str) -> int:
-        if not getattr(request, "include_authorized_operations", False):
-            return NOT_ASKED
-        return authorized_operations(broker, context, ResourceType.GROUP, group_id)
-
-    return write_describe(DescribeResult(hidden + result.groups), context.api_version, operations)
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

@@ -20,8 +20,9 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.log.partition_log import PartitionLog
 from replica_manager.server.authorization import is_cluster_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.controller_questions import composed
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import ResponseSchema, response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
@@ -63,11 +64,12 @@ async def handle(
         return refuse(request, context, ErrorCode.cluster_authorization_failed)
     asked: set[TopicPartition] | None = None
     if request.topics is not None:
-        asked = {
+        named = (
             TopicPartition(topic.topic, partition)
             for topic in request.topics
             for partition in topic.partitions
-        }
+        )
+        asked = {tp async for tp in in_slices(named)}
     found = _logs_by_dir(broker, asked)
     log_dirs = (*broker.logs.live_log_dirs, *broker.logs.offline_log_dirs)
     spaces = await asyncio.to_thread(lambda: [_space(log_dir) for log_dir in log_dirs])

@@ -14,9 +14,10 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.authorization import is_allowed
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_questions import LONGEST_MESSAGE
 from replica_manager.server.schema import ResponseSchema, response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.topic_names import invalid_name_reason
@@ -28,17 +29,19 @@ VERSIONS: Final = (0, 0)
 _NO_TRANSACTION: Final = -1
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """The producers of each partition, or why they are not told."""
     schema = response_schema(API_KEY, context.api_version)
     topics = []
-    for topic in request.topics:
+    async for topic in in_slices(request.topics):
         refusal = _refusal(topic.name, context, broker)
         partitions = [
-            _producers(schema, TopicPartition(topic.name, partition), broker)
+            await _producers(schema, TopicPartition(topic.name, partition), broker)
             if refusal is None
             else _error(schema, partition, *refusal)
-            for partition in topic.partition_indexes
+            async for partition in in_slices(topic.partition_indexes)
         ]
         topics.append(schema.part("TopicResponse", name=topic.name, partitions=tuple(partitions)))
     return schema.response(topics=tuple(topics))
@@ -87,7 +90,7 @@ def _error(schema: ResponseSchema, partition: int, error: ErrorCode, message: st
     )
 
 
-def _producers(schema: ResponseSchema, tp: TopicPartition, broker: BrokerContext) -> Any:
+async def _producers(schema: ResponseSchema, tp: TopicPartition, broker: BrokerContext) -> Any:
     hosted = broker.replica_manager.hosted(tp)
     if isinstance(hosted, ErrorCode):
         return _error(schema, tp.partition, hosted, None)
@@ -99,17 +102,19 @@ def _producers(schema: ResponseSchema, tp: TopicPartition, broker: BrokerContext
         partition_index=tp.partition,
         error_code=ErrorCode.none,
         active_producers=tuple(
-            schema.part(
-                "ProducerState",
-                producer_id=entry.producer_id,
-                producer_epoch=entry.producer_epoch,
-                last_sequence=entry.last_sequence,
-                last_timestamp=entry.last_timestamp,
-                coordinator_epoch=entry.coordinator_epoch,
-                current_txn_start_offset=_NO_TRANSACTION
-                if entry.transaction_first_offset is None
-                else entry.transaction_first_offset,
-            )
-            for entry in log.producers.entries.values()
+            [
+                schema.part(
+                    "ProducerState",
+                    producer_id=entry.producer_id,
+                    producer_epoch=entry.producer_epoch,
+                    last_sequence=entry.last_sequence,
+                    last_timestamp=entry.last_timestamp,
+                    coordinator_epoch=entry.coordinator_epoch,
+                    current_txn_start_offset=_NO_TRANSACTION
+                    if entry.transaction_first_offset is None
+                    else entry.transaction_first_offset,
+                )
+                async for entry in in_slices(tuple(log.producers.entries.values()))
+            ]
         ),
     )

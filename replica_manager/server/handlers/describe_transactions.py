@@ -12,8 +12,10 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.authorization import allowed_names, is_allowed
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import ResponseSchema, response_schema
+from replica_manager.server.slices import in_pieces, in_slices
 from replica_manager.server.transaction_messages import by_topic
 from replica_manager.transactions.requests import (
     DescribedTransaction,
@@ -29,29 +31,29 @@ VERSIONS: Final = (0, 0)
 _1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
-    """Each id, or why it is not told; only partitions of topics that the client may describe."""
-    asked = DescribeTransactions(
-        broker.transactions.new_request_id(),
-        tuple(name for name in request.transactional_ids if _may_describe(name, context, broker)),
-    )
-    found = (await broker.transactions.ask(asked, DescribeResult)).transactions
-    described = {each.transactional_id: each for each in found}
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
+    """Each id once, or its error; only partitions of topics that the client may describe."""
+    names = dict.fromkeys(request.transactional_ids)
+    visible = [name async for name in in_slices(names) if _may_describe(name, context, broker)]
+    described: dict[str, DescribedTransaction] = {}
+    async for piece in in_pieces(visible):
+        asked = DescribeTransactions(broker.transactions.new_request_id(), tuple(piece))
+        for found in (await broker.transactions.ask(asked, DescribeResult)).transactions:
+            described[found.transactional_id] = await _shown(found, context, broker)
     denied = ErrorCode.transactional_id_authorization_failed
-    return _response(
-        [
-            described.get(name, DescribedTransaction(name, denied))
-            for name in request.transactional_ids
-        ],
-        context,
-        broker,
-    )
+    answers = [
+        described.get(name, DescribedTransaction(name, denied)) async for name in in_slices(names)
+    ]
+    count = sum(1 + len(each.partitions) for each in answers)
+    return await composed(count, lambda: _response(answers, context))
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
     """The code for every id."""
     return _response(
-        [DescribedTransaction(name, error) for name in request.transactional_ids], context, None
+        [DescribedTransaction(name, error) for name in request.transactional_ids], context
     )
 
 
@@ -59,26 +61,27 @@ def _may_describe(name: str, context: RequestContext, broker: BrokerContext) -> 
     return is_allowed(broker, context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name)
 
 
-def _response(
-    transactions: list[DescribedTransaction], context: RequestContext, broker: BrokerContext | None
-) -> ResponsePayload:
-    schema = response_schema(API_KEY, context.api_version)
-    return schema.response(
-        transaction_states=tuple(_state(schema, each, context, broker) for each in transactions)
+async def _shown(
+    found: DescribedTransaction, context: RequestContext, broker: BrokerContext
+) -> DescribedTransaction:
+    """Without the topics that the client may not describe."""
+    if not found.partitions:
+        return found
+    topics = dict.fromkeys(partition.topic for partition in found.partitions)
+    visible = await allowed_names(
+        broker, context, AclOperation.DESCRIBE, ResourceType.TOPIC, topics
+    )
+    return found._replace(
+        partitions=tuple(each for each in found.partitions if each.topic in visible)
     )
 
 
-def _state(
-    schema: ResponseSchema,
-    each: DescribedTransaction,
-    context: RequestContext,
-    broker: BrokerContext | None,
-) -> Any:
-    topics = by_topic(each.partitions)
-    visible = topics
-    if broker is not None and topics:
-        names = allowed_names(broker, context, AclOperation.DESCRIBE, ResourceType.TOPIC, topics)
-        visible = {name: topics[name] for name in names}
+def _response(transactions: list[DescribedTransaction], context: RequestContext) -> ResponsePayload:
+    schema = response_schema(API_KEY, context.api_version)
+    return schema.response(transaction_states=tuple(_state(schema, each) for each in transactions))
+
+
+def _state(schema: ResponseSchema, each: DescribedTransaction) -> Any:
     return schema.part(
         "TransactionState",
         error_code=each.error,
@@ -90,6 +93,6 @@ def _state(
         producer_epoch=each.producer_epoch,
         topics=tuple(
             schema.part("TopicData", topic=name, partitions=tuple(indexes))
-            for name, indexes in visible.items()
+            for name, indexes in by_topic(each.partitions).items()
         ),
     )

@@ -13,9 +13,11 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_questions import LONGEST_MESSAGE
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import ResponseSchema, response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.scram import ScramCredential, ScramMechanism
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, desanitize, sanitize
@@ -24,17 +26,24 @@ API_KEY: Final = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
 VERSIONS: Final = (0, 0)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """Of the users asked for, each once; of everybody, by name, if nobody is named."""
     schema = response_schema(API_KEY, context.api_version)
     if request.users:
         results = [
             await _named(schema, user, count, broker)
-            for user, count in Counter(user.name for user in request.users).items()
+            async for user, count in in_slices(Counter(user.name for user in request.users).items())
         ]
     else:
         results = await _everybody(schema, broker)
-    return schema.response(error_code=ErrorCode.none, error_message=None, results=tuple(results))
+    return await composed(
+        len(results),
+        lambda: schema.response(
+            error_code=ErrorCode.none, error_message=None, results=tuple(results)
+        ),
+    )
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

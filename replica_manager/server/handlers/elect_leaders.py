@@ -10,7 +10,7 @@ Source: Kafka ``KafkaApis.handleElectLeaders``, ``DelayedElectLeader`` (KIP-183,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -21,12 +21,13 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.controller_questions import (
     ask,
     by_topic,
-    composed,
     sentence,
     timeout_ms_of,
 )
 from replica_manager.server.errors import RequestRefused
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import PartitionResult, PartitionResults
 from zkcontroller.core.events import ElectionTrigger, ElectionType, ReplicaLeaderElection
 from zkcontroller.model import NO_EPOCH, NO_LEADER, TopicPartition
@@ -44,7 +45,7 @@ async def handle(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms_of(request) / 1000
     before = broker.metadata_cache.snapshot
-    partitions = _asked_for(request, before)
+    partitions = await _asked_for(request, before)
     answer = await ask(
         broker,
         lambda request_id: ReplicaLeaderElection(
@@ -53,17 +54,25 @@ async def handle(
         PartitionResults,
         timeout_ms_of(request),
     )
-    elected = [each.partition for each in answer.results if each.error_code == ErrorCode.none.value]
+    elected = [
+        each.partition
+        async for each in in_slices(answer.results)
+        if each.error_code == ErrorCode.none.value
+    ]
     left_ms = round((deadline - loop.time()) * 1000)
     late = await _await_leaders(elected, _Awaited(election_type, before), left_ms, broker)
     results = [
         PartitionResult(each.partition, ErrorCode.request_timed_out.value)
         if each.partition in late
         else each
-        for each in answer.results
+        async for each in in_slices(answer.results)
     ]
     if request.topic_partitions is None:
-        results = [r for r in results if r.error_code != ErrorCode.election_not_needed.value]
+        results = [
+            each
+            async for each in in_slices(results)
+            if each.error_code != ErrorCode.election_not_needed.value
+        ]
     error = ErrorCode(answer.error_code)
     return await composed(len(results), lambda: _response(context, error, results))
 
@@ -87,22 +96,23 @@ def _election_type(request: Any) -> ElectionType:
         ) from None
 
 
-def _asked_for(request: Any, snapshot: MetadataSnapshot) -> tuple[TopicPartition, ...]:
-    if request.topic_partitions is not None:
-        return tuple(dict.fromkeys(_named_in(request)))
-    return tuple(
-        TopicPartition(topic, partition)
-        for topic, partitions in snapshot.partitions.items()
-        for partition in partitions
-    )
+async def _asked_for(request: Any, snapshot: MetadataSnapshot) -> tuple[TopicPartition, ...]:
+    named = _named_in(request)
+    if request.topic_partitions is None:
+        named = (
+            TopicPartition(topic, partition)
+            for topic, partitions in snapshot.partitions.items()
+            for partition in partitions
+        )
+    return tuple({tp: None async for tp in in_slices(named)})
 
 
-def _named_in(request: Any) -> list[TopicPartition]:
-    return [
+def _named_in(request: Any) -> Iterator[TopicPartition]:
+    return (
         TopicPartition(topic.topic, partition)
         for topic in request.topic_partitions or ()
         for partition in topic.partitions
-    ]
+    )
 
 
 class _Awaited:

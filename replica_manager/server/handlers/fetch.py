@@ -33,7 +33,9 @@ from replica_manager.server.authorization import allowed_names, is_cluster_allow
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.current_leaders import CurrentLeaders
 from replica_manager.server.error_counts import ErrorCounts
+from replica_manager.server.large_answers import aside
 from replica_manager.server.replica_selector import follower_in_rack
+from replica_manager.server.slices import in_slices
 from zkcontroller.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
@@ -73,16 +75,13 @@ async def handle(
     version = context.api_version
     is_from_follower = request.replica_id >= 0
     topic_names = broker.metadata_cache.snapshot.topic_names
+    asked = ((topic, each) for topic, partitions in request.topics for each in partitions)
     wanted = {
         _named(topic, each.partition, topic_names): _question(topic, each)
-        for topic, partitions in request.topics
-        for each in partitions
+        async for topic, each in in_slices(asked)
     }
-    forgotten = [
-        _named(topic, each, topic_names)
-        for topic, partitions in request.forgotten
-        for each in partitions
-    ]
+    left = ((topic, each) for topic, partitions in request.forgotten for each in partitions)
+    forgotten = [_named(topic, each, topic_names) async for topic, each in in_slices(left)]
     session = broker.fetch_sessions.context(
         version,
         FetchMetadata(request.session_id, request.session_epoch),
@@ -92,7 +91,7 @@ async def handle(
         is_from_follower=is_from_follower,
         now_ms=broker.replica_manager.now_ms(),
     )
-    interesting, erroneous = _sorted_out(session, context, broker, is_from_follower)
+    interesting, erroneous = await _sorted_out(session, context, broker, is_from_follower)
     fetched: dict[TopicIdPartition, FetchedPartition] = {}
     if interesting:
         fetched = await broker.reads.fetch(_params(request, context, broker), interesting)
@@ -139,7 +138,7 @@ def _question(topic: TopicName, wanted: WantedPartition) -> FetchPartition:
     )
 
 
-def _sorted_out(
+async def _sorted_out(
     session: FetchContext, context: RequestContext, broker: BrokerContext, is_from_follower: bool
 ) -> tuple[dict[TopicIdPartition, FetchPartition], dict[TopicIdPartition, FetchedPartition]]:
     """What may be read, and the others with their errors."""
@@ -153,9 +152,11 @@ def _sorted_out(
     else:
         is_trusted = True
         names = [each.topic for each in partitions if each.topic is not None]
-        allowed = set(allowed_names(broker, context, AclOperation.READ, ResourceType.TOPIC, names))
+        allowed = set(
+            await allowed_names(broker, context, AclOperation.READ, ResourceType.TOPIC, names)
+        )
     known = broker.metadata_cache.snapshot.partitions
-    for each, question in partitions.items():
+    async for each, question in in_slices(partitions.items()):
         if each.topic is None and is_trusted:
             erroneous[each] = FetchedPartition(ErrorCode.unknown_topic_id)
         elif each.topic is None or each.topic not in allowed:
@@ -211,7 +212,7 @@ async def _answered(
     leaders = CurrentLeaders(broker, context.listener_name)
     topics: dict[TopicName, list[AnsweredPartition[bytes | FileSlice]]] = {}
     conversions = NO_CONVERSIONS
-    for each, found in answer.partitions.items():
+    async for each, found in in_slices(answer.partitions.items()):
         name: TopicName = each.topic_id if version >= TOPIC_IDS_SINCE else each.topic
         converted = found
         if each.topic is not None and each in wanted:
@@ -226,18 +227,24 @@ async def _answered(
             conversions = conversions.and_also(cost)
             _count(broker, each, converted, request.replica_id)
         topics.setdefault(name, []).append(_encodable(each, converted, leaders, version))
-    return EncodedBody(
-        fetch_response(
-            version,
-            answer.error,
-            answer.session_id,
-            list(topics.items()),
-            leaders.endpoints,
-            0 if context.usage is None else context.usage.throttle_ms,
-        ),
-        errors=lambda: _errors(answer.error, topics.values()),
-        conversions=conversions,
-    )
+    throttle_ms = 0 if context.usage is None else context.usage.throttle_ms
+
+    def encoded() -> EncodedBody:
+        errors = _errors(answer.error, topics.values())
+        return EncodedBody(
+            fetch_response(
+                version,
+                answer.error,
+                answer.session_id,
+                list(topics.items()),
+                leaders.endpoints,
+                throttle_ms,
+            ),
+            errors=lambda: errors,
+            conversions=conversions,
+        )
+
+    return await aside(len(answer.partitions), encoded)
 
 
 def _size(

@@ -16,8 +16,10 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.groups.desk import OFFSETS_TOPIC
 from replica_manager.server.authorization import check_cluster, is_allowed
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from replica_manager.transactions.desk import TRANSACTION_TOPIC
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
@@ -32,6 +34,7 @@ _SHARE_SINCE: Final = 6
 _SEVERAL_KEYS_SINCE: Final = 4
 
 _NO_BROKER: Final = -1
+_TOPICS: Final = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: TRANSACTION_TOPIC}
 
 _SENTENCES: Final = {
     # What Kafka says where there is no error.
@@ -50,14 +53,24 @@ class _Coordinator(NamedTuple):
     broker_id: int = _NO_BROKER
     host: str = ""
     port: int = _NO_BROKER
+    is_topic_missing: bool = False
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """The coordinator of each key, on the listener of the request."""
     key_type = getattr(request, "key_type", _GROUP)
     keys = dict.fromkeys(_keys(request, context))
-    found = {key: await _find(key, key_type, context, broker) for key in keys}
-    return _response(context, found)
+    found: dict[str, _Coordinator] = {}
+    is_topic_looked_after = False
+    async for key in in_slices(keys):
+        found[key] = _find(key, key_type, context, broker)
+        if found[key].is_topic_missing and not is_topic_looked_after:
+            # Once for the request: a key more does not make the topic come sooner.
+            is_topic_looked_after = True
+            await _create(_TOPICS[key_type], context, broker)
+    return await composed(len(found), lambda: _response(context, found))
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
@@ -72,25 +85,26 @@ def _keys(request: Any, context: RequestContext) -> tuple[str, ...]:
     return (request.key,)
 
 
-async def _find(
-    key: str, key_type: int, context: RequestContext, broker: BrokerContext
-) -> _Coordinator:
+async def _create(topic: str, context: RequestContext, broker: BrokerContext) -> None:
+    # As in Kafka, who has a topic created by the way is charged for it but never waits.
+    quota = broker.quotas.controller_mutation.of(
+        context.client_id, is_strict=False, user=context.principal.name
+    )
+    await broker.auto_creation.create((topic,), quota.charge)
+
+
+def _find(key: str, key_type: int, context: RequestContext, broker: BrokerContext) -> _Coordinator:
     refusal = _refusal(key, key_type, context, broker)
     if refusal is not None:
         return refusal
     snapshot = broker.metadata_cache.snapshot
-    if key_type == _TRANSACTION:
-        topic, number = TRANSACTION_TOPIC, broker.transactions.partition_for(key)
-    else:
-        topic, number = OFFSETS_TOPIC, broker.groups.partition_for(key)
+    topic = _TOPICS[key_type]
     if topic not in snapshot.partitions:
-        # As in Kafka, who has a topic created by the way is charged for it but never waits.
-        quota = broker.quotas.controller_mutation.of(
-            context.client_id, is_strict=False, user=context.principal.name
-        )
-        await broker.auto_creation.create((topic,), quota.charge)
-        return _Coordinator(ErrorCode.coordinator_not_available)
-    partition = snapshot.partition(topic, number)
+        return _Coordinator(ErrorCode.coordinator_not_available, is_topic_missing=True)
+    if key_type == _TRANSACTION:
+        partition = snapshot.partition(topic, broker.transactions.partition_for(key))
+    else:
+        partition = snapshot.partition(topic, broker.groups.partition_for(key))
     if partition is None:
         return _Coordinator(ErrorCode.coordinator_not_available)
     endpoint = snapshot.endpoint(partition.leader, context.listener_name)

@@ -5,6 +5,7 @@ Source: Kafka ``KafkaApis.handleJoinGroupRequest``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -15,6 +16,7 @@ from replica_manager.server.authorization import check_group
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.group_answers import write_join
 from replica_manager.server.group_requests import read_join
+from replica_manager.server.large_answers import aside
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
@@ -25,13 +27,15 @@ VERSIONS: Final = (0, 9)
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
     """The generation the member belongs to; its leader is told of everybody."""
     check_group(broker, context, AclOperation.READ, request.group_id)
-    asked = read_join(
+    read = partial(
+        read_join,
         request,
         broker.groups.new_request_id(),
         context.api_version,
         client_id=context.client_id,
         client_host=context.client_address,
     )
+    asked = await aside(len(request.protocols), read)
     return write_join(await broker.groups.ask(asked, JoinResult), context.api_version)
 
 

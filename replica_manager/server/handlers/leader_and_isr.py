@@ -15,7 +15,7 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.replication.control_requests import LeaderAndIsrRequest
 from replica_manager.replication.partition import PartitionState
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.handlers.control_requests import (
     broker_epoch_of,
     is_from_kraft,
@@ -34,7 +34,9 @@ _TOPIC_IDS_SINCE: Final = 5
 _RECOVERY_SINCE: Final = 6
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """One code per partition that was looked at; all of them if the whole request is refused."""
     if is_stale("LeaderAndIsr", request, broker):
         return refuse(request, context, ErrorCode.stale_broker_epoch)

@@ -5,16 +5,20 @@ Source: Kafka ``KafkaApis.handleLeaveGroupRequest``.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.groups.requests import LeaveResult
+from replica_manager.groups.requests import LeaveResult, LeftMember
 from replica_manager.server.authorization import check_group
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_answers import write_leave
 from replica_manager.server.group_requests import read_leave
+from replica_manager.server.large_answers import aside, composed
+from replica_manager.server.slices import in_pieces
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
@@ -22,11 +26,23 @@ API_KEY: Final = ApiKey.LEAVE_GROUP
 VERSIONS: Final = (0, 5)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """What became of each member."""
     check_group(broker, context, AclOperation.READ, request.group_id)
-    asked = read_leave(request, broker.groups.new_request_id())
-    return write_leave(await broker.groups.ask(asked, LeaveResult), context.api_version)
+    count = len(getattr(request, "members", ()))
+    asked = await aside(count, partial(read_leave, request, broker.groups.new_request_id()))
+    error, members = ErrorCode.none, list[LeftMember]()
+    async for piece in in_pieces(asked.members):
+        part = replace(asked, request_id=broker.groups.new_request_id(), members=tuple(piece))
+        result = await broker.groups.ask(part, LeaveResult)
+        error = result.error
+        if error is not ErrorCode.none:
+            break
+        members += result.members
+    left = LeaveResult(error, tuple(members))
+    return await composed(len(members), lambda: write_leave(left, context.api_version))
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

@@ -15,7 +15,7 @@ from replica_manager.server.authorization import allowed_names, is_cluster_allow
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_answers import write_list
 from replica_manager.server.group_requests import read_list
-from replica_manager.server.large_answers import answer_of
+from replica_manager.server.large_answers import composed
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
@@ -30,7 +30,7 @@ async def handle(
     asked = read_list(request, broker.groups.new_request_id())
     result = await broker.groups.ask(asked, ListResult)
     if not is_cluster_allowed(broker, context, AclOperation.DESCRIBE, log_if_denied=False):
-        described = allowed_names(
+        described = await allowed_names(
             broker,
             context,
             AclOperation.DESCRIBE,
@@ -41,7 +41,7 @@ async def handle(
         result = ListResult(
             result.error, tuple(each for each in result.groups if each.group_id in described)
         )
-    return await answer_of(lambda: write_list(result, context.api_version), len(result.groups))
+    return await composed(len(result.groups), lambda: write_list(result, context.api_version))
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

@@ -22,8 +22,8 @@ from replica_manager.log.log_values import (
 )
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.controller_questions import composed
 from replica_manager.server.errors import RequestRefused
+from replica_manager.server.large_answers import composed
 from replica_manager.server.offset_lookup import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -33,6 +33,7 @@ from replica_manager.server.offset_lookup import (
     legacy_offsets,
 )
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import NO_EPOCH, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
@@ -61,15 +62,14 @@ async def handle(
 ) -> ResponsePayload | EncodedBody:
     """One answer per partition; topics that the client may not see come last."""
     topics = request.topics
-    allowed = allowed_names(
+    allowed = await allowed_names(
         broker, context, AclOperation.DESCRIBE, ResourceType.TOPIC, [each.name for each in topics]
     )
     reader = OffsetReader(request.replica_id, getattr(request, "isolation_level", READ_UNCOMMITTED))
-    counts = Counter(
-        TopicPartition(topic.name, each.partition_index)
-        for topic in topics
-        for each in topic.partitions
-    )
+    counts = Counter[TopicPartition]()
+    async for topic in in_slices(topics):
+        async for each in in_slices(topic.partitions):
+            counts[TopicPartition(topic.name, each.partition_index)] += 1
     count = 0
     is_legacy = context.api_version == 0
     answers: list[tuple[str, list[tuple[int, FoundOffset]]]] = []

@@ -14,11 +14,12 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.controller_questions import (
     ask,
     by_topic,
-    composed,
     sentence,
     timeout_ms_of,
 )
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import OngoingReassignments
 from zkcontroller.core.events import ListPartitionReassignments
 from zkcontroller.model import ReplicaAssignment, TopicPartition
@@ -39,7 +40,7 @@ async def handle(
             for topic in request.topics
             for partition in topic.partition_indexes
         )
-        asked = tuple(dict.fromkeys(named))
+        asked = tuple({tp: None async for tp in in_slices(named)})
     answer = await ask(
         broker,
         lambda request_id: ListPartitionReassignments(asked, request_id),

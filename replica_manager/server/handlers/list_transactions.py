@@ -11,7 +11,8 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.authorization import allowed_names
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import response_schema
 from replica_manager.transactions.requests import (
     ANY_DURATION,
@@ -25,7 +26,9 @@ API_KEY: Final = ApiKey.LIST_TRANSACTIONS
 VERSIONS: Final = (0, 1)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """Those that pass the filters and that the client may describe."""
     asked = ListTransactions(
         broker.transactions.new_request_id(),
@@ -34,7 +37,7 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
         getattr(request, "duration_filter", ANY_DURATION),
     )
     result = await broker.transactions.ask(asked, ListResult)
-    visible = allowed_names(
+    visible = await allowed_names(
         broker,
         context,
         AclOperation.DESCRIBE,
@@ -43,7 +46,8 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
         log_if_denied=False,
     )
     shown = [each for each in result.transactions if each.transactional_id in visible]
-    return _response(ListResult(result.error, tuple(shown), result.unknown_states), context)
+    visible_result = ListResult(result.error, tuple(shown), result.unknown_states)
+    return await composed(len(shown), lambda: _response(visible_result, context))
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

@@ -12,7 +12,6 @@ Source: Kafka ``KafkaApis.handleTopicMetadataRequest``, ``ZkMetadataCache.getTop
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -33,6 +32,7 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from replica_manager.server.topic_creation import is_internal
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.bulk_metadata import (
@@ -55,12 +55,6 @@ _NONE: Final = ErrorCode.none.value
 _LEADER_NOT_AVAILABLE: Final = ErrorCode.leader_not_available.value
 _REPLICA_NOT_AVAILABLE: Final = ErrorCode.replica_not_available.value
 _LISTENER_NOT_FOUND: Final = ErrorCode.listener_not_found.value
-
-TOPICS_AT_ONCE: Final = 1_000
-"""So many are looked up in the rules before the event loop may serve others."""
-
-PARTITIONS_AT_ONCE: Final = 2_000
-"""So many are encoded before the event loop may serve others: some 5 ms."""
 
 
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> EncodedBody:
@@ -129,7 +123,6 @@ class _Topics:
         self._quota = broker.quotas.controller_mutation.of(
             context.client_id, is_strict=False, user=context.principal.name
         )
-        self._since_pause = 0
         self._described_count = 0
         """Topics and partitions."""
         self._failures = Counter[int]()
@@ -145,53 +138,47 @@ class _Topics:
         if is_all:
             described = await self._described(list(self._snapshot.partitions), is_all=True)
             return await self._known(described)
-        self._check_names(request.topics)
-        ids = dict.fromkeys(
-            topic_id
-            for topic in request.topics
+        await self._check_names(request.topics)
+        ids = {
+            topic_id: None
+            async for topic in in_slices(request.topics)
             if (topic_id := getattr(topic, "topic_id", None)) is not None
-        )
+        }
         if ids:
             return await self._by_id(list(ids))
-        names = list(
-            dict.fromkeys(topic.name for topic in request.topics if topic.name is not None)
-        )
-        described = await self._described(names)
+        names = {
+            topic.name: None async for topic in in_slices(request.topics) if topic.name is not None
+        }
+        described = await self._described(list(names))
         known = await self._known(name for name in described if name in self._snapshot.partitions)
         missing = [name for name in described if name not in self._snapshot.partitions]
         # Whether a topic exists is not told to who may not describe it.
         hidden = [
             self._unauthorized(name, None, is_internal=False)
-            for name in names
+            async for name in in_slices(names)
             if name not in described
         ]
         return known + await self._missing(missing) + hidden
 
     async def _described(self, names: Sequence[str], *, is_all: bool = False) -> dict[str, None]:
         """Those topics that the client may describe."""
-        if self._broker.authorizer is None:
-            return dict.fromkeys(names)
-        described: dict[str, None] = {}
-        for start in range(0, len(names), TOPICS_AT_ONCE):
-            described |= allowed_names(
-                self._broker,
-                self._context,
-                AclOperation.DESCRIBE,
-                ResourceType.TOPIC,
-                names[start : start + TOPICS_AT_ONCE],
-                log_if_denied=not is_all,
-            )
-            await asyncio.sleep(0)
-        return described
+        return await allowed_names(
+            self._broker,
+            self._context,
+            AclOperation.DESCRIBE,
+            ResourceType.TOPIC,
+            names,
+            log_if_denied=not is_all,
+        )
 
     def _unauthorized(self, name: str | None, topic_id: UUID | None, *, is_internal: bool) -> bytes:
         error = ErrorCode.topic_authorization_failed.value
         return self._bare_topic(TopicHead(error, name, topic_id, is_internal, NOT_ASKED))
 
-    def _check_names(self, topics: Sequence[Any]) -> None:
+    async def _check_names(self, topics: Sequence[Any]) -> None:
         if self._version >= _TOPIC_IDS_IN_REQUEST_SINCE:
             return
-        for topic in topics:
+        async for topic in in_slices(topics):
             if topic.name is None:
                 raise RequestRefused(
                     ErrorCode.invalid_request,
@@ -207,7 +194,7 @@ class _Topics:
         names = self._snapshot.topic_names
         unknown = [
             self._topic_without_partitions(None, topic_id, ErrorCode.unknown_topic_id, NOT_ASKED)
-            for topic_id in ids
+            async for topic_id in in_slices(ids)
             if topic_id not in names
         ]
         found = {names[topic_id]: topic_id for topic_id in ids if topic_id in names}
@@ -216,7 +203,7 @@ class _Topics:
         # An id is no secret, but the name that it belongs to is.
         hidden = [
             self._unauthorized(None, topic_id, is_internal=False)
-            for name, topic_id in found.items()
+            async for name, topic_id in in_slices(found.items())
             if name not in described
         ]
         return unknown + known + hidden
@@ -225,11 +212,11 @@ class _Topics:
         may_create = self._broker.config().is_enabled("auto.create.topics.enable") and getattr(
             self._request, "allow_auto_topic_creation", True
         )
-        creatable = self._creatable(names) if may_create and names else dict.fromkeys(names)
+        creatable = await self._creatable(names) if may_create and names else dict.fromkeys(names)
         errors = (
             await self._broker.auto_creation.create(list(creatable), self._quota.charge)
             if may_create and creatable
-            else {name: _why_unknown(name) for name in creatable}
+            else {name: _why_unknown(name) async for name in in_slices(creatable)}
         )
         return [
             self._topic_without_partitions(
@@ -238,25 +225,25 @@ class _Topics:
                 error,
                 self._operations(name),
             )
-            for name, error in errors.items()
+            async for name, error in in_slices(errors.items())
         ] + [
             self._unauthorized(name, None, is_internal=is_internal(name))
-            for name in names
+            async for name in in_slices(names)
             if name not in creatable
         ]
 
-    def _creatable(self, names: Sequence[str]) -> dict[str, None]:
+    async def _creatable(self, names: Sequence[str]) -> dict[str, None]:
         """Those topics that the client may create."""
         if is_cluster_allowed(
             self._broker, self._context, AclOperation.CREATE, log_if_denied=False
         ):
             return dict.fromkeys(names)
-        return allowed_names(
+        return await allowed_names(
             self._broker, self._context, AclOperation.CREATE, ResourceType.TOPIC, names
         )
 
     async def _known(self, names: Iterable[str]) -> list[bytes]:
-        return [await self._topic(name) for name in names]
+        return [await self._topic(name) async for name in in_slices(names)]
 
     async def _topic(self, name: str) -> bytes:
         head = TopicHead(
@@ -266,13 +253,10 @@ class _Topics:
             is_internal(name),
             self._operations(name),
         )
-        partitions = []
-        for partition, state in self._snapshot.partitions[name].items():
-            partitions.append(self._partition(partition, state))
-            self._since_pause += 1
-            if self._since_pause == PARTITIONS_AT_ONCE:
-                self._since_pause = 0
-                await asyncio.sleep(0)
+        partitions = [
+            self._partition(partition, state)
+            async for partition, state in in_slices(self._snapshot.partitions[name].items())
+        ]
         self._described_count += 1 + len(partitions)
         return metadata_topic(self._version, head, partitions)
 

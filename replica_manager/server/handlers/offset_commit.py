@@ -5,19 +5,25 @@ Source: Kafka ``KafkaApis.handleOffsetCommitRequest``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.groups.requests import CommitResult
 from replica_manager.server.authorization import check_group
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.group_answers import write_commit
-from replica_manager.server.group_partitions import partitions_of, refused_partitions
+from replica_manager.server.group_partitions import (
+    committed,
+    partitions_in_slices,
+    partitions_of,
+    refused_partitions,
+)
 from replica_manager.server.group_requests import read_commit
-from replica_manager.server.large_answers import answer_of
+from replica_manager.server.large_answers import aside, composed
+from replica_manager.server.slices import in_slices
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
@@ -34,18 +40,20 @@ async def handle(
 ) -> ResponsePayload | EncodedBody:
     """A code for each partition; those that do not exist are refused, the others written."""
     check_group(broker, context, AclOperation.READ, request.group_id)
-    partitions = partitions_of(request.topics)
-    refused = refused_partitions(partitions, context, broker)
-    known = {each for each in partitions if each not in refused}
+    partitions = await partitions_in_slices(request.topics)
+    refused = await refused_partitions(partitions, context, broker)
+    known = {each async for each in in_slices(partitions) if each not in refused}
     if not known:
-        return write_commit(refused, context.api_version)
+        return await composed(len(refused), lambda: write_commit(refused, context.api_version))
     if context.api_version == _TO_ZOOKEEPER:
         errors = await _commit_to_zookeeper(request, known, broker)
     else:
-        asked = read_commit(request, broker.groups.new_request_id(), known)
-        errors = dict((await broker.groups.ask(asked, CommitResult)).errors)
+        asked = await aside(
+            len(known), partial(read_commit, request, broker.groups.new_request_id(), known)
+        )
+        errors = await committed(asked, broker)
     told = refused | errors
-    return await answer_of(lambda: write_commit(told, context.api_version), len(told))
+    return await composed(len(told), lambda: write_commit(told, context.api_version))
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

@@ -5,6 +5,7 @@ Source: Kafka ``KafkaApis.handleOffsetDeleteRequest``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -12,10 +13,15 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.groups.requests import DeleteOffsetsResult
 from replica_manager.server.authorization import check_group
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_answers import write_delete_offsets
-from replica_manager.server.group_partitions import partitions_of, refused_partitions
+from replica_manager.server.group_partitions import (
+    partitions_in_slices,
+    refused_partitions,
+)
 from replica_manager.server.group_requests import read_delete_offsets
+from replica_manager.server.large_answers import aside, composed
+from replica_manager.server.slices import in_slices
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
@@ -23,17 +29,23 @@ API_KEY: Final = ApiKey.OFFSET_DELETE
 VERSIONS: Final = (0, 0)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """A code for each partition, or one for the group."""
     check_group(broker, context, AclOperation.DELETE, request.group_id)
-    partitions = partitions_of(request.topics)
-    refused = refused_partitions(partitions, context, broker)
-    known = {each for each in partitions if each not in refused}
-    asked = read_delete_offsets(request, broker.groups.new_request_id(), known)
+    partitions = await partitions_in_slices(request.topics)
+    refused = await refused_partitions(partitions, context, broker)
+    known = {each async for each in in_slices(partitions) if each not in refused}
+    asked = await aside(
+        len(known), partial(read_delete_offsets, request, broker.groups.new_request_id(), known)
+    )
     result = await broker.groups.ask(asked, DeleteOffsetsResult)
     if result.error is ErrorCode.none:
         result = DeleteOffsetsResult(ErrorCode.none, refused | dict(result.partitions))
-    return write_delete_offsets(result, context.api_version)
+    return await composed(
+        len(result.partitions), lambda: write_delete_offsets(result, context.api_version)
+    )
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

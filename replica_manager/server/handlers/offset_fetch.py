@@ -5,6 +5,8 @@ Source: Kafka ``KafkaApis.handleOffsetFetchRequest``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -23,7 +25,8 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.group_answers import write_fetch
 from replica_manager.server.group_requests import read_fetch
-from replica_manager.server.large_answers import answer_of
+from replica_manager.server.large_answers import aside, composed
+from replica_manager.server.slices import in_pieces, in_slices
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import NO_EPOCH, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
@@ -39,24 +42,17 @@ async def handle(
     request: Any, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """The offsets of each group, in the order of the request."""
-    asked = read_fetch(request, broker.groups.new_request_id())
-    visible = [_visible(wanted, context, broker) for wanted in asked.groups]
-    allowed = [wanted for wanted in visible if wanted is not None]
-    if context.api_version == _FROM_ZOOKEEPER:
-        fetched = [await _from_zookeeper(wanted, broker) for wanted in allowed]
-    else:
-        narrowed = FetchOffsets(asked.request_id, tuple(allowed), asked.requires_stable)
-        fetched = list((await broker.groups.ask(narrowed, FetchResult)).groups)
-    answers = iter(fetched)
-    groups = tuple(
-        GroupOffsets(wanted.group_id, ErrorCode.group_authorization_failed, {})
-        if seen is None
-        else _shown(wanted, next(answers), context, broker)
-        for wanted, seen in zip(asked.groups, visible, strict=True)
-    )
-    count = sum(len(group.partitions) for group in groups)
-    return await answer_of(
-        lambda: write_fetch(FetchResult(groups), asked, context.api_version), count
+    asked = await aside(_partition_count(request), partial(read_fetch, request, 0))
+    found: dict[str, GroupOffsets] = {}
+    # A group that is named several times is answered once: the last time counts.
+    async for wanted in in_slices({each.group_id: each for each in asked.groups}.values()):
+        found[wanted.group_id] = await _found(
+            wanted, context, broker, requires_stable=asked.requires_stable
+        )
+    groups = tuple(found.values())
+    count = sum(1 + len(group.partitions) for group in groups)
+    return await composed(
+        count, lambda: write_fetch(FetchResult(groups), asked, context.api_version)
     )
 
 
@@ -67,45 +63,58 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
     return write_fetch(FetchResult(groups), asked, context.api_version)
 
 
-def _visible(
-    wanted: WantedOffsets, context: RequestContext, broker: BrokerContext
-) -> WantedOffsets | None:
-    """What of it the client may see; None if it may not see the group."""
-    if not is_allowed(broker, context, AclOperation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
-        return None
-    if wanted.partitions is None:
-        return wanted
-    described = _described(wanted.partitions, context, broker)
-    return wanted._replace(
-        partitions=tuple(each for each in wanted.partitions if each.topic in described)
-    )
+def _partition_count(request: Any) -> int:
+    groups = request.groups if hasattr(request, "groups") else (request,)
+    return sum(1 + len(topic.partition_indexes) for group in groups for topic in group.topics or ())
 
 
-def _shown(
-    wanted: WantedOffsets, found: GroupOffsets, context: RequestContext, broker: BrokerContext
+async def _found(
+    wanted: WantedOffsets, context: RequestContext, broker: BrokerContext, *, requires_stable: bool
 ) -> GroupOffsets:
-    """Of all topics those that the client may see; of topics it named the others with an error."""
-    if found.error is not ErrorCode.none:
-        return found
+    """A group's offsets; of topics that the client may not see an error, if it named them."""
+    group_id = wanted.group_id
+    if not is_allowed(broker, context, AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        return GroupOffsets(group_id, ErrorCode.group_authorization_failed, {})
     if wanted.partitions is None:
-        described = _described(tuple(found.partitions), context, broker)
+        found = await _fetched(wanted, broker, requires_stable=requires_stable)
+        described = await _described(found.partitions, context, broker)
         return found._replace(
             partitions={
                 partition: offset
-                for partition, offset in found.partitions.items()
+                async for partition, offset in in_slices(found.partitions.items())
                 if partition.topic in described
             }
         )
+    described = await _described(wanted.partitions, context, broker)
+    visible = [each async for each in in_slices(wanted.partitions) if each.topic in described]
+    if context.api_version == _FROM_ZOOKEEPER:
+        found = await _from_zookeeper(wanted._replace(partitions=tuple(visible)), broker)
+    else:
+        found = GroupOffsets(group_id, ErrorCode.none, {})
+        async for piece in in_pieces(visible):
+            part = wanted._replace(partitions=tuple(piece))
+            fetched = await _fetched(part, broker, requires_stable=requires_stable)
+            if fetched.error is not ErrorCode.none:
+                return fetched
+            found = found._replace(partitions={**found.partitions, **fetched.partitions})
     hidden = _nothing(ErrorCode.topic_authorization_failed)
-    missing = [each for each in wanted.partitions if each not in found.partitions]
+    missing = [each async for each in in_slices(wanted.partitions) if each.topic not in described]
     return found._replace(partitions={**found.partitions, **dict.fromkeys(missing, hidden)})
 
 
-def _described(
-    partitions: tuple[TopicPartition, ...], context: RequestContext, broker: BrokerContext
+async def _fetched(
+    wanted: WantedOffsets, broker: BrokerContext, *, requires_stable: bool
+) -> GroupOffsets:
+    asked = FetchOffsets(broker.groups.new_request_id(), (wanted,), requires_stable)
+    [group] = (await broker.groups.ask(asked, FetchResult)).groups
+    return group
+
+
+async def _described(
+    partitions: Iterable[TopicPartition], context: RequestContext, broker: BrokerContext
 ) -> dict[str, None]:
-    names = dict.fromkeys(partition.topic for partition in partitions)
-    return allowed_names(broker, context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+    names = {partition.topic: None async for partition in in_slices(partitions)}
+    return await allowed_names(broker, context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
 
 
 async def _from_zookeeper(wanted: WantedOffsets, broker: BrokerContext) -> GroupOffsets:
@@ -113,7 +122,7 @@ async def _from_zookeeper(wanted: WantedOffsets, broker: BrokerContext) -> Group
         raise RequestRefused(ErrorCode.invalid_group_id)
     snapshot = broker.metadata_cache.snapshot
     found: dict[TopicPartition, FetchedOffset] = {}
-    for partition in wanted.partitions or ():
+    async for partition in in_slices(wanted.partitions or ()):
         found[partition] = _nothing(ErrorCode.unknown_topic_or_partition)
         if snapshot.partition(*partition) is None:
             continue

@@ -18,8 +18,10 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.log.leader_epochs import UNDEFINED, EpochEndOffset
 from replica_manager.replication.partition_reads import end_offset_for_leader_epoch
 from replica_manager.server.authorization import allowed_names, is_cluster_allowed
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.model import NO_EPOCH, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
@@ -30,21 +32,29 @@ VERSIONS: Final = (0, 4)
 _Told = tuple[str, list[tuple[int, ErrorCode, EpochEndOffset]]]
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """One answer per partition; topics that the client may not see come last."""
     names = [topic.topic for topic in request.topics]
     if is_cluster_allowed(broker, context, AclOperation.CLUSTER_ACTION, log_if_denied=False):
         allowed = dict.fromkeys(names)
     else:
-        allowed = allowed_names(broker, context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+        allowed = await allowed_names(
+            broker, context, AclOperation.DESCRIBE, ResourceType.TOPIC, names
+        )
     answers = [
-        (topic.topic, [_answer(broker, topic.topic, asked) for asked in topic.partitions])
-        for topic in request.topics
+        (
+            topic.topic,
+            [_answer(broker, topic.topic, asked) async for asked in in_slices(topic.partitions)],
+        )
+        async for topic in in_slices(request.topics)
         if topic.topic in allowed
     ]
     denied = [topic for topic in request.topics if topic.topic not in allowed]
     answers += _refused(denied, ErrorCode.topic_authorization_failed)
-    return _response(context, answers)
+    count = sum(len(partitions) for _, partitions in answers)
+    return await composed(count, lambda: _response(context, answers))
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

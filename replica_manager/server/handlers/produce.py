@@ -23,6 +23,8 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.current_leaders import CurrentLeaders
 from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.errors import RequestRefused
+from replica_manager.server.large_answers import aside
+from replica_manager.server.slices import in_slices
 from replica_manager.server.transaction_verification import NOTHING_TO_VERIFY, Verified
 from zkcontroller.errors import CorruptRecord
 from zkcontroller.model import TopicPartition
@@ -67,7 +69,7 @@ async def handle(
     request: ProduceRequest, context: RequestContext, broker: BrokerContext
 ) -> EncodedBody | Unanswered:
     """The offsets that the records got; nothing is said where ``acks`` is 0."""
-    if _is_transactional(request) and not (
+    if await _is_transactional(request) and not (
         request.transactional_id is not None
         and is_allowed(
             broker,
@@ -80,7 +82,7 @@ async def handle(
         return refuse(request, context, ErrorCode.transactional_id_authorization_failed)
     outcomes: dict[TopicPartition, AppendedPartition] = {}
     batches: dict[TopicPartition, memoryview] = {}
-    allowed = allowed_names(
+    allowed = await allowed_names(
         broker,
         context,
         AclOperation.WRITE,
@@ -88,19 +90,19 @@ async def handle(
         [topic for topic, _ in request.topics],
     )
     known = broker.metadata_cache.snapshot.partitions
-    for topic, partitions in request.topics:
-        for partition, records in partitions:
-            error = ErrorCode.none
-            if topic not in allowed:
-                error = ErrorCode.topic_authorization_failed
-            elif partition not in known.get(topic, ()):
-                error = ErrorCode.unknown_topic_or_partition
-            elif context.api_version >= _ONE_BATCH_SINCE:
-                error = _check_records(records, context.api_version)
-            if error is ErrorCode.none:
-                batches[TopicPartition(topic, partition)] = records
-            else:
-                outcomes[TopicPartition(topic, partition)] = AppendedPartition(error)
+    named = ((topic, *each) for topic, partitions in request.topics for each in partitions)
+    async for topic, partition, records in in_slices(named):
+        error = ErrorCode.none
+        if topic not in allowed:
+            error = ErrorCode.topic_authorization_failed
+        elif partition not in known.get(topic, ()):
+            error = ErrorCode.unknown_topic_or_partition
+        elif context.api_version >= _ONE_BATCH_SINCE:
+            error = _check_records(records, context.api_version)
+        if error is ErrorCode.none:
+            batches[TopicPartition(topic, partition)] = records
+        else:
+            outcomes[TopicPartition(topic, partition)] = AppendedPartition(error)
     guards: Mapping[TopicPartition, VerificationGuard] = {}
     if batches and request.transactional_id is not None:
         verified = await _verified(batches, request.transactional_id, context, broker)
@@ -120,7 +122,7 @@ async def handle(
         throttle_ms = context.usage.produced(is_answered=request.acks != 0)
     if request.acks == 0:
         return _unanswered(outcomes, context)
-    return _answered(outcomes, context, broker, throttle_ms)
+    return await _answered(outcomes, context, broker, throttle_ms)
 
 
 def refuse(
@@ -201,13 +203,13 @@ def _check_records(records: memoryview, version: int) -> ErrorCode:
     return ErrorCode.none
 
 
-def _is_transactional(request: ProduceRequest) -> bool:
+async def _is_transactional(request: ProduceRequest) -> bool:
     """Whether any partition's first batch belongs to a transaction.
 
     Source: Kafka ``RequestUtils.hasTransactionalRecords``.
     """
-    for _, partitions in request.topics:
-        for _, records in partitions:
+    async for _, partitions in in_slices(request.topics):
+        async for _, records in in_slices(partitions):
             try:
                 header = read_header(records)
             except CorruptRecord:
@@ -245,7 +247,7 @@ def _conversions(outcomes: Mapping[TopicPartition, AppendedPartition]) -> Record
     return total
 
 
-def _answered(
+async def _answered(
     outcomes: Mapping[TopicPartition, AppendedPartition],
     context: RequestContext,
     broker: BrokerContext,
@@ -253,7 +255,7 @@ def _answered(
 ) -> EncodedBody:
     leaders = CurrentLeaders(broker, context.listener_name)
     topics: dict[str, list[ProducedPartition]] = {}
-    for tp, outcome in outcomes.items():
+    async for tp, outcome in in_slices(outcomes.items()):
         is_elsewhere = outcome.error is ErrorCode.not_leader_or_follower
         topics.setdefault(tp.topic, []).append(
             ProducedPartition(
@@ -271,12 +273,12 @@ def _answered(
                 ),
             )
         )
-    return EncodedBody(
-        [
-            produce_response(
-                context.api_version, list(topics.items()), leaders.endpoints, throttle_ms
-            )
-        ],
-        errors=lambda: _errors(outcomes),
-        conversions=_conversions(outcomes),
-    )
+
+    def encoded() -> EncodedBody:
+        errors = _errors(outcomes)
+        body = produce_response(
+            context.api_version, list(topics.items()), leaders.endpoints, throttle_ms
+        )
+        return EncodedBody([body], errors=lambda: errors, conversions=_conversions(outcomes))
+
+    return await aside(len(outcomes), encoded)

@@ -12,9 +12,11 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.handlers.control_requests import broker_epoch_of, is_stale
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.model import NO_EPOCH, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 
@@ -22,20 +24,27 @@ API_KEY: Final = ApiKey.STOP_REPLICA
 VERSIONS: Final = (0, 4)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """One code per partition; none for a request that is refused as a whole."""
     if is_stale("StopReplica", request, broker):
         return _response(context, ErrorCode.stale_broker_epoch, {})
+    partitions = {
+        tp: state async for tp, state in in_slices(_partitions(request, context.api_version))
+    }
     answer = broker.replica_manager.stop_replicas(
         StopReplicaRequest(
             request.controller_id,
             request.controller_epoch,
             broker_epoch_of(request),
-            dict(_partitions(request, context.api_version)),
+            partitions,
         ),
         context.correlation_id,
     )
-    return _response(context, answer.error, answer.partitions)
+    return await composed(
+        len(answer.partitions), lambda: _response(context, answer.error, answer.partitions)
+    )
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

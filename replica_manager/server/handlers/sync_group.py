@@ -5,6 +5,7 @@ Source: Kafka ``KafkaApis.handleSyncGroupRequest``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -16,6 +17,7 @@ from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.group_answers import write_sync
 from replica_manager.server.group_requests import lacks_protocol, read_sync
+from replica_manager.server.large_answers import aside
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
@@ -28,7 +30,9 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     if lacks_protocol(request, context.api_version):
         raise RequestRefused(ErrorCode.inconsistent_group_protocol)
     check_group(broker, context, AclOperation.READ, request.group_id)
-    asked = read_sync(request, broker.groups.new_request_id())
+    asked = await aside(
+        len(request.assignments), partial(read_sync, request, broker.groups.new_request_id())
+    )
     return write_sync(await broker.groups.ask(asked, SyncResult), context.api_version)
 
 

@@ -9,6 +9,7 @@ Source: Kafka ``KafkaApis.handleTxnOffsetCommitRequest``,
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -16,12 +17,19 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.groups.desk import OFFSETS_TOPIC
 from replica_manager.groups.offsets import told_of_commit
-from replica_manager.groups.requests import CommitResult, TransactionalProducer
+from replica_manager.groups.requests import TransactionalProducer
 from replica_manager.server.authorization import check_group, check_transactional_id
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_answers import write_transactional_commit
-from replica_manager.server.group_partitions import partitions_of, refused_partitions
+from replica_manager.server.group_partitions import (
+    committed,
+    partitions_in_slices,
+    partitions_of,
+    refused_partitions,
+)
 from replica_manager.server.group_requests import read_transactional_commit
+from replica_manager.server.large_answers import aside, composed
+from replica_manager.server.slices import in_slices
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.record_batch import NO_SEQUENCE
@@ -36,16 +44,17 @@ _LOADING_SINCE: Final = 2
 """Before, producers could crash at COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """A code for each partition; those that do not exist are refused, the others written."""
     check_transactional_id(broker, context, AclOperation.WRITE, request.transactional_id)
     check_group(broker, context, AclOperation.READ, request.group_id)
-    partitions = partitions_of(request.topics)
-    refused = refused_partitions(partitions, context, broker)
-    known = {each for each in partitions if each not in refused}
-    if not known:
-        return _response(refused, context)
-    return _response(refused | await _commit(request, known, context, broker), context)
+    partitions = await partitions_in_slices(request.topics)
+    refused = await refused_partitions(partitions, context, broker)
+    known = {each async for each in in_slices(partitions) if each not in refused}
+    told = refused | (await _commit(request, known, context, broker) if known else {})
+    return await composed(len(told), lambda: _response(told, context))
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
@@ -73,8 +82,13 @@ async def _commit(
     producer = TransactionalProducer(
         request.producer_id, request.producer_epoch, verified.guards.get(partition)
     )
-    asked = read_transactional_commit(request, broker.groups.new_request_id(), known, producer)
-    return dict((await broker.groups.ask(asked, CommitResult)).errors)
+    asked = await aside(
+        len(known),
+        partial(
+            read_transactional_commit, request, broker.groups.new_request_id(), known, producer
+        ),
+    )
+    return await committed(asked, broker)
 
 
 def _response(errors: dict[TopicPartition, ErrorCode], context: RequestContext) -> ResponsePayload:

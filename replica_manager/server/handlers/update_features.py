@@ -15,9 +15,12 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_questions import ask, sentence, timeout_ms_of
+from replica_manager.server.errors import RequestRefused
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import FeatureResults
 from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
 from zkcontroller.protocol.api_versions import ApiKey
@@ -29,10 +32,12 @@ _UPGRADE: Final = 1
 _SAFE_DOWNGRADE: Final = 2
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """One outcome per feature, or only a code."""
     if not broker.controller.is_active:
-        return refuse(request, context, ErrorCode.not_controller)
+        raise RequestRefused(ErrorCode.not_controller)
     if not is_feature_versioning_supported(broker.config().inter_broker_version):
         return _response(
             context,
@@ -41,7 +46,9 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
             ),
         )
     # A feature named twice: the last one counts.
-    updates = {update.feature: _update(update) for update in request.feature_updates}
+    updates = {
+        update.feature: _update(update) async for update in in_slices(request.feature_updates)
+    }
     answer = await ask(
         broker,
         lambda request_id: UpdateFeatures(
@@ -61,7 +68,7 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
                 for feature, code, message in answer.results
             ),
         )
-    return _response(context, answer)
+    return await composed(len(answer.results), lambda: _response(context, answer))
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

@@ -18,8 +18,10 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.groups.desk import OFFSETS_TOPIC
 from replica_manager.log.producer_state import AppendOrigin
-from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices
 from replica_manager.server.transaction_messages import by_topic, read_markers
 from replica_manager.transactions.events import Marker
 from zkcontroller.model import TopicPartition
@@ -30,26 +32,36 @@ from zkcontroller.protocol.records import EndTransactionMarker, Record
 API_KEY: Final = ApiKey.WRITE_TXN_MARKERS
 VERSIONS: Final = (0, 1)
 
+MARKERS_AT_ONCE: Final = 100
+"""So many markers are written, and waited for, at the same time."""
 _ALL_REPLICAS: Final = -1
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: Any, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload | EncodedBody:
     """A code for each partition of each marker, when every replica in sync has what was written."""
-    markers = read_markers(request)
-    errors = await asyncio.gather(*(_write(marker, broker) for marker in markers))
-    return _response(list(zip(markers, errors, strict=True)), context)
+    markers = [marker async for marker in in_slices(read_markers(request))]
+    results: list[tuple[Marker, Mapping[TopicPartition, ErrorCode]]] = []
+    # Some at a time: each waits for the other replicas, and each is a task of its own.
+    for start in range(0, len(markers), MARKERS_AT_ONCE):
+        piece = markers[start : start + MARKERS_AT_ONCE]
+        errors = await asyncio.gather(*(_write(marker, broker) for marker in piece))
+        results += zip(piece, errors, strict=True)
+    count = sum(1 + len(errors) for _, errors in results)
+    return await composed(count, lambda: _response(results, context))
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
     """The code for every partition."""
-    markers = read_markers(request)
+    markers = list(read_markers(request))
     return _response([(each, dict.fromkeys(each.partitions, error)) for each in markers], context)
 
 
 async def _write(marker: Marker, broker: BrokerContext) -> dict[TopicPartition, ErrorCode]:
     errors: dict[TopicPartition, ErrorCode] = {}
     here: list[TopicPartition] = []
-    for partition in marker.partitions:
+    async for partition in in_slices(marker.partitions):
         if broker.logs.log(partition) is None:
             errors[partition] = ErrorCode.unknown_topic_or_partition
         else:

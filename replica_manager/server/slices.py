@@ -1,0 +1,46 @@
+"""Long loops in slices, so that one request does not keep the event loop from others.
+
+A client may put 100,000 elements into one request.  A handler that looks at all of them at once
+holds up every other client for seconds.  Such a loop runs over :func:`in_slices`: after some
+milliseconds it lets the event loop serve others.  There it also ends when the request is cancelled,
+because its client has gone.
+
+What needs no state of the broker (reading a request, composing and encoding an answer) is done in
+a thread instead (:mod:`.large_answers`, :mod:`.dispatch`).  A thread does not make that work
+parallel, because only one thread at a time runs Python; but the interpreter switches between
+threads twice a millisecond, so that the event loop goes on at about half its speed.
+
+Kafka needs none of this: each request has a thread of its own there, of ``num.io.threads``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from time import perf_counter
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+SLICE_S: Final = 0.004
+"""A loop runs so long before others get their turn."""
+PIECE: Final = 500
+"""So many elements a coordinator takes in one step."""
+
+
+async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items; every ``SLICE_S`` the event loop serves others before the next one comes."""
+    due = perf_counter() + SLICE_S
+    for item in items:
+        yield item
+        if perf_counter() >= due:
+            await asyncio.sleep(0)
+            due = perf_counter() + SLICE_S
+
+
+async def in_pieces(items: Sequence[T]) -> AsyncIterator[Sequence[T]]:
+    """The items, at most ``PIECE`` at once and at least one piece; others are served in between."""
+    yield items[:PIECE]
+    for start in range(PIECE, len(items), PIECE):
+        await asyncio.sleep(0)
+        yield items[start : start + PIECE]
