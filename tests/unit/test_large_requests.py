@@ -134,18 +134,22 @@ def request_of(api_key: ApiKey, version: int, *path: str, count: int, **values: 
 
 
 def test_the_own_broker_named_thousands_of_times_does_not_get_an_answer_without_bound(
-    world: LargeWorld,
+    tmp_path: Path,
 ) -> None:
     one = request_of(ApiKey.DESCRIBE_CONFIGS, 4, "resources", count=1, **OWN_BROKER)
     many = request_of(ApiKey.DESCRIBE_CONFIGS, 4, "resources", count=3_000, **OWN_BROKER)
 
-    async def story() -> tuple[Any, Any]:
+    async def story(world: LargeWorld) -> tuple[Any, Any]:
         return await world.ask(one), await world.ask(many)
 
-    described, refused = asyncio.run(story())
+    with ThreadPoolExecutor(1) as executor:
+        most = 1_000_000
+        world = LargeWorld(
+            executor, tmp_path, broker__id="1", socket__request__max__bytes=str(most)
+        )
+        described, refused = asyncio.run(story(world))
 
     assert len(described.results[0].configs) > 200
-    most = world.config.integer("socket.request.max.bytes")
     assert 3_000 * len(write(described)) > most
     assert {each.error_code for each in refused.results} == {ErrorCode.invalid_request}
     assert len(refused.results) == 3_000
