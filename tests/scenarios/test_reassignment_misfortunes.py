@@ -10,6 +10,7 @@ from tests.scenarios.reassignments import (
     CONTROLLER,
     ORDERS_0,
     ORDERS_1,
+    ZNODE,
     Admin,
     assignment,
     catch_up,
@@ -24,11 +25,13 @@ from zkcontroller.core.events import ApiPartitionReassignment
 from zkcontroller.core.partition_table import ReplicaState
 from zkcontroller.errors import ControllerMoved
 from zkcontroller.model import NO_LEADER, ReplicaAssignment
-from zkcontroller.zookeeper.requests import FencedBatch, SetData
+from zkcontroller.zookeeper.requests import Delete, FencedBatch, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import (
     ControllerEpochZnode,
     TopicZnode,
 )
+
+UNKNOWN_SERVER_ERROR = -1
 
 
 @pytest.fixture
@@ -227,3 +230,54 @@ def test_the_next_controller_ends_what_one_that_died_in_the_middle_began(
     row = context.table.row(*ORDERS_0)
     assert context.table.replica_state(row, 2) is ReplicaState.NON_EXISTENT
     world.settle()
+
+
+def test_an_order_by_znode_goes_with_its_topic_and_the_next_one_is_taken(world: World) -> None:
+    """It would refuse every later order, and move a topic that is created again."""
+    with_topic(world, [2, 3])
+    world.ask_for_reassignment({ORDERS_0: [3, 4]})
+    world.run_until_quiet()
+
+    world.delete_topic("orders")
+    world.settle()
+
+    assert world.zookeeper.peek(ZNODE) is None
+    world.create_topic("orders", replicas=[[2, 3]])
+    world.delete_controller_znode()
+    world.settle()
+    assert assignment(world) == ReplicaAssignment((2, 3))
+    world.ask_for_reassignment({ORDERS_0: [3, 2]})
+    world.settle()
+    assert assignment(world) == ReplicaAssignment((3, 2))
+
+
+def test_an_order_by_znode_goes_with_a_topic_that_was_removed_by_hand(world: World) -> None:
+    with_topic(world, [2, 3])
+    world.ask_for_reassignment({ORDERS_0: [3, 4]})
+    world.run_until_quiet()
+    for path in (
+        "/brokers/topics/orders/partitions/0/state",
+        "/brokers/topics/orders/partitions/0",
+        "/brokers/topics/orders/partitions",
+        "/brokers/topics/orders",
+    ):
+        world.write(Delete(path))
+    world.run_until_quiet()
+
+    assert world.zookeeper.peek(ZNODE) is None
+
+
+def test_a_topic_znode_that_cannot_be_read_is_not_overwritten_by_a_move(
+    world: World, admin: Admin
+) -> None:
+    """It may hold partitions that the controller has not seen."""
+    with_topic(world, [2, 3])
+    before = world.zookeeper.peek(TopicZnode.path("orders"))
+    assert before is not None
+    world.refused[TopicZnode.path("orders")] = ZkCode.SYSTEM_ERROR
+
+    result = admin.alter({ORDERS_0: [3, 4]})
+    world.refused.clear()
+
+    assert [each.error_code for each in result.results] == [UNKNOWN_SERVER_ERROR]
+    assert world.zookeeper.peek(TopicZnode.path("orders")) == before

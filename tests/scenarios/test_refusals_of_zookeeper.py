@@ -295,3 +295,41 @@ def test_after_a_notification_that_cannot_be_read_every_state_is_read_again(orde
     come_to_rest(orders)
 
     assert orders.controller_epoch > epoch
+
+
+INVALID = ["with space", "x" * 250, "b\u00e4r", "a:b"]
+
+
+@pytest.mark.parametrize("name", INVALID, ids=["space", "long", "umlaut", "colon"])
+def test_an_invalid_topic_name_in_a_znode_is_named_and_nothing_is_done_about_it(
+    orders: World, name: str
+) -> None:
+    invalid = TopicPartition(name, 0)
+    orders.write(Create(TopicZnode.path(name), TopicZnode(None, {}).encode()))
+    orders.run_until_quiet()
+    orders.forget_requests()
+
+    orders.write(Create(DeleteTopicZnode.path(name)))
+    orders.run_until_quiet()
+    orders.ask_for_reassignment({invalid: [1]})
+    orders.run_until_quiet()
+    orders.ask_for_preferred_leaders(invalid)
+    orders.run_until_quiet()
+    data = IsrChangeNotificationSequenceZnode((invalid,)).encode()
+    orders.write(Create(IsrChangeNotificationSequenceZnode.CREATE_PATH, data, sequential=True))
+    orders.run_until_quiet()
+    orders.delete_controller_znode()
+    orders.write(Create(DeleteTopicZnode.path(name)))  # found at failover this time
+    orders.run_until_quiet()
+
+    named = [line for b in (1, 2, 3) for line in orders.log(b) if name[:200] in line]
+    for place in (TOPICS, "delete non-existing", "reassignment", "election", "isr_change", "admin"):
+        assert any(place in line for line in named), place
+    assert orders.zookeeper.peek(TopicZnode.path(name)) is not None, "it is left alone"
+    assert orders.zookeeper.peek_children("/admin/delete_topics") == []
+    assert orders.zookeeper.peek("/admin/reassign_partitions") is None
+    for broker_id in (1, 2, 3):
+        broker = orders.living[broker_id].broker
+        told = {tp.topic for request in broker.received for tp in request.partitions}
+        assert told <= {"orders"}
+    assert orders.failures == []

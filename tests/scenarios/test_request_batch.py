@@ -8,10 +8,20 @@ from contextlib import contextmanager
 import pytest
 
 from tests.scenarios.workbench import EPOCH, Workbench
-from tests.simulation.control_requests import LeaderAndIsr, StopReplica, ToldStop, UpdateMetadata
+from tests.simulation.control_requests import (
+    LeaderAndIsr,
+    StopReplica,
+    ToldStop,
+    UpdateMetadata,
+    decode,
+    stop_replica_response,
+)
 from zkcontroller.core.broker_requests import RequestBatch, event_for_response
 from zkcontroller.core.effects import Send
-from zkcontroller.core.events import UpdateMetadataResponseReceived
+from zkcontroller.core.events import (
+    TopicDeletionStopReplicaResponseReceived,
+    UpdateMetadataResponseReceived,
+)
 from zkcontroller.core.partition_table import PartitionState
 from zkcontroller.model import RECOVERING, TopicPartition
 
@@ -308,3 +318,44 @@ def test_partitions_are_told_under_their_own_topics_whatever_rows_they_use_again
     (orders,) = bench.sent_to(2, LeaderAndIsr)
     assert set(metadata.partitions) == {bench.context.table.topic_partition(row) for row in rows}
     assert set(orders.partitions) == {TopicPartition("orders", 1)}
+
+
+def stop_event(
+    send: Send, error: int, errors: dict[TopicPartition, int]
+) -> TopicDeletionStopReplicaResponseReceived | None:
+    """What an answer to that StopReplica becomes."""
+    request = decode(send.api_key, send.api_version, b"".join(send.body))
+    assert isinstance(request, StopReplica)
+    event = event_for_response(send, stop_replica_response(request, error, errors))
+    assert event is None or isinstance(event, TopicDeletionStopReplicaResponseReceived)
+    return event
+
+
+def test_an_answer_to_a_stop_says_nothing_of_what_it_does_not_name() -> None:
+    bench = bench_with_orders()
+    bench.context.queue_for_deletion(["orders"])
+    bench.context.topics_with_deletion_started.add("orders")
+    bench.desk.outbox.clear()
+    batch = bench.desk.new_batch()
+    batch.add_stop_replica([2], [0, 1], delete=True)
+    batch.send()
+    (send,) = [deed for deed in bench.desk.outbox if isinstance(deed, Send) and deed.api_key == 5]
+
+    event = stop_event(send, 0, {ORDERS_0: 0})
+    assert event is not None
+    assert event.partition_errors == (("orders", 0, 0),)
+    event = stop_event(send, 0, {ORDERS_0: 0, TopicPartition("orders", 1): 56})
+    assert event is not None
+    assert event.partition_errors == (("orders", 0, 0), ("orders", 1, 56))
+    assert stop_event(send, 0, {}) is None
+    assert stop_event(send, 77, {}) is None, "a broker that was started again names none"
+
+
+def test_the_deletion_of_a_replica_that_a_move_left_behind_becomes_no_event() -> None:
+    bench = bench_with_orders()
+    batch = bench.desk.new_batch()
+    batch.add_stop_replica([2], [0], delete=True)
+    batch.send()
+    (send,) = [deed for deed in bench.desk.outbox if isinstance(deed, Send) and deed.api_key == 5]
+
+    assert stop_event(send, 0, {ORDERS_0: 0}) is None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from tests.simulation.registration import PERSISTENT_PATHS
 from tests.simulation.zookeeper_server import Change, Commit
 from zkcontroller.model import NO_LEADER, TopicPartition
+from zkcontroller.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.requests import Znode
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,
@@ -77,9 +78,9 @@ class Invariants:
 
     def _committed(self, commit: Commit) -> None:
         for change in commit.changes:
-            topic = _TOPIC_PATH.fullmatch(change.path)
-            if topic is not None and change.after is not None and _is_moving(change.after):
-                self.moved.add(topic[1])
+            written = _TOPIC_PATH.fullmatch(change.path)
+            if written is not None and change.after is not None and _is_moving(change.after):
+                self.moved.add(written[1])
         if self._is_by_operator(commit):
             return  # operators may write what they like; brokers answer for themselves
         paths = [change.path for change in commit.changes]
@@ -93,9 +94,10 @@ class Invariants:
                 )
             may_delete = self._world.settings.get("delete_topic_enable", True)
             if change.after is None and change.path.startswith(_DELETE_TOPICS) and may_delete:
-                topic_path = TopicZnode.path(change.path.removeprefix(_DELETE_TOPICS))
-                assert self._world.zookeeper.peek(topic_path) is None, (
-                    f"{change.path} was removed although {topic_path} is there"
+                topic = change.path.removeprefix(_DELETE_TOPICS)
+                is_there = self._world.zookeeper.peek(TopicZnode.path(topic)) is not None
+                assert not is_there or invalid_name_reason(topic), (
+                    f"{change.path} was removed although the topic is there"
                 )
             state = _STATE_PATH.fullmatch(change.path)
             if state is not None:

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.simulation.test_seeds import drizzly_world, stormy_world
+from tests.simulation import channel
+from tests.simulation.test_seeds import drizzly_world, is_refusal, refusing_world, stormy_world
 from zkcontroller.core import (
     broker_requests,
     controller,
@@ -24,10 +25,19 @@ from zkcontroller.core import (
     replica_states,
 )
 from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import Send
 from zkcontroller.core.elections import IsOnline
+from zkcontroller.core.events import TopicDeletionStopReplicaResponseReceived
 from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.model import LeaderAndIsr
-from zkcontroller.zookeeper.requests import CheckExists, ListChildren, UnfencedBatch
+from zkcontroller.zookeeper.requests import (
+    CheckExists,
+    Create,
+    Delete,
+    ListChildren,
+    UnfencedBatch,
+    ZkCode,
+)
 
 SEEDS: Final = range(60)
 """Storms of which the first that finds a mutation ends the search; most are found at once."""
@@ -44,6 +54,15 @@ def ends_badly(seed: int) -> bool:
     except Exception:  # noqa: BLE001 - a mutant may fall over in any way
         return True
     return any(world.failures for world in worlds)
+
+
+def ends_badly_refused(seed: int) -> bool:
+    """As :func:`ends_badly` where ZooKeeper refuses parts of what it is asked."""
+    try:
+        world = refusing_world(seed)
+    except Exception:  # noqa: BLE001 - as above
+        return True
+    return not all(is_refusal(error) for _, _, error in world.failures)
 
 
 # ---------------------------------------------------------------------- the mistakes
@@ -193,6 +212,85 @@ def keep_the_dead_in_the_isr(patch: Patch) -> None:
     patch.setattr(replica_states.ReplicaStateMachine, "_remove_from_isr", nobody)
 
 
+def take_a_refusal_for_an_empty_list(patch: Patch) -> None:
+    """No brokers, no topics: that is what a controller makes of a code that it does not know."""
+
+    def children(_: Desk, path: str, *, watch: bool = False) -> Generator[Any, Any, list[str]]:
+        (names,) = yield ListChildren([path], watch)
+        return sorted(names) if isinstance(names, list) else []
+
+    patch.setattr(Desk, "children", children)
+
+
+def take_a_refusal_for_a_missing_znode(patch: Patch) -> None:
+    """A registration or an assignment that cannot be read is gone."""
+
+    def read(
+        self: Desk, paths: Sequence[str], *, watch: bool = False
+    ) -> Generator[Any, Any, list[Any]]:
+        answers = yield from self.try_read(paths, watch=watch)
+        return [None if isinstance(answer, ZkCode) else answer for answer in answers]
+
+    patch.setattr(Desk, "read", read)
+
+
+def call_a_refused_deletion_complete(patch: Patch) -> None:
+    """What was not deleted is forgotten."""
+
+    def delete(self: Desk, paths: Sequence[str]) -> Generator[Any, Any, None]:
+        yield from self.write([Delete(path) for path in paths])
+
+    patch.setattr(Desk, "delete", delete)
+
+
+def take_silence_for_success(patch: Patch) -> None:
+    """A partition that a broker does not name was deleted."""
+    understand = broker_requests.event_for_response
+
+    def generous(send: Send, body: bytes) -> Any:
+        event = understand(send, body)
+        if not send.deleting:
+            return event
+        code, errors = 0, {}
+        if isinstance(event, TopicDeletionStopReplicaResponseReceived):
+            code, errors = (
+                event.request_error,
+                {each[:2]: each[2] for each in event.partition_errors},
+            )
+        named = tuple((*each, errors.get(each, 0)) for each in send.deleting)
+        return TopicDeletionStopReplicaResponseReceived(send.broker_id, code, named)
+
+    patch.setattr(channel, "event_for_response", generous)
+
+
+def leave_without_resigning(patch: Patch) -> None:
+    """A controller that cannot go on says so, and keeps what it knows."""
+
+    def stay(self: Any) -> Generator[Any, Any, None]:
+        yield from self._desk.try_read(["/controller"])
+
+    patch.setattr(failover.Failover, "trigger_controller_move", stay)
+
+
+def write_features_without_a_fence(patch: Patch) -> None:
+    """A controller that is late overwrites what its successor finalized."""
+
+    def late(_: Desk) -> Generator[Any, Any, None]:
+        yield UnfencedBatch([Delete("/feature")])
+        yield UnfencedBatch([Create("/feature", b'{"features":{},"version":2,"status":1}')])
+
+    patch.setattr(failover, "set_up_feature_versioning", late)
+
+
+REFUSED_MUTATIONS: Final[tuple[Callable[[Patch], None], ...]] = (
+    take_a_refusal_for_an_empty_list,
+    take_a_refusal_for_a_missing_znode,
+    call_a_refused_deletion_complete,
+    take_silence_for_success,
+    leave_without_resigning,
+    write_features_without_a_fence,
+)
+
 MUTATIONS: Final[tuple[Callable[[Patch], None], ...]] = (
     drop_the_fence,
     elect_without_a_new_leader_epoch,
@@ -216,5 +314,15 @@ def test_the_simulator_finds(mutate: Callable[[Patch], None], monkeypatch: Patch
     assert any(ends_badly(seed) for seed in SEEDS), mutate.__doc__
 
 
+@pytest.mark.parametrize("mutate", REFUSED_MUTATIONS, ids=lambda mutate: mutate.__name__)
+def test_a_zookeeper_that_refuses_finds(
+    mutate: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    mutate(monkeypatch)
+
+    assert any(ends_badly_refused(seed) for seed in SEEDS), mutate.__doc__
+
+
 def test_the_core_as_it_is_survives_the_same_storms() -> None:
     assert [seed for seed in SURVIVED if ends_badly(seed)] == []
+    assert [seed for seed in SURVIVED[:5] if ends_badly_refused(seed)] == []

@@ -1,11 +1,17 @@
 """The partition table and the context: what Kafka's ControllerContextTest says of them."""
 
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
 
 from zkcontroller.core.context import ControllerContext
-from zkcontroller.core.partition_table import NO_ROW, PartitionState, ReplicaState
+from zkcontroller.core.partition_table import (
+    LEAST_INTERNED,
+    NO_ROW,
+    PartitionState,
+    ReplicaState,
+)
 from zkcontroller.errors import IllegalState
 from zkcontroller.model import (
     EPOCH_DURING_DELETE,
@@ -254,3 +260,49 @@ def test_a_reset_context_knows_nothing() -> None:
     assert not context.topics_to_be_deleted
     assert not context.topics_ineligible_for_deletion
     assert len(context.table) == len(fresh.table) == 0
+
+
+def test_no_row_reads_no_partition() -> None:
+    """As -1 it would read the last one."""
+    table = context_with(a=[(1, 2)]).table
+    row = table.row("a", 1)
+
+    columns: list[Sequence[object]] = [
+        table.topic_of,
+        table.partition_of,
+        table.replicas,
+        table.partition_state,
+        table.replica_states,
+        table.leader,
+        table.leader_epoch,
+        table.in_sync_replicas,
+        table.zk_version,
+    ]
+    for column in columns:
+        with pytest.raises(IndexError):
+            column[row]
+
+
+def test_many_moves_of_one_partition_leave_no_replica_lists_behind() -> None:
+    context = context_with(a=[(1, 2, 3)], b=[(7, 8)])
+    table = context.table
+    for move in range(3 * LEAST_INTERNED):
+        replicas = (move, move + 1, move + 2)
+        table.put_assignment(0, ReplicaAssignment(replicas))
+        table.put_leader_and_isr(0, LeaderAndIsr(move, move, replicas[:2], move, 1))
+
+        assert len(table._tuples) <= LEAST_INTERNED + 2
+    assert table.rows_on_broker(move) == [0]
+    assert table.rows_on_broker(7) == [1]
+    assert table.rows_on_broker(2) == []
+
+
+def test_as_many_replica_lists_as_partitions_have_are_kept() -> None:
+    lists = [(n, n + 1) for n in range(2 * LEAST_INTERNED)]
+    table = context_with(a=lists).table
+
+    for n, replicas in enumerate(lists):
+        table.put_assignment(n, ReplicaAssignment((*replicas, 100_000)))
+
+    assert len(table.rows_on_broker(100_000)) == len(lists)
+    assert len(table._tuples) <= 4 * len(lists)

@@ -10,20 +10,24 @@ from typing import Any
 import pytest
 
 from tests.unit.kafka_log_shapes import shape_of
-from zkcontroller.core.effects import Deed, MarkMeter, Outbox, Procedure, RegisterBroker
+from zkcontroller.core.effects import Deed, MarkMeter, Outbox, Pause, Procedure, RegisterBroker
 from zkcontroller.core.events import (
+    AllocateProducerIds,
     BrokerChange,
     ControllerState,
+    ElectionTrigger,
+    ElectionType,
     Event,
     Expire,
     PartitionModifications,
+    ReplicaLeaderElection,
     TopicChange,
     TopicDeletion,
     UpdateMetadataResponseReceived,
     ZkPartitionReassignment,
     event_text,
 )
-from zkcontroller.errors import SessionExpired
+from zkcontroller.errors import EventQueueFull, SessionExpired
 from zkcontroller.runtime.driver import Driver
 from zkcontroller.runtime.event_queue import EventQueue
 from zkcontroller.runtime.event_thread import EventThread
@@ -340,3 +344,37 @@ def test_the_thread_says_what_kafkas_says(caplog: pytest.LogCaptureFixture) -> N
 )
 def test_an_event_prints_as_scala_prints_it(event: Event, text: str) -> None:
     assert event_text(event) == text
+
+
+def test_the_controllers_own_events_wait_behind_any_number_of_requests() -> None:
+    """Only what carries a request id counts: an election of a znode comes from nobody outside."""
+    queue = EventQueue(monotonic_ms=lambda: 0.0, preempt=lambda _: None, request_capacity=2)
+    own = ReplicaLeaderElection(None, ElectionType.PREFERRED, ElectionTrigger.ZOOKEEPER)
+    for request_id in (1, 2):
+        queue.put(AllocateProducerIds(1, 1, request_id))
+
+    queue.put(own)
+
+    with pytest.raises(EventQueueFull):
+        queue.put(AllocateProducerIds(1, 1, 3))
+    assert [queued.event for queued in iter(lambda: queue.take(0), None)][-1] is own
+    queue.put(own)
+    queue.put(AllocateProducerIds(1, 1, 4))
+    queue.put(AllocateProducerIds(1, 1, 5))
+    with pytest.raises(EventQueueFull):
+        queue.put(AllocateProducerIds(1, 1, 6))
+
+
+def test_a_pause_of_the_core_is_slept_in_its_thread_and_answered_with_nothing() -> None:
+    slept: list[float] = []
+    outbox: Outbox = []
+    driver = Driver(outbox, NumberedSession(), lambda: 72, lambda _: None, slept.append)
+    answers: list[object] = []
+
+    def procedure() -> Procedure[None]:
+        answers.append((yield Pause(100)))
+
+    driver.run(procedure())
+
+    assert slept == [0.1]
+    assert answers == [None]

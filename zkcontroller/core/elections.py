@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from typing_extensions import override
 
+from zkcontroller.errors import IllegalState
 from zkcontroller.model import RECOVERED, RECOVERING, LeaderAndIsr
 
 IsOnline: TypeAlias = Callable[[int], bool]
@@ -163,7 +164,8 @@ def without_replica(
     ever.
     """
     leader, leader_epoch, isr, zk_version, _, recovery = current
-    assert broker_id in isr
+    if broker_id not in isr:
+        raise IllegalState(f"broker {broker_id} is not in the ISR {isr}, so it cannot leave it")
     return LeaderAndIsr(
         -1 if leader == broker_id else leader,
         leader_epoch + 1,

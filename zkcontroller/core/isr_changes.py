@@ -28,6 +28,7 @@ from zkcontroller.core.state_znodes import encode_state, read_states, state_path
 from zkcontroller.errors import ControllerMoved, ZnodeCorrupt, ZooKeeperRefused
 from zkcontroller.model import RECOVERED, RECOVERING, LeaderAndIsr
 from zkcontroller.state_changes.kafka_values import leader_and_isr_of
+from zkcontroller.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.requests import Delete, ZkCode, Znode
 from zkcontroller.zookeeper.znodes import (
     IsrChangeNotificationSequenceZnode,
@@ -264,6 +265,8 @@ class IsrChanges:
             except ZnodeCorrupt as corrupt:
                 self._journal.error(str(corrupt))
                 continue
+            for reason in filter(None, (invalid_name_reason(each.topic) for each in named)):
+                self._journal.warn(f"Ignoring a partition in {path}: {reason}")
             known = (self._context.table.row(*partition) for partition in named)
             rows.update((row, None) for row in known if row != NO_ROW)
         if rows:

@@ -23,6 +23,8 @@ def bump_leader_epochs(desk: Desk, rows: Sequence[int]) -> Procedure[dict[int, L
     context, table = desk.context, desk.context.table
     raised: dict[int, LeaderAndIsr] = {}
     remaining = list(rows)
+    for row in remaining:
+        desk.journal.debug(f"Updating leader epoch for partition {table.text(row)}")
     while remaining:
         states = yield from read_states(desk, remaining)
         report_unreadable(desk, states)

@@ -23,6 +23,7 @@ from operator import itemgetter
 from typing import Final, TypeVar
 from uuid import UUID
 
+from zkcontroller.errors import IllegalState
 from zkcontroller.model import NO_LEADER, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 NO_ROW: Final = sys.maxsize
@@ -215,7 +216,8 @@ class PartitionTable:
         self, topic: TopicRows, partitions: Sequence[int], replicas: Sequence[tuple[int, ...]]
     ) -> Sequence[int]:
         """Rows for all partitions of a topic that has none yet; ``partitions`` ascending."""
-        assert not topic.rows
+        if topic.rows:
+            raise IllegalState(f"topic {topic.name} has partitions already")
         count = len(partitions)
         if self._free:
             for partition, each in zip(partitions, replicas, strict=True):
@@ -357,7 +359,8 @@ class PartitionTable:
 
     def leader_and_isr(self, row: int) -> LeaderAndIsr:
         """The partition's leadership; only where :meth:`has_leadership`."""
-        assert self.has_leadership(row), self.text(row)
+        if self.leader_epoch[row] == _NO_LEADERSHIP:
+            raise IllegalState(f"the state of {self.text(row)} is not known")
         fields = (
             self.leader[row],
             self.leader_epoch[row],

@@ -23,6 +23,7 @@ from zkcontroller.core.partition_table import NO_ROW, PartitionState, ReplicaSta
 from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.errors import ZooKeeperRefused
+from zkcontroller.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.requests import Delete, ZkCode
 from zkcontroller.zookeeper.znodes import (
     ConfigZnode,
@@ -53,6 +54,11 @@ class TopicDeletionManager:
             f"Initializing manager with initial deletions: {scala_set(queued)},"
             f" initial ineligible deletions: {scala_hash_set(ineligible)}"
         )
+        invalid = {name: reason for name in queued if (reason := invalid_name_reason(name))}
+        for reason in invalid.values():
+            self._journal.error(f"Ignoring a child of {DeleteTopicsZnode.PATH}: {reason}")
+        yield from self._remove_requests(list(invalid))
+        queued = [name for name in queued if name not in invalid]
         if self._desk.config.delete_topic_enable:
             self._context.queue_for_deletion(queued)
             held = self._context.topics_to_be_deleted

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from zkcontroller.core.events import WATCH_EVENTS, Event, Question
-from zkcontroller.errors import EventQueueFull
+from zkcontroller.errors import EventQueueFull, IllegalState
 
 REQUEST_CAPACITY: Final = 1_000
 """Requests that may wait; the next one is refused."""
@@ -120,7 +120,8 @@ class EventQueue:
 
     @staticmethod
     def _settle(queued: QueuedEvent, *, started: bool) -> None:
-        assert not queued.is_spent, "an event runs at most once"
+        if queued.is_spent:
+            raise IllegalState(f"{queued.event} was processed or preempted already")
         queued.is_spent = True
         queued.was_started = started
         queued.settled.set()
