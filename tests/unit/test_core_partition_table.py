@@ -298,7 +298,7 @@ def test_many_moves_of_one_partition_leave_no_replica_lists_behind() -> None:
 
 
 def test_as_many_replica_lists_as_partitions_have_are_kept() -> None:
-    lists = [(n, n + 1) for n in range(2 * LEAST_INTERNED)]
+    lists: list[tuple[int, ...]] = [(n, n + 1) for n in range(2 * LEAST_INTERNED)]
     table = context_with(a=lists).table
 
     for n, replicas in enumerate(lists):
