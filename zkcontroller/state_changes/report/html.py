@@ -288,6 +288,7 @@ def _topics(found: Finding) -> str:
                 ("partition", _partition),
                 ("from (UTC)", lambda row: moment(row["from_ms"])),
                 ("took", lambda row: duration(row["took_ms"])),
+                ("outcome", lambda row: escape(row["outcome"] or "not ended")),
                 (
                     "replicas",
                     lambda row: f"{_ids(row['old_replicas'])} → {_ids(row['new_replicas'])}",
