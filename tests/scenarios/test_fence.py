@@ -10,6 +10,7 @@ from typing import Final
 from tests.simulation.registration import Step, broker_of
 from tests.simulation.world import World
 from tests.simulation.zookeeper_server import Commit
+from zkcontroller.core.effects import ProducerIdBlock
 from zkcontroller.core.events import AllocateProducerIds, FeatureUpdate, UpdateFeatures
 from zkcontroller.model import TopicPartition
 from zkcontroller.zookeeper.requests import Create, Delete, FencedBatch, Transaction, UnfencedBatch
@@ -21,6 +22,7 @@ from zkcontroller.zookeeper.znodes import (
 
 ORDERS_0: Final = TopicPartition("orders", 0)
 ORDERS_1: Final = TopicPartition("orders", 1)
+NOT_CONTROLLER: Final = 41
 FEATURES: Final = {"supported_features": {"metrics": (1, 3)}}
 LEAST_KINDS: Final = 20
 """So many kinds of writes the story holds at least; fewer, and a part of it has not happened."""
@@ -166,3 +168,19 @@ def test_no_write_of_a_controller_deposed_just_before_it_lands() -> None:
 
         assert landed == [], kind
         assert sleeper.controller.context.epoch == 0, kind
+
+
+def test_a_request_that_meets_the_end_of_the_epoch_is_answered(world: World) -> None:
+    """Kafka lets the client wait until its own time is over."""
+    world.start_brokers(1, 2)
+    deposed = world.living[1]
+    request_id = 9_200
+    world.put(1, AllocateProducerIds(2, world.living[2].broker.broker_epoch, request_id))
+    world.pause_at(deposed, FencedBatch)
+    world.delete_controller_znode()
+    world.run_until(lambda: world.active_controller == 2)
+
+    deposed.resume()
+    world.run_until_quiet()
+
+    assert world.result(request_id) == ProducerIdBlock(NOT_CONTROLLER)

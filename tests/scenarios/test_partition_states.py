@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -10,10 +11,11 @@ from tests.scenarios.workbench import EPOCH, Workbench
 from tests.simulation.control_requests import LeaderAndIsr, StopReplica, UpdateMetadata
 from zkcontroller.core.elections import ControlledShutdownElection, OfflineElection
 from zkcontroller.core.partition_table import PartitionState
+from zkcontroller.errors import ControllerMoved
 from zkcontroller.model import NO_LEADER, RECOVERED, RECOVERING, TopicPartition
 from zkcontroller.state_changes.record import Kind
 from zkcontroller.zookeeper.requests import FencedBatch, ReadZnodes, SetData, ZkCode
-from zkcontroller.zookeeper.znodes import ConfigZnode, PartitionStateZnode
+from zkcontroller.zookeeper.znodes import ConfigZnode, ControllerEpochZnode, PartitionStateZnode
 
 NON_EXISTENT, NEW = PartitionState.NON_EXISTENT, PartitionState.NEW
 ONLINE, OFFLINE = PartitionState.ONLINE, PartitionState.OFFLINE
@@ -117,6 +119,31 @@ def test_a_new_partition_whose_znode_cannot_be_created_stays_new_and_the_batch_i
 
     assert bench.partition_state(refused) is NEW
     assert bench.partition_state(created) is ONLINE
+    (request,) = bench.sent_to(1, LeaderAndIsr)
+    assert list(request.partitions) == [TopicPartition("orders", 1)]
+
+
+def test_a_state_change_that_failed_leaves_no_requests_for_the_next_one() -> None:
+    """Kafka's batches live for ever, and the next state change finds this one filled."""
+    bench = Workbench()
+    fresh = bench.add("orders", 0, [1, 2], state=NEW)
+    led = bench.add("orders", 2, [1, 2], state=OFFLINE, led_by=bench.led(3, [3, 1]))
+    second = bench.add("orders", 1, [1, 2], state=NEW)
+    perform = bench.session.perform
+
+    def moved(asked: Any) -> Any:
+        if isinstance(asked, FencedBatch) and isinstance(asked.operations[0], SetData):
+            bench.session.write(SetData(ControllerEpochZnode.PATH, b"%d" % EPOCH))
+        return perform(asked)
+
+    bench.session.perform = moved  # type: ignore[method-assign, assignment]
+    with pytest.raises(ControllerMoved):  # the new partition has filled the batch by then
+        bench.run(bench.partitions.handle_state_changes([fresh, led], ONLINE, OfflineElection()))
+    assert bench.partition_state(fresh) is ONLINE
+
+    bench.context.epoch_zk_version += 1
+    bench.run(bench.partitions.handle_state_changes([second], ONLINE, OfflineElection()))
+
     (request,) = bench.sent_to(1, LeaderAndIsr)
     assert list(request.partitions) == [TopicPartition("orders", 1)]
 

@@ -206,6 +206,23 @@ def test_an_order_to_stay_where_it_is_is_done_at_once(world: World) -> None:
     assert not is_asked(world)
 
 
+def test_partitions_of_one_order_share_each_write_of_their_topics_znode(world: World) -> None:
+    with_topic(world, [1, 2], [1, 2])
+    before = world.zookeeper.peek(TopicZnode.path("orders"))
+    assert before is not None
+
+    world.ask_for_reassignment({ORDERS_0: [1, 3], ORDERS_1: [1, 3]})
+    world.run_until_quiet()
+    catch_up(world, ORDERS_0)
+    catch_up(world, ORDERS_1)
+
+    after = world.zookeeper.peek(TopicZnode.path("orders"))
+    assert after is not None
+    # One write begins both moves; each ends with its own, when its new replica is in sync.
+    assert after.zk_version == before.zk_version + 3
+    assert assignment(world, ORDERS_1) == ReplicaAssignment((1, 3))
+
+
 def test_a_new_order_of_the_same_replicas_is_no_move_but_changes_who_is_preferred(
     world: World,
 ) -> None:

@@ -14,11 +14,13 @@ from tests.simulation.control_requests import (
     ToldStop,
     UpdateMetadata,
     decode,
+    leader_and_isr_response,
     stop_replica_response,
 )
 from zkcontroller.core.broker_requests import RequestBatch, event_for_response
 from zkcontroller.core.effects import Send
 from zkcontroller.core.events import (
+    LeaderAndIsrResponseReceived,
     TopicDeletionStopReplicaResponseReceived,
     UpdateMetadataResponseReceived,
 )
@@ -349,6 +351,33 @@ def test_an_answer_to_a_stop_says_nothing_of_what_it_does_not_name() -> None:
     assert event.partition_errors == (("orders", 0, 0), ("orders", 1, 56))
     assert stop_event(send, 0, {}) is None
     assert stop_event(send, 77, {}) is None, "a broker that was started again names none"
+
+
+def test_an_answer_to_a_probe_names_every_partition_and_any_other_only_refusals() -> None:
+    """A partition that is not named is not known to be online again."""
+    bench = bench_with_orders()
+    bench.context.offline_dir_rows[2] = {0}
+    batch = bench.desk.new_batch()
+    batch.add_leader_and_isr([1, 2], [0, 1])
+    batch.send()
+    sends = {
+        deed.broker_id: deed
+        for deed in bench.desk.outbox
+        if isinstance(deed, Send) and deed.api_key == 4
+    }
+
+    def understood(broker_id: int, errors: dict[TopicPartition, int]) -> list[tuple[int, int]]:
+        send = sends[broker_id]
+        request = decode(send.api_key, send.api_version, b"".join(send.body))
+        assert isinstance(request, LeaderAndIsr)
+        event = event_for_response(send, leader_and_isr_response(request, 0, errors))
+        assert isinstance(event, LeaderAndIsrResponseReceived)
+        return [(partition, code) for _, partition, code in event.partition_errors]
+
+    other = TopicPartition("orders", 1)
+    assert understood(1, {ORDERS_0: 0, other: 56}) == [(1, 56)]
+    assert understood(2, {ORDERS_0: 0, other: 56}) == [(0, 0), (1, 56)]
+    assert understood(2, {other: 0}) == [(1, 0)]
 
 
 def test_the_deletion_of_a_replica_that_a_move_left_behind_becomes_no_event() -> None:

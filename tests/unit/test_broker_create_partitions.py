@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.unit.broker_world import ORDERS_ID, BrokerWorld, broker, metadata
 from zkcontroller.model import ReplicaAssignment
-from zkcontroller.zookeeper.requests import Create, SetData
+from zkcontroller.zookeeper.requests import Create, SetData, UnfencedBatch
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, DeleteTopicZnode, TopicZnode
 
 LONG_MS = 20_000
@@ -275,6 +275,28 @@ def test_brokers_of_which_only_some_have_a_rack_get_no_replicas(world: BrokerWor
     register(world, 4, rack="r")
 
     assert outcomes(world, ("orders", 2)) == {"orders": (ErrorCode.unknown_server_error, None)}
+
+
+def test_a_topic_that_changed_meanwhile_keeps_the_change(world: BrokerWorld) -> None:
+    """Kafka writes whatever the version, and the move that has just begun is lost."""
+    path = TopicZnode.path("orders")
+    moved = TopicZnode(ORDERS_ID, {0: ReplicaAssignment((3, 1))}).encode()
+    perform, others = world.session.perform, [SetData(path, moved)]
+
+    def raced(asked: Any, session_id: int | None = None) -> Any:
+        operations = getattr(asked, "operations", ())
+        if others and any(isinstance(each, SetData) and each.path == path for each in operations):
+            perform(UnfencedBatch([others.pop()]))
+        return perform(asked, session_id)
+
+    world.session.perform = raced  # type: ignore[method-assign, assignment]
+
+    outcomes(world, ("orders", 2))
+
+    partitions = partitions_of(world, "orders")
+    assert not others
+    assert partitions[0] == (3, 1)
+    assert sorted(partitions) == [0, 1]
 
 
 def test_racks_take_turns(world: BrokerWorld) -> None:
