@@ -36,10 +36,13 @@ from replica_manager.replication.fetch_values import (
     TopicIdPartition,
     next_session_epoch,
 )
+from zkcontroller.topic_names import LONGEST_NAME
 
 EVICTION_MS: Final = 120_000
 """A session unused for so long loses its slot to anybody, one as old to a larger one."""
 MAX_SESSION_ID: Final = 2**31 - 1
+MOST_PARTITIONS: Final = 1_000_000
+"""Of all sessions together, some 400 MB; who asks for more gets no session."""
 
 _Fetched: TypeAlias = Mapping[TopicIdPartition, FetchedPartition]
 _log = logging.getLogger("kafka.server.FetchManager")
@@ -236,6 +239,11 @@ class FetchSessionCache:
         if session.uses_topic_ids != uses_topic_ids:
             return SessionError(ErrorCode.fetch_session_topic_id_error)
         session.update(wanted, forgotten)
+        if len(session.partitions) > session.size and not self._may_hold(
+            wanted, len(session.partitions) - session.size
+        ):
+            del self._sessions[session.session_id]
+            return SessionError(ErrorCode.fetch_session_id_not_found)
         if not session.partitions:
             del self._sessions[session.session_id]
             return SessionlessFetch(wanted)
@@ -248,12 +256,23 @@ class FetchSessionCache:
         session.size = len(session.partitions)
         self._sessions.move_to_end(session.session_id)
 
+    def _may_hold(self, partitions: Iterable[TopicIdPartition], count: int) -> bool:
+        """Whether so many more partitions may be remembered, these among them.
+
+        A name that no topic can have is not: it may take 32 KB.
+        """
+        if self.total_partitions + count > MOST_PARTITIONS:
+            return False
+        return all(len(each.topic or "") <= LONGEST_NAME for each in partitions)
+
     def _create(
         self,
         request: FullFetch,
         fetched: _Fetched,
         now_ms: int,
     ) -> int:
+        if not self._may_hold(fetched, len(fetched)):
+            return NO_SESSION
         has_slot = len(self._sessions) < self._slots
         if not has_slot and not self._evict(request.is_from_follower, len(fetched), now_ms):
             return NO_SESSION

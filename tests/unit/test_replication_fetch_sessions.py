@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from itertools import count
 from uuid import UUID
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.replication import fetch_sessions
 from replica_manager.replication.fetch_sessions import (
     EVICTION_MS,
     MAX_SESSION_ID,
@@ -23,6 +25,7 @@ from replica_manager.replication.fetch_sessions import (
 )
 from replica_manager.replication.fetch_values import (
     FINAL_SESSION_EPOCH,
+    NO_SESSION,
     FetchedPartition,
     FetchMetadata,
     FetchPartition,
@@ -320,3 +323,30 @@ def test_a_throttled_request_that_was_overtaken_is_told_so() -> None:
 
     assert context.told({partitions(0)[0]: OK._replace(records=b"batch")}) == {}
     assert context.throttled() == FetchAnswer(ErrorCode.invalid_fetch_session_epoch, 1, {})
+
+
+def test_sessions_remember_so_many_partitions_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "MOST_PARTITIONS", 5)
+    broker = Broker()
+    first = broker.open(0, 1, 2)
+
+    assert broker.open(0, 1, 2).session_id == NO_SESSION
+    second = broker.open(0, 1)
+    assert second.session_id != NO_SESSION
+
+    growing = broker.request(FetchMetadata(first.session_id, 1), partitions(3))
+    assert growing == SessionError(ErrorCode.fetch_session_id_not_found)
+    assert broker.cache.total_partitions == 2
+
+
+def test_a_name_that_no_topic_can_have_is_not_remembered() -> None:
+    broker = Broker()
+    names = [TopicIdPartition(None, "x" * 250, 0)]
+
+    answer = broker.answer(broker.request(FetchMetadata(), names, api_version=11))
+    assert (answer.session_id, list(answer.partitions)) == (NO_SESSION, names)
+
+    opened = broker.open(0, api_version=11)
+    later = broker.request(FetchMetadata(opened.session_id, 1), names, api_version=11)
+    assert later == SessionError(ErrorCode.fetch_session_id_not_found)
+    assert len(broker.cache) == 0
