@@ -9,6 +9,7 @@ MIX ?= real,ours,ours
 ZKCONTROLLER_ZOOKEEPER_IMAGE ?= zookeeper-local:3.9
 export ZKCONTROLLER_ZOOKEEPER_IMAGE
 
+comma := ,
 VENV := .venv
 BIN := $(VENV)/bin
 # Stamps: an installation is repeated only when what it was made from has changed.
@@ -18,7 +19,7 @@ TEST_INSTALLED := $(VENV)/.test-installed
 WITH_JAVA = JAVA_HOME="$$(scripts/java-home.sh)" && export JAVA_HOME && PATH="$$JAVA_HOME/bin:$$PATH" &&
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test install lint unit integration container peers kills history faults attack simulate bench coverage clean
+.PHONY: lock audit help demo test install lint unit integration container peers kills history faults attack simulate bench coverage clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +76,12 @@ coverage: $(TEST_INSTALLED)  ## Lines and branches the quick tests reach
 	@$(BIN)/coverage run -m pytest -q tests/unit tests/scenarios tests/simulation
 	@$(BIN)/coverage report
 
+lock:  ## Renew the exact versions and hashes that images and CI install (requirements*.lock)
+	@scripts/lock.sh
+
+audit:  ## Look for known vulnerabilities in the locked versions (says so if their database cannot be reached)
+	@scripts/audit.sh
+
 clean:  ## Remove .venv and everything the tools left behind
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -85,13 +92,21 @@ $(BIN)/pip:
 	@$(PYTHON) -m venv $(VENV) || \
 		{ rm -rf $(VENV); echo 'make: the venv module does not work: apt-get install python3-venv' >&2; exit 1; }
 
+# Locked, as CI has it: exact versions, checked by their hashes. Else the ranges of setup.cfg.
+ifdef LOCKED
+install = $(BIN)/pip install -qq --disable-pip-version-check --require-hashes -r $(1) && \
+	$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
+else
+install = $(BIN)/pip install -qq --disable-pip-version-check --editable '$(2)'
+endif
+
 $(INSTALLED): $(BIN)/pip setup.cfg pyproject.toml
 	@echo 'Installing into $(VENV); pyspark, whose jars hold the ZooKeeper server, is a download of some 400 MB.'
-	@$(BIN)/pip install -qq --disable-pip-version-check --editable '.[spark]' || \
+	@$(call install,requirements-spark.lock,.[spark]) || \
 		{ echo 'make: pip could not install (its reason stands above). Once the network is back, run make again.' >&2; exit 1; }
 	@touch $@
 
 $(TEST_INSTALLED): $(INSTALLED)
-	@$(BIN)/pip install -qq --disable-pip-version-check --editable '.[spark,test]' || \
+	@$(call install,requirements-test.lock,.[spark$(comma)test]) || \
 		{ echo 'make: pip could not install (its reason stands above). Once the network is back, run make again.' >&2; exit 1; }
 	@touch $@

@@ -194,4 +194,8 @@ def process_of_log_dir(log_dir: Path, broker_id: int) -> ProcessId:
         raise Refused(f"{path} does not say which process the broker is: {error!r}") from error
     if process is None or is_reused:
         raise Refused(f"broker {broker_id} does not run any more")
+    if not process.runs("-m", "replica_manager"):
+        raise Refused(
+            f"pid {process.pid}, which {path} names, is no broker of this user: it gets no signal"
+        )
     return process

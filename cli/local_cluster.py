@@ -15,6 +15,7 @@ from typing import Final
 
 from replica_manager.config import BrokerConfig
 from replica_manager.properties import format_properties, parse_properties
+from replica_manager.regular_files import write_private
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.zookeeper.embedded import find_jars, find_java, is_serving
 
@@ -150,7 +151,8 @@ def start_broker(
     """Start one broker's process; it is not awaited."""
     path = cluster.properties_path(entry.broker_id)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(format_properties(properties_of(cluster, entry)), encoding="utf-8")
+    # Passwords and keys may stand there.
+    write_private(path, format_properties(properties_of(cluster, entry)))
     command = broker_command(path, overrides or {})
     say(f"starting broker {entry.broker_id} on port {entry.port}")
     # Kafka's own variable for where log files go.

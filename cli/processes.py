@@ -1,8 +1,10 @@
 """Child processes that outlive the command that started them, told apart from strangers.
 
-A process id is reused sooner or later, so each is kept with the time its process began: a signal
-goes out only if both still match.  A zombie (ended, not yet reaped by whoever is its parent) counts
-as gone.
+A process id is reused sooner or later, so each is kept with the time its process began and the boot
+of the machine in which it did: a signal goes out only if all of it still matches, to a descriptor
+of that process, so that no other can take its place in between.  A process that a file names by its
+pid alone must also be one of this user, with the expected command line.  A zombie (ended, not yet
+reaped by its parent) counts as gone.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +31,7 @@ class ProcessId:
 
     pid: int
     started: str
-    """Whatever the system says about the start, to be compared only (clock ticks on Linux)."""
+    """What the system says about the start, to be compared only (on Linux boot and clock ticks)."""
 
     @classmethod
     def of(cls, pid: int) -> ProcessId | None:
@@ -45,7 +48,7 @@ class ProcessId:
             for line in (_PROC / "stat").read_text(encoding="ascii").splitlines()
             if line.startswith("btime ")
         )
-        began_s = boot_s + int(self.started) / os.sysconf("SC_CLK_TCK")
+        began_s = boot_s + int(self.started.rpartition(" ")[2]) / os.sysconf("SC_CLK_TCK")
         # The boot time is a whole second, rounded either way.
         return began_s <= moment_ms / 1000 + 1
 
@@ -54,14 +57,37 @@ class ProcessId:
         """Whether that very process still runs."""
         return _start_of(self.pid) == self.started
 
-    def signal(self, number: signal.Signals) -> bool:
-        """Send a signal; False if the process is gone."""
-        if not self.is_alive:
+    def runs(self, *arguments: str) -> bool:
+        """Whether it is this user's, and those arguments stand in its command line in that order.
+
+        False where the system does not say so.
+        """
+        found = _owner_and_command(self.pid)
+        if found is None:
             return False
+        owner, command = found
+        words = iter(command)
+        return owner == os.getuid() and all(each in words for each in arguments) and self.is_alive
+
+    def signal(self, number: signal.Signals) -> bool:
+        """Send a signal; False if the process is gone, or its pid is another's now."""
         try:
-            os.kill(self.pid, number)
+            process = _open_process(self.pid)
         except ProcessLookupError:
             return False
+        try:
+            # Asked once there is a descriptor: it stands for this process and no later one.
+            if not self.is_alive:
+                return False
+            if process is None:
+                os.kill(self.pid, number)
+            else:
+                signal.pidfd_send_signal(process, number)
+        except ProcessLookupError:
+            return False
+        finally:
+            if process is not None:
+                os.close(process)
         return True
 
     def wait_gone(self, timeout_s: float) -> bool:
@@ -120,6 +146,32 @@ def last_lines(path: Path, count: int = 15) -> list[str]:
         return []
 
 
+def _owner_and_command(pid: int) -> tuple[int, list[str]] | None:
+    if not _PROC.exists():
+        words = subprocess.run(
+            ["ps", "-o", "uid=,args=", "-p", str(pid)], capture_output=True, text=True, check=False
+        ).stdout.split()
+        return (int(words[0]), words[1:]) if words else None
+    try:
+        owner = (_PROC / str(pid)).stat().st_uid
+        command = (_PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return None
+    return owner, command.decode("utf-8", "replace").split("\0")
+
+
+def _open_process(pid: int) -> int | None:
+    """A descriptor of the process; None where the system has none.  ProcessLookupError: gone."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except OSError:
+        return None  # a kernel before 5.3
+
+
 def _start_of(pid: int, *, zombies: bool = False) -> str | None:
     if not _PROC.exists():
         return _start_by_ps(pid)
@@ -129,7 +181,16 @@ def _start_of(pid: int, *, zombies: bool = False) -> str | None:
         return None
     # The command's name stands in parentheses and may hold anything: count from the last one.
     state, *fields = stat.rpartition(")")[2].split()
-    return None if state in "ZX" and not zombies else fields[18]
+    return None if state in "ZX" and not zombies else f"{_boot_id()} {fields[18]}"
+
+
+@cache
+def _boot_id() -> str:
+    """Of the machine as it runs now: after the next boot the clock ticks begin anew."""
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return "-"
 
 
 def _start_by_ps(pid: int) -> str | None:

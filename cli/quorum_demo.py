@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import orjson
 
+from replica_manager.regular_files import write_private
+
 from . import story as stories
 from .errors import Refused
 from .options import Settings
@@ -53,7 +55,7 @@ class Nodes(Story):
             f"log.dirs={self.folder(node_id) / 'data'}",
         )
         self.folder(node_id).mkdir(parents=True, exist_ok=True)
-        self.properties(node_id).write_text("\n".join((*lines, "")), encoding="utf-8")
+        write_private(self.properties(node_id), "\n".join((*lines, "")))
 
     def start(self, node_id: int) -> None:
         """Starts a node; it goes on in the background."""

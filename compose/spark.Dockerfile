@@ -10,11 +10,13 @@ RUN apt-get update -qq \
     && useradd --create-home --home-dir /var/lib/zkcontroller zkcontroller \
     && mkdir /history /logs && chown zkcontroller /history
 WORKDIR /opt/zkcontroller
+COPY requirements-spark.lock ./
+RUN python3 -m venv .venv && .venv/bin/pip install -qq --no-cache-dir --require-hashes -r requirements-spark.lock
 COPY setup.cfg pyproject.toml README.md LICENSE ./
 COPY zkcontroller zkcontroller
 COPY replica_manager replica_manager
 COPY cli cli
-RUN python3 -m venv .venv && .venv/bin/pip install -qq --no-cache-dir '.[spark]' \
+RUN .venv/bin/pip install -qq --no-cache-dir --no-deps --no-build-isolation . \
     && ln -s "$(.venv/bin/python -c 'import pyspark; print(pyspark.__path__[0])')" /opt/spark \
     && ln -s "$(.venv/bin/python -c 'import zkcontroller_cli; print(zkcontroller_cli.__path__[0])')/history_job.py" /opt/history_job.py
 

@@ -13,6 +13,10 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import Final
+
+PRIVATE_MODE: Final = 0o600
+"""Of files that may hold secrets: their owner reads and writes them, no one else."""
 
 
 def open_regular(path: Path, flags: int) -> int:
@@ -28,6 +32,16 @@ def open_regular(path: Path, flags: int) -> int:
         os.close(descriptor)
         raise OSError(errno.EPERM, f"{path} is no regular file")
     return descriptor
+
+
+def write_private(path: Path, text: str) -> None:
+    """Puts a text in the place of a file's, for its owner's eyes only: it may hold secrets."""
+    beside = path.with_name(path.name + ".tmp")
+    descriptor = open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(descriptor, PRIVATE_MODE)  # before there is anything to be seen
+        file.write(text)
+    beside.replace(path)
 
 
 def read_file(path: Path, most_bytes: int = -1) -> bytes:

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Prints the home of a JVM that can run ZooKeeper and Spark; installs one when root may.
+# Prints the home of a JVM that can run ZooKeeper and Spark. Where none is found, root is asked whether to install one;
+# without a terminal (CI, a container) it is installed, and the first line of talk says so. ZKCONTROLLER_INSTALL_JAVA=no
+# forbids it, =yes allows it without a question.
 #
 # Wanted: Java 17 or newer with every module (Spark 4 loads jdk.incubator.vector, which jlinked runtimes leave out).
 # Looked at, in this order: $JAVA_HOME, java on PATH, /usr/lib/jvm/*. Data goes to stdout, talk to stderr.
@@ -37,11 +39,27 @@ find_home() {
     return 1
 }
 
+# Whether a package may be installed for the whole machine. A question is only put to a person.
+may_install() {
+    local answer
+    case ${ZKCONTROLLER_INSTALL_JAVA:-} in
+        yes) return 0 ;;
+        no)
+            say "no usable JVM found, and ZKCONTROLLER_INSTALL_JAVA=no forbids to install one"
+            return 1
+            ;;
+    esac
+    [ -t 0 ] && [ -t 2 ] || return 0
+    read -r -p "java-home: no usable JVM found. Install the system package $PACKAGE with apt-get? [y/N] " answer
+    [[ $answer == [yY]* ]]
+}
+
 install_java() {
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
         return 1
     fi
-    say "no usable JVM found: installing $PACKAGE with apt-get"
+    may_install || return 1
+    say "no usable JVM found: installing the system package $PACKAGE with apt-get, as root"
     export DEBIAN_FRONTEND=noninteractive
     # apt is talkative, and our stdout is kept for the path: what it says matters only if it fails.
     local log

@@ -124,14 +124,16 @@ class FileSlice:
         return self.file.read(self.position, self.length)
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
     """Puts ``content`` in the place of a file's; after a crash the old or the new is there.
 
-    Blocks until it is on disk.
+    ``mode``: its permissions, None for the usual ones.  Blocks until it is on disk.
     """
     beside = path.with_name(path.name + ".tmp")
     descriptor = open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
+        if mode is not None:
+            os.fchmod(descriptor, mode)  # before there is anything to be seen
         view = memoryview(content)
         while view:
             view = view[os.write(descriptor, view) :]

@@ -21,6 +21,7 @@ Source: Kafka ``KafkaMetadataLog``.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -46,6 +47,7 @@ _log = logging.getLogger("kafka.raft.KafkaMetadataLog")
 
 FOLDER: Final = f"{METADATA_TOPIC}-{METADATA_PARTITION}"
 """Of the log, within ``metadata.log.dir``."""
+_PRIVATE_FOLDER_MODE: Final = 0o700
 _NEVER_MS: Final = 2**31 - 1
 
 
@@ -99,6 +101,9 @@ class MetadataLog:
         """
         directory = metadata_log_dir / FOLDER
         directory.mkdir(parents=True, exist_ok=True)
+        # The log holds the credentials of SCRAM and the secrets of tokens.
+        with contextlib.suppress(PermissionError):  # another user's: that user decides
+            directory.chmod(_PRIVATE_FOLDER_MODE)
         claim(directory)
         start_offset = find_start_offset(directory)
         environment = LogEnvironment(

@@ -30,6 +30,7 @@ from replica_manager.raft.node_files import (
     verify_log_dirs,
 )
 from replica_manager.raft.scram_arguments import FormatRefused
+from replica_manager.regular_files import PRIVATE_MODE
 from zkcontroller.errors import ConfigInvalid, InvalidRecord, UnsupportedVersion
 from zkcontroller.kraft.metadata.bootstrap import (
     BOOTSTRAP_FILE,
@@ -92,7 +93,10 @@ def format_log_dirs(
         yield f"Formatting {kind} directory {directory} with {FEATURE_NAME} {version}."
         taken.append(new_directory_id(new_uuid, taken))
         directory.mkdir(parents=True, exist_ok=True)
-        replace_file(directory / BOOTSTRAP_FILE, encode_bootstrap(bootstrap, now_ms()))
+        # It may hold the credentials of SCRAM.
+        replace_file(
+            directory / BOOTSTRAP_FILE, encode_bootstrap(bootstrap, now_ms()), PRIVATE_MODE
+        )
         meta = MetaProperties(request.node_id, request.cluster_id, 1, taken[-1])
         write_meta_properties(directory, meta)
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from replica_manager.regular_files import write_private
+
 processes = import_module("zkcontroller_cli.processes")
 ports = import_module("zkcontroller_cli.ports")
 cluster_file = import_module("zkcontroller_cli.cluster_file")
@@ -183,11 +185,54 @@ def test_the_keeper_of_an_embedded_server_reports_why_it_could_not_start(tmp_pat
 
 
 def test_a_broker_is_found_by_its_log_directory(tmp_path: Path) -> None:
+    # The arguments of a broker, behind a program that does nothing.
+    broker = processes.spawn([*SLEEP, "-m", "replica_manager"], tmp_path / "console.log")
     started_at_ms = time.time_ns() // 1_000_000
-    status = {"pid": os.getpid(), "broker_id": 1, "started_at_ms": started_at_ms}
+    status = {"pid": broker.pid, "broker_id": 1, "started_at_ms": started_at_ms}
     (tmp_path / "broker.json").write_text(json.dumps(status))
+    try:
+        processes.wait_until(lambda: broker.runs("-m", "replica_manager"), 10)
 
-    assert broker_process.process_of_log_dir(tmp_path, 1) == processes.ProcessId.of(os.getpid())
+        assert broker_process.process_of_log_dir(tmp_path, 1) == broker
+    finally:
+        broker.signal(signal.SIGKILL)
+        os.waitpid(broker.pid, 0)
+
+
+def test_a_process_that_is_no_broker_gets_no_signal_whatever_a_file_says(tmp_path: Path) -> None:
+    stranger = processes.spawn(SLEEP, tmp_path / "console.log")
+    started_at_ms = time.time_ns() // 1_000_000 + 5_000
+    status = {"pid": stranger.pid, "broker_id": 1, "started_at_ms": started_at_ms}
+    (tmp_path / "broker.json").write_text(json.dumps(status))
+    try:
+        with pytest.raises(errors.Refused, match="is no broker of this user"):
+            broker_process.process_of_log_dir(tmp_path, 1)
+        assert stranger.is_alive
+    finally:
+        stranger.signal(signal.SIGKILL)
+        os.waitpid(stranger.pid, 0)
+
+
+def test_a_process_of_an_earlier_boot_is_a_stranger() -> None:
+    ours = processes.ProcessId.of(os.getpid())
+
+    ticks = ours.started.rpartition(" ")[2]
+
+    assert not replace(ours, started=f"another-boot {ticks}").is_alive
+    assert ours.runs()
+    assert not ours.runs("-m", "replica_manager", "and more")
+
+
+def test_the_generated_properties_of_a_broker_are_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("old")
+    path.chmod(0o644)
+
+    write_private(path, "ssl.key.password=s3cret\n")
+
+    assert path.read_text() == "ssl.key.password=s3cret\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(

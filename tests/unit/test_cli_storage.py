@@ -55,6 +55,9 @@ def test_every_directory_is_formatted_with_an_id_of_its_own(zkctl: Zkctl, tmp_pa
         f"Formatting data directory {tmp_path}/b with metadata.version 3.9-IV0.",
         f"Formatting metadata directory {tmp_path}/m with metadata.version 3.9-IV0.",
     ]
+    # It may hold credentials.
+    modes = {(tmp_path / name / "bootstrap.checkpoint").stat().st_mode & 0o777 for name in "abm"}
+    assert modes == {0o600}
     found = load_log_dirs(tmp_path / name for name in "abm")
     assert len(set(found.directory_ids)) == 3
     assert {(m.node_id, m.cluster_id, m.version) for m in found.found.values()} == {(1, CLUSTER, 1)}

@@ -56,6 +56,14 @@ def test_a_new_log_says_whose_it_is(tmp_path: Path) -> None:
     assert said == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
 
 
+def test_the_log_with_its_credentials_is_for_its_owner_alone(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).mkdir(mode=0o755)
+
+    opened(tmp_path).close()
+
+    assert (tmp_path / FOLDER).stat().st_mode & 0o777 == 0o700
+
+
 def test_another_topics_folder_is_refused(tmp_path: Path) -> None:
     opened(tmp_path).close()
     (tmp_path / FOLDER / "partition.metadata").write_text(
