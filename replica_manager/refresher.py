@@ -58,3 +58,5 @@ class Refresher:
                 pass  # the next session pokes
             except ZkControllerError as failure:
                 _log.error("Error while processing %s: %s", self._what, failure)
+            except Exception:  # noqa: BLE001 - the next change must be noticed whatever happens
+                _log.exception("Error while processing %s", self._what)

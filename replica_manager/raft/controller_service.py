@@ -204,6 +204,9 @@ class ControllerRegistrations:
             return await self._register_at(self._voters.endpoints[leader_id])
         except (ApiException, OSError, InvalidFrame) as error:
             return str(error)
+        except Exception as error:  # noqa: BLE001 - the next try must come whatever happens
+            _log.exception("Registering controller %d failed", self._node_id)
+            return str(error)
 
     async def _register_at(self, endpoint: Endpoint) -> str | None:
         schema = request_schema(ApiKey.CONTROLLER_REGISTRATION, 0)

@@ -295,12 +295,11 @@ class QuorumNode:
             for duty in list(log.duties.take_due(self._now_ms())):
                 try:
                     await asyncio.to_thread(duty.action)
-                except OSError:
-                    # What it leaves behind is seen to at the next start.
-                    _log.exception("%s of %s failed", duty.name, duty.partition)
-                else:
                     if duty.after is not None:
                         duty.after()
+                except Exception:  # noqa: BLE001 - the upkeep must go on whatever happens
+                    # What it leaves behind is seen to at the next start.
+                    _log.exception("%s of %s failed", duty.name, duty.partition)
 
 
 def _plan_flush(log: MetadataLog) -> Flush | None:

@@ -119,11 +119,16 @@ class ReplicaFetcher:
         for tp, wanted in initial.items():
             state = self.partitions.pop(tp, None)
             if state is None or state.current_leader_epoch != wanted.current_leader_epoch:
-                state = first_state(
-                    wanted,
-                    self._log_of(tp),
-                    truncates_on_fetch=self._settings.truncates_on_fetch,
-                )
+                try:
+                    state = first_state(
+                        wanted,
+                        self._log_of(tp),
+                        truncates_on_fetch=self._settings.truncates_on_fetch,
+                    )
+                except Exception:  # noqa: BLE001 - one partition must not stop the others
+                    self._log.exception("Partition %s cannot be fetched", tp)
+                    self.failed.add(tp)
+                    continue
             self.partitions[tp] = state
 
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
@@ -168,7 +173,14 @@ class ReplicaFetcher:
         for tp, state in list(self.partitions.items()):
             if not state.is_in(FetchStage.TRUNCATING, now_ms):
                 continue
-            latest = self._log_of(tp).latest_epoch
+            try:
+                latest = self._log_of(tp).latest_epoch
+            except Exception:  # noqa: BLE001 - one partition must not stop the others
+                self._log.exception(
+                    "Unexpected error occurred while asking for the last epoch of %s", tp
+                )
+                self._delay([tp], now_ms)
+                continue
             if latest is not None and self._settings.asks_epochs:
                 questions[tp] = EpochQuestion(state.current_leader_epoch, latest)
             else:
@@ -196,6 +208,12 @@ class ReplicaFetcher:
         for tp, state in list(self.partitions.items()):
             if not state.is_in(FetchStage.FETCHING, now_ms) or self._is_held_back(tp, state):
                 continue
+            try:
+                log_start_offset = self._log_of(tp).log_start_offset
+            except Exception:  # noqa: BLE001 - one partition must not stop the others
+                self._log.exception("Unexpected error occurred while asking for records of %s", tp)
+                self._delay([tp], now_ms)
+                continue
             last_epoch = state.last_fetched_epoch
             uses_last_epoch = self._settings.truncates_on_fetch and last_epoch is not None
             wanted[tp] = FetchPartition(
@@ -204,7 +222,7 @@ class ReplicaFetcher:
                 self._settings.fetch_max_bytes,
                 state.current_leader_epoch,
                 last_epoch if uses_last_epoch and last_epoch is not None else NO_EPOCH,
-                self._log_of(tp).log_start_offset,
+                log_start_offset,
             )
         fetch = self.session.plan(wanted)
         if not fetch.session_partitions and not fetch.to_forget:
@@ -240,14 +258,7 @@ class ReplicaFetcher:
                 continue
             error, end = answers.get(tp, (ErrorCode.unknown_server_error, None))
             if error is ErrorCode.none and end is not None:
-                cut = truncation_for(end, self._log_of(tp), state.fetch_offset)
-                self._log.info(
-                    "Truncating partition %s with %s due to leader epoch and offset %s",
-                    tp,
-                    cut,
-                    _printed(tp, end),
-                )
-                self._truncate(tp, cut, now_ms)
+                self._truncate_to_epoch(tp, state, end, now_ms)
             elif error is ErrorCode.fenced_leader_epoch:
                 self._on_fenced(tp, question.current_leader_epoch, now_ms)
             else:
@@ -269,7 +280,7 @@ class ReplicaFetcher:
                 continue
             error, offset = answers.get(tp, (ErrorCode.unknown_server_error, -1))
             if error is ErrorCode.none:
-                self._restart_at(tp, state, offset)
+                self._restart_at(tp, state, offset, now_ms)
                 continue
             # The next fetch finds out whether the offset is still out of range.
             self.partitions[tp] = state._replace(stage=FetchStage.FETCHING)
@@ -341,14 +352,7 @@ class ReplicaFetcher:
         match answer.error:
             case ErrorCode.none if answer.diverging_epoch is not None:
                 # Neither records nor watermarks count before the logs agree.
-                cut = truncation_for(answer.diverging_epoch, self._log_of(tp), state.fetch_offset)
-                self._log.info(
-                    "Truncating partition %s with %s due to leader epoch and offset %s",
-                    tp,
-                    cut,
-                    _printed(tp, answer.diverging_epoch),
-                )
-                self._truncate(tp, cut, now_ms)
+                self._truncate_to_epoch(tp, state, answer.diverging_epoch, now_ms)
             case ErrorCode.none:
                 self._append(tp, state, answer, progress, now_ms)
             case ErrorCode.offset_out_of_range:
@@ -441,6 +445,9 @@ class ReplicaFetcher:
             )
             self._fail(tp)
             return
+        except Exception:  # noqa: BLE001 - one partition must not stop the others
+            self._fail_unforeseen(tp, "processing data", state)
+            return
         progress.bytes_in += appended.valid_bytes
         if self._throttle is not None and self._throttle.is_throttled(tp):
             self._throttle.record(len(answer.records))
@@ -462,7 +469,9 @@ class ReplicaFetcher:
         elif lag != state.lag:
             self.partitions[tp] = state._replace(lag=lag)  # and it keeps its turn
 
-    def _restart_at(self, tp: TopicPartition, state: PartitionFetchState, offset: int) -> None:
+    def _restart_at(
+        self, tp: TopicPartition, state: PartitionFetchState, offset: int, now_ms: int
+    ) -> None:
         """The leader's log ends, or starts, at ``offset``; ours did not fit."""
         try:
             log = self._log_of(tp)
@@ -500,7 +509,30 @@ class ReplicaFetcher:
             self._log.exception("Error getting offset for partition %s", tp)
             self._fail(tp)
             return
+        except Exception:  # noqa: BLE001 - one partition must not stop the others
+            # The next fetch finds out whether the offset is still out of range.
+            self._log.exception("Error getting offset for partition %s", tp)
+            self.partitions[tp] = state._replace(stage=FetchStage.FETCHING)
+            self._delay([tp], now_ms)
+            return
         self._update(tp, restarted)
+
+    def _truncate_to_epoch(
+        self, tp: TopicPartition, state: PartitionFetchState, end: EpochEndOffset, now_ms: int
+    ) -> None:
+        """Truncates to where the leader says that an epoch ends."""
+        try:
+            cut = truncation_for(end, self._log_of(tp), state.fetch_offset)
+        except Exception:  # noqa: BLE001 - one partition must not stop the others
+            self._fail_unforeseen(tp, "truncation", state)
+            return
+        self._log.info(
+            "Truncating partition %s with %s due to leader epoch and offset %s",
+            tp,
+            cut,
+            _printed(tp, end),
+        )
+        self._truncate(tp, cut, now_ms)
 
     def _truncate(self, tp: TopicPartition, cut: Truncation, now_ms: int) -> None:
         state = self.partitions[tp]
@@ -522,6 +554,9 @@ class ReplicaFetcher:
         except ZkControllerError:
             self._log.exception("Failed to truncate %s at offset %d", tp, cut.offset)
             self._fail(tp)
+            return
+        except Exception:  # noqa: BLE001 - one partition must not stop the others
+            self._fail_unforeseen(tp, "truncation", state)
             return
         is_done = cut.is_complete or self._settings.truncates_on_fetch
         self.partitions[tp] = state._replace(
@@ -562,6 +597,16 @@ class ReplicaFetcher:
                 current,
             )
             self._delay([tp], now_ms)
+
+    def _fail_unforeseen(self, tp: TopicPartition, doing: str, state: PartitionFetchState) -> None:
+        """Gives up a partition because of the exception that is being handled."""
+        self._log.exception(
+            "Unexpected error occurred while %s for partition %s at offset %d",
+            doing,
+            tp,
+            state.fetch_offset,
+        )
+        self._fail(tp)
 
     def _fail(self, tp: TopicPartition) -> None:
         del self.partitions[tp]

@@ -145,10 +145,14 @@ class FetcherTask:
             self._listener.requested()
         taken_bytes = 0
         for tp, progress in self.fetcher.records_steps(request, answers, self._now_ms):
-            if progress.high_watermark_moved:
-                self._listener.high_watermarks_moved(progress.high_watermark_moved)
-            if progress.bytes_in:
-                self._listener.bytes_in(tp, progress.bytes_in)
+            try:
+                if progress.high_watermark_moved:
+                    self._listener.high_watermarks_moved(progress.high_watermark_moved)
+                if progress.bytes_in:
+                    self._listener.bytes_in(tp, progress.bytes_in)
+            except Exception as error:  # noqa: BLE001 - the other partitions' records are here too
+                cause = throwable_text(error)
+                self._log.error("Error after an append to %s", tp, extra={"cause": cause})
             taken_bytes += progress.bytes_in
             if taken_bytes >= FAIR_BYTES:
                 taken_bytes = 0

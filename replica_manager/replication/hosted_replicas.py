@@ -5,6 +5,7 @@ Source: Kafka ``ReplicaManager`` (``getPartitionOrError``, ``handleLogDirFailure
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 from uuid import UUID
@@ -19,6 +20,8 @@ from replica_manager.replication.replica_fetchers import ReplicaFetchers
 from replica_manager.replication.replica_log import ABSENT_LOG, ReplicaLog
 from zkcontroller.model import TopicPartition
 from zkcontroller.state_changes.record import Kind, StateChange
+
+_log = logging.getLogger("kafka.server.ReplicaManager")
 
 
 class ReplicaLogs(Protocol):
@@ -178,7 +181,10 @@ class HostedReplicas:
     def partition_changed(self, partition: TopicPartition) -> None:
         """Records were appended, a watermark moved, a role changed: looks at who waits for that."""
         for watcher in self._watchers:
-            watcher(partition)
+            try:
+                watcher(partition)
+            except Exception:  # noqa: BLE001 - the change has happened, and others wait for it
+                _log.exception("Error while completing requests that wait for %s", partition)
 
     def topics_changed(self, topics: Iterable[str]) -> None:
         """The configuration of topics has changed: takes over their ``min.insync.replicas``."""

@@ -220,7 +220,8 @@ def proposed_expand(
     committed: CommittedIsr, replica: int, leader_epoch: int, partition_epoch: int
 ) -> PendingExpand:
     """``replica`` is to join the ISR."""
-    assert replica not in committed.isr
+    if replica in committed.isr:
+        raise ValueError(f"replica {replica} is in the ISR {committed.isr}")
     new_isr = (*committed.isr, replica)
     return PendingExpand(committed, replica, IsrProposal(leader_epoch, new_isr, partition_epoch))
 
@@ -229,7 +230,8 @@ def proposed_shrink(
     committed: CommittedIsr, leaving: tuple[int, ...], leader_epoch: int, partition_epoch: int
 ) -> PendingShrink:
     """``leaving`` are to leave the ISR."""
-    assert leaving
+    if not leaving:
+        raise ValueError("a shrink of the ISR without a replica that leaves")
     new_isr = tuple(broker for broker in committed.isr if broker not in leaving)
     return PendingShrink(committed, leaving, IsrProposal(leader_epoch, new_isr, partition_epoch))
 

@@ -113,8 +113,16 @@ class IsrChanges:
                 cause = throwable_text(error)
                 _log.error("Error while altering partitions", extra={"cause": cause})
                 answer = None
-            if not self._take(answer):
+            if not self._take_guarded(answer):
                 await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+
+    def _take_guarded(self, answer: Answers | Refused | None) -> bool:
+        try:
+            return self._take(answer)
+        except Exception as error:  # noqa: BLE001 proposals must go on whatever happens
+            cause = throwable_text(error)
+            _log.error("Error while handling altered partitions", extra={"cause": cause})
+            return False
 
     def _take(self, answer: Answers | Refused | None) -> bool:
         """Applies an answer; False if something of it is to be sent again, after a pause."""
@@ -128,12 +136,16 @@ class IsrChanges:
         verdicts = self._proposals.answered(answer)
         for tp, pending, verdict in verdicts:
             partition = self._proposers.pop(tp)
-            if isinstance(verdict, ErrorCode):
-                outcome = partition.proposal_refused(pending, verdict)
-            else:
-                outcome = partition.proposal_accepted(pending, verdict, self._now_ms())
-            has_retry |= outcome.retry is not None
-            self._apply(partition, pending, outcome)
+            try:
+                if isinstance(verdict, ErrorCode):
+                    outcome = partition.proposal_refused(pending, verdict)
+                else:
+                    outcome = partition.proposal_accepted(pending, verdict, self._now_ms())
+                has_retry |= outcome.retry is not None
+                self._apply(partition, pending, outcome)
+            except Exception as error:  # noqa: BLE001 - one partition must not stop the others
+                cause = throwable_text(error)
+                _log.error("Error while altering partition %s", tp, extra={"cause": cause})
         # Who was left out of the answer is asked about again.
         return bool(verdicts) and not has_retry
 

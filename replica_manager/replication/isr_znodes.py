@@ -111,7 +111,10 @@ class IsrZnodes:
         while True:
             await asyncio.sleep(CHECK_INTERVAL_MS / 1000)
             if self._changed and self._is_time():
-                await self._tell()
+                try:
+                    await self._tell()
+                except Exception:  # noqa: BLE001 - the next changes must be propagated
+                    _log.exception("Error while propagating ISR changes")
 
     def _is_time(self) -> bool:
         now_ms = self._now_ms()

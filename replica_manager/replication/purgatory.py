@@ -11,7 +11,7 @@ Source: Kafka ``DelayedOperationPurgatory``.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -88,12 +88,30 @@ class Purgatory(Generic[Key, Operation]):
         """Those that wait for a change of ``key``, in the order of their arrival."""
         return [parked.operation for parked in self._watchers.get(key, {}).values()]
 
-    def check(self, key: Key) -> list[Operation]:
-        """Takes out those watching ``key`` that are complete, in the order of their arrival."""
+    def check(
+        self, key: Key, failed: Callable[[Operation, Exception], None] | None = None
+    ) -> list[Operation]:
+        """Takes out those watching ``key`` that are complete, in the order of their arrival.
+
+        An operation that fails to say whether it is complete is taken out too, and goes to
+        ``failed``, so that neither the other operations nor the change of ``key`` fail with it.
+        """
         watchers = self._watchers.get(key)
         if watchers is None:
             return []
-        done = [number for number, parked in watchers.items() if parked.operation.is_complete()]
+        done: list[int] = []
+        broken: dict[int, Exception] = {}
+        for number, parked in watchers.items():
+            try:
+                if parked.operation.is_complete():
+                    done.append(number)
+            except Exception as error:  # noqa: BLE001 - it is the operation's own failure
+                broken[number] = error
+        for number, failure in broken.items():
+            operation = self._take_out(number)
+            if failed is None:
+                raise failure
+            failed(operation, failure)
         return [self._take_out(number) for number in done]
 
     def expire(self, now_ms: int) -> list[Operation]:

@@ -167,7 +167,15 @@ class RecordReads:
             count += 1
             if count % PARTITIONS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            found = self._read(params, partition, question, left, starts, min_one=min_one_message)
+            try:
+                found = self._read(
+                    params, partition, question, left, starts, min_one=min_one_message
+                )
+            except Exception:  # noqa: BLE001 - a defect that one log meets must not harm the others
+                tp = partition.topic_partition
+                _log.exception("Error processing fetch on partition %s: %s", tp, question)
+                self._stats.mark(tp.topic, "failed_fetch_requests")
+                found = FetchedPartition(ErrorCode.unknown_server_error)
             fetched[partition] = found
             size = len(found.records)
             if size:
@@ -212,10 +220,6 @@ class RecordReads:
             return FetchedPartition(ErrorCode.offset_out_of_range)
         except KafkaStorage:
             return FetchedPartition(ErrorCode.kafka_storage_error)
-        except Exception:  # noqa: BLE001 - a defect that one log meets must not harm the others
-            _log.exception("Error processing fetch on partition %s: %s", tp, wanted)
-            self._stats.mark(tp.topic, "failed_fetch_requests")
-            return FetchedPartition(ErrorCode.unknown_server_error)
         if starts is not None:
             starts[partition] = read.start
             if params.is_from_follower:

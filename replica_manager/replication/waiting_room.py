@@ -50,13 +50,19 @@ class WaitingRoom(Generic[Key, Operation]):
 
     def check(self, key: Key) -> None:
         """Something about ``key`` has changed: lets those go on that are complete now."""
-        for operation in self.purgatory.check(key):
+        for operation in self.purgatory.check(key, self._fail):
             self._finish(operation, is_complete=True)
 
     def _finish(self, operation: Operation, *, is_complete: bool) -> None:
         future = self._futures.pop(id(operation))
         if not future.done():
             future.set_result(is_complete)
+
+    def _fail(self, operation: Operation, error: Exception) -> None:
+        """The request of an operation that cannot be looked at ends with that error."""
+        future = self._futures.pop(id(operation))
+        if not future.done():
+            future.set_exception(error)
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         next_ms = self.purgatory.next_deadline_ms
@@ -70,7 +76,9 @@ class WaitingRoom(Generic[Key, Operation]):
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
-        # The loop's clock may stand a hair before the deadline that it has called for.
-        for operation in self.purgatory.expire(math.ceil(loop.time() * 1000)):
-            self._finish(operation, is_complete=False)
-        self._set_timer(loop)
+        try:
+            # The loop's clock may stand a hair before the deadline that it has called for.
+            for operation in self.purgatory.expire(math.ceil(loop.time() * 1000)):
+                self._finish(operation, is_complete=False)
+        finally:
+            self._set_timer(loop)

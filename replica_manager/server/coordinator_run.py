@@ -129,13 +129,23 @@ class CoordinatorRun(Generic[_O]):
             future.set_result(result)
 
     def step(self, given: object) -> None:
-        """Has the coordinator take it, and performs what comes out."""
+        """Has the coordinator take it, and performs what comes out.
+
+        An output that fails does not keep the others from being performed; then its failure is
+        raised.
+        """
         try:
             outputs = self._coordinator.step(given, self._now_ms())
         finally:
             self._set_ticker()
+        failures: list[Exception] = []
         for output in outputs:
-            self._perform(output)
+            try:
+                self._perform(output)
+            except Exception as failure:  # noqa: BLE001 - others wait for the other outputs
+                failures.append(failure)
+        if failures:
+            raise failures[0]
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Begins what takes its time."""

@@ -187,11 +187,16 @@ class SocketServer:
                 continue
             # An IPv4 client of a socket for both families shows as ::ffff:127.0.0.1.
             address = str(peer[0]).removeprefix("::ffff:")
-            if not await self._comes_too_fast(sock, address, listener_name):
-                if self._is_over_ip_limit(address):
-                    sock.close()
-                else:
-                    self._serve(sock, address, listener_name)
+            try:
+                if not await self._comes_too_fast(sock, address, listener_name):
+                    if self._is_over_ip_limit(address):
+                        sock.close()
+                    else:
+                        self._serve(sock, address, listener_name)
+            except Exception:  # noqa: BLE001 - one connection must not end the acceptor
+                _log.exception("%sError while accepting the connection from %s",
+                               self._prefix, address)  # fmt: skip
+                sock.close()
 
     async def _comes_too_fast(self, sock: socket.socket, address: str, listener_name: str) -> bool:
         """Whether the connection is not to be served; waits while the listener must wait."""

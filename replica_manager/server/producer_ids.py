@@ -141,6 +141,10 @@ class ProducerIdsFromController:
             _log.warning("No block of producer ids from the controller, trying again: %s", failure)
             self._not_before_ms = self._now_ms() + RETRY_MS
             return
+        except Exception:  # noqa: BLE001 - the next request for an id asks again
+            _log.exception("No block of producer ids from the controller, trying again")
+            self._not_before_ms = self._now_ms() + RETRY_MS
+            return
         if block.length <= 0 or block.start < self._current.end or block.end > LAST_PRODUCER_ID + 1:
             _log.error("Producer ID block is not usable after %s: %s", self._current, block)
             self._not_before_ms = self._now_ms() + RETRY_MS

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -473,15 +473,20 @@ def test_a_failure_that_nobody_foresaw_does_not_end_replication(
     async def story() -> None:
         async with replication() as (leader, follower):
             leader.lead("a")
-            logs, failures = follower.logs, iter([True, True])
-
-            def log_of(tp: TopicPartition) -> InMemoryLog:
-                if next(failures, False):
-                    raise ZeroDivisionError
-                return logs[tp]
-
             follower.follow()
-            follower.fetchers.fetchers[FetcherKey(LEADER, 0)]._log_of = log_of
+            fetcher = follower.fetchers.fetchers[FetcherKey(LEADER, 0)]
+            session, failures = fetcher.session, iter([True, True])
+
+            class Failing:
+                def plan(self, wanted: Any) -> Any:
+                    if next(failures, False):
+                        raise ZeroDivisionError
+                    return session.plan(wanted)
+
+                def __getattr__(self, name: str) -> Any:
+                    return getattr(session, name)
+
+            fetcher.session = cast(Any, Failing())
             await until(lambda: follower.values == ["a"])
 
     asyncio.run(story())

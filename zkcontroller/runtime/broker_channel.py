@@ -242,7 +242,11 @@ class _Channel:
                     await self._has_work.wait()
                 send, submitted_s = self._queue.popleft()
                 self._queue_time.update((time.monotonic() - submitted_s) * 1000)
-                await self._deliver(send)
+                try:
+                    await self._deliver(send)
+                except Exception as error:  # noqa: BLE001 - one request must not end the channel
+                    self._log("ERROR", "Error due to", throwable_text(error))
+                    await self._disconnect()
         except asyncio.CancelledError:
             self._log("INFO", "Stopped")
             self._log("INFO", "Shutdown completed")
