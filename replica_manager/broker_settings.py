@@ -92,6 +92,7 @@ def limits_of(config: BrokerConfig) -> ServerLimits:
     overrides = config.text("max.connections.per.ip.overrides") or ""
     return ServerLimits(
         max_request_bytes=config.integer("socket.request.max.bytes"),
+        max_queued_request_bytes=config.integer("queued.max.request.bytes"),
         max_idle_ms=config.integer("connections.max.idle.ms"),
         max_connections=config.integer(CONNECTIONS),
         listener_max_connections=_of_listeners(config, CONNECTIONS),

@@ -231,7 +231,7 @@ process.roles refused no value: this is a ZooKeeper-mode broker
 producer.id.expiration.check.interval.ms effective storage
 producer.id.expiration.ms effective storage
 producer.purgatory.purge.interval.requests warned requests that wait leave nothing behind that has to be purged
-queued.max.request.bytes warned a connection has one request at a time
+queued.max.request.bytes effective broker_settings
 queued.max.requests warned a connection has one request at a time
 quota.window.num effective broker_quotas
 quota.window.size.seconds effective broker_quotas

@@ -170,6 +170,7 @@ def _advertised(config: ControllerConfig) -> Endpoints:
 def _limits(config: ControllerConfig) -> ServerLimits:
     return ServerLimits(
         max_request_bytes=config.integer("socket.request.max.bytes"),
+        max_queued_request_bytes=config.integer("queued.max.request.bytes"),
         max_idle_ms=config.integer("connections.max.idle.ms"),
         max_connections=config.integer("max.connections"),
         max_connections_per_ip=config.integer("max.connections.per.ip"),

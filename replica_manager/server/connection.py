@@ -35,10 +35,11 @@ from replica_manager.security.sasl_authenticator import (
 )
 from replica_manager.server.gate import AdmissionRefused, Gate
 from replica_manager.server.loop_time import LoopTime, Timed
+from replica_manager.server.request_memory import RequestMemory, Share
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.runtime.byte_stream import ByteStream, PlainStream, TlsStream, read_file
-from zkcontroller.runtime.presence import ClientPresence, abandonable
+from zkcontroller.runtime.presence import ClientPresence, abandonable, raise_if_abandoned
 
 
 class Peer(NamedTuple):
@@ -104,9 +105,12 @@ class ClientConnection:
         max_idle_s: float | None,
         respond: Respond,
         gate: Gate | None = None,
+        memory: RequestMemory | None = None,
         on_closing: Callable[[ClientConnection], None] = _ignore,
     ) -> None:
         """``gate``: None where every peer may come in, as User:ANONYMOUS.
+
+        ``memory``: that of all connections' requests; None for as much as they like.
 
         ``on_closing`` is called once, before the socket is closed; ``serve`` may go on after that,
         for as long as a request's effects are not complete.
@@ -125,6 +129,9 @@ class ClientConnection:
         self._max_request_bytes = max_request_bytes
         self._max_idle_s = max_idle_s
         self._respond = respond
+        self._memory = memory
+        self._share: Share | None = None
+        """What the request that arrives, or is answered, holds of it; None for a small one."""
         self._requests = 0
         self._read_ahead = bytearray()
         self._last_io_s = self.last_active_s
@@ -175,6 +182,7 @@ class ClientConnection:
             answer = await self._respond(data, self._peer)
         finally:
             self._is_waiting_for_peer = True
+            self._release_memory()
         del data
         if self._is_over:
             return False
@@ -225,6 +233,7 @@ class ClientConnection:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._read_ahead.clear()
+        self._release_memory()
         self._on_closing(self)
         self._stream.close()
 
@@ -363,6 +372,7 @@ class ClientConnection:
 
     async def _receive_frame(self, max_bytes: int) -> bytes | None:
         """The next frame without its size; None when the peer has closed between frames."""
+        self._release_memory()
         buffer = self._read_ahead
         while len(buffer) < _SIZE.size:
             data = await self._receive(_RECEIVE_BYTES)
@@ -375,12 +385,42 @@ class ClientConnection:
         end = _SIZE.size + size
         frame = buffer[_SIZE.size : end]
         del buffer[:end]
+        if size > _RECEIVE_BYTES and self._memory is not None:
+            self._share = self._memory.share(self)
+            self._share.arrived(len(frame))
         while len(frame) < size:
+            if self._share is not None:
+                await self._wait_for_memory(self._share)
             data = await self._receive(min(size - len(frame), _RECEIVE_LARGE_BYTES))
             if not data:
                 raise InvalidFrame("the peer closed within a request")
             frame += data
+            if self._share is not None:
+                self._share.arrived(len(data))
+        if self._share is not None:
+            self._share.is_complete = True
         return bytes(frame)
+
+    async def _wait_for_memory(self, share: Share) -> None:
+        self._is_waiting_for_peer = False
+        try:
+            with abandonable():
+                await share.wait()
+                raise_if_abandoned()  # closed to make room for others
+        finally:
+            self._is_waiting_for_peer = True
+
+    def has_more(self) -> bool:
+        """Whether the peer has sent what is not read yet."""
+        try:
+            return bool(self._socket.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False
+
+    def _release_memory(self) -> None:
+        if self._share is not None:
+            self._share.release()
+            self._share = None
 
     async def _receive(self, size: int) -> bytes:
         """What has come, at most ``size`` bytes; nothing if the peer has closed."""

@@ -24,6 +24,7 @@ from replica_manager.server.connection_rates import ConnectionRates
 from replica_manager.server.gate import Gate
 from replica_manager.server.hang_ups import HangUps
 from replica_manager.server.listening_sockets import listening_socket, readable
+from replica_manager.server.request_memory import RequestMemory, request_memory_bytes
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.model import Endpoint
 from zkcontroller.runtime.resource_limits import (
@@ -48,6 +49,8 @@ class ServerLimits:
     """What clients may use."""
 
     max_request_bytes: int = 104_857_600
+    max_queued_request_bytes: int = -1
+    """Of all requests together; below 1: a share of the memory there is."""
     max_idle_ms: int = 600_000
     """Negative: for ever."""
     max_connections: int = 2**31 - 1
@@ -99,6 +102,9 @@ class SocketServer:
         self._unfinished: dict[ClientConnection, asyncio.Task[None]] = {}
         """Connections that are closed, with a request whose effects are not complete."""
         self._hang_ups: HangUps | None = None
+        self.request_memory = RequestMemory(
+            request_memory_bytes(limits.max_queued_request_bytes, limits.max_request_bytes)
+        )
         self._has_room = asyncio.Event()
 
     def bind_ephemeral(self) -> None:
@@ -241,6 +247,7 @@ class SocketServer:
             max_idle_s=None if limits.max_idle_ms < 0 else limits.max_idle_ms / 1000,
             respond=self._respond,
             gate=self._gates.get(listener_name),
+            memory=self.request_memory,
             on_closing=partial(self._closing, sock),
         )
         assert self._hang_ups is not None

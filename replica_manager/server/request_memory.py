@@ -1,0 +1,150 @@
+"""How much memory the requests of all connections may take together.
+
+Counted is what has arrived of large requests, until they are answered; what a peer only announces
+costs nothing.  While the bound is reached no connection reads on a large request, so that a client
+waits behind its socket's buffers; small requests still come in, the brokers' own among them.
+
+Requests that are answered free memory.  Requests that are not complete may hold all of it for ever,
+so a connection that has waited for PATIENCE_S has the one closed that has been silent for longest;
+and where each of them waits for memory itself, the one that came last.
+
+Source: Kafka ``SimpleMemoryPool``, ``Selector`` (``queued.max.request.bytes``, KIP-72).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+from typing import Final, Protocol
+
+PATIENCE_S: Final = 5.0
+"""So long a connection waits for memory, and a peer may be silent, before one is closed."""
+DEFAULT_SHARE: Final = 4
+"""Without ``queued.max.request.bytes``, one in so many bytes of the machine or container."""
+
+_CGROUP_LIMITS: Final = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+_log = logging.getLogger("kafka.network.Processor")
+
+
+class ReadingConnection(Protocol):
+    """A connection, as far as its request's memory is concerned."""
+
+    address: str
+
+    def has_more(self) -> bool:
+        """Whether its peer has sent what is not read yet."""
+
+    def disconnect(self) -> None:
+        """Closes it."""
+
+
+class RequestMemory:
+    """The memory of one server's requests.  Lives on the event loop."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        self._shares: dict[Share, None] = {}
+        """In the order in which their requests began."""
+        self._changed = asyncio.Event()
+
+    def share(self, connection: ReadingConnection) -> Share:
+        """That of a request about to arrive on the connection."""
+        share = Share(self, connection, asyncio.get_running_loop().time())
+        self._shares[share] = None
+        return share
+
+    async def wait(self, share: Share) -> None:
+        """Returns when there is memory for more of that request, or it was given up for others."""
+        while self.used_bytes >= self.limit_bytes and share in self._shares:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                if self.used_bytes >= self.limit_bytes:
+                    self._close_one()
+
+    def release(self, share: Share) -> None:
+        """The request is answered, or its connection has ended."""
+        if share in self._shares:
+            del self._shares[share]
+            self.used_bytes -= share.held_bytes
+            self._changed.set()
+
+    def _close_one(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        arriving = [share for share in self._shares if not share.is_complete]
+        silent = [
+            share
+            for share in arriving
+            if now_s - share.last_arrival_s >= PATIENCE_S and not share.connection.has_more()
+        ]
+        if silent:
+            chosen = min(silent, key=lambda share: share.last_arrival_s)
+        elif arriving and len(arriving) == len(self._shares):
+            chosen = arriving[-1]
+        else:
+            return  # some request is answered, and its memory will be free
+        _log.warning(
+            "Closing the connection from %s: %d bytes of its request have arrived, which is not "
+            "complete, and all %d bytes for requests are in use (queued.max.request.bytes)",
+            chosen.connection.address,
+            chosen.held_bytes,
+            self.limit_bytes,
+        )
+        self.release(chosen)
+        chosen.connection.disconnect()
+
+
+class Share:
+    """What one request holds."""
+
+    def __init__(self, memory: RequestMemory, connection: ReadingConnection, now_s: float) -> None:
+        self.held_bytes = 0
+        self.last_arrival_s = now_s
+        self.is_complete = False
+        self.connection = connection
+        self._memory = memory
+
+    async def wait(self) -> None:
+        """Returns when more of the request may be read."""
+        if self._memory.used_bytes >= self._memory.limit_bytes:
+            await self._memory.wait(self)
+
+    def arrived(self, size: int) -> None:
+        """So many bytes more are there."""
+        self.held_bytes += size
+        self._memory.used_bytes += size
+        self.last_arrival_s = asyncio.get_running_loop().time()
+
+    def release(self) -> None:
+        """The request needs no memory any more."""
+        self._memory.release(self)
+
+
+def request_memory_bytes(configured: int, max_request_bytes: int) -> int:
+    """The bound that ``queued.max.request.bytes`` stands for; a request of any size always fits."""
+    if configured > 0:
+        return configured
+    return max(_available_bytes() // DEFAULT_SHARE, max_request_bytes)
+
+
+def _available_bytes() -> int:
+    """The memory of the machine, or of the container if that has less."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine, *(limit for path in _CGROUP_LIMITS if (limit := _limit_in(path)))])
+
+
+def _limit_in(path: Path) -> int | None:
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
