@@ -97,6 +97,7 @@ from zkcontroller.zookeeper.requests import WatchFired
 from zkcontroller.zookeeper.session import SessionState, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigChangesZnode, FeatureZnode
 
+LISTENER_CHANGE_TIMEOUT_S: Final = 30.0
 EXECUTOR_CLOSE_TIMEOUT_S: Final = 5.0
 _log = logging.getLogger("kafka.server.KafkaServer")
 _replica_log = logging.getLogger("kafka.server.ReplicaManager")
@@ -344,17 +345,17 @@ class BrokerServer:
         await self._blocking(lambda: create_persistent_paths(self._session))
 
     def _make_server(self) -> None:
-        config = self._config
+        config = self._current_config()
         self._server = SocketServer(
             config.listeners.bound,
-            limits_of(self._current_config()),
+            limits_of(config),
             self._respond,
             broker_id=self.broker_id,
             protected_listener=config.listeners.inter_broker,
             gates={
-                name: Gate(security, self._scram_credentials, refusal)
-                for name, security in self._secured.server.items()
-                if security.tls is not None or security.sasl is not None
+                name: gate
+                for name in self._secured.server
+                if (gate := self._gate(name)) is not None
             },
             rates=self._quotas.connections,
         )
@@ -559,10 +560,59 @@ class BrokerServer:
         """ConfigInvalid or ReconfigurationRefused if this broker cannot go on with ``after``."""
         check_reconfiguration(before, after)
         self._secured.apply(after)
+        if before.listeners.bound != after.listeners.bound and self._server is not None:
+            self._secured.add_listeners(after)
+            changing = asyncio.run_coroutine_threadsafe(
+                self._change_listeners(before, after), self._loop
+            )
+            try:
+                changing.result(LISTENER_CHANGE_TIMEOUT_S)
+            except BaseException:
+                self._secured.remove_listeners(before)
+                raise
+            self._secured.remove_listeners(after)
+
+    def _gate(self, listener_name: str) -> Gate | None:
+        """What peers go through on that listener; None where every peer may come in."""
+        security = self._secured.server[listener_name]
+        if security.tls is None and security.sasl is None:
+            return None
+        return Gate(security, self._scram_credentials, refusal)
+
+    async def _change_listeners(self, before: BrokerConfig, after: BrokerConfig) -> None:
+        """Opens the listeners that are new, then ends those that are no more.
+
+        ConfigInvalid for an address that cannot be bound; then all is as it was.
+        """
+        assert self._server is not None
+        old = {endpoint.listener_name for endpoint in before.listeners.bound}
+        new = {endpoint.listener_name: endpoint for endpoint in after.listeners.bound}
+        added: list[str] = []
+        try:
+            for name in new.keys() - old:
+                self._server.add(new[name], self._gate(name))
+                added.append(name)
+        except ConfigInvalid:
+            for name in added:
+                self._server.remove(name)
+            raise
+        for name in old - new.keys():
+            self._server.remove(name)
+
+    def _advertise(self, config: BrokerConfig) -> None:
+        """Registers the endpoints of that configuration.  Blocks."""
+        assert self._server is not None
+        endpoints = with_real_addresses(config.listeners, self._server.ports, socket.getfqdn())
+        if endpoints != self.endpoints:
+            self.endpoints = endpoints
+            self._registration().update()
+            self._write_status()
 
     def _on_broker_config(self, before: BrokerConfig, after: BrokerConfig) -> None:
         if self._server is not None:
             self._server.limits = limits_of(after)
+        if self.state is BrokerState.RUNNING and before.listeners != after.listeners:
+            self._advertise(after)
         self._loop.call_soon_threadsafe(self._broker_changed)
         enabled = after.is_enabled(UNCLEAN_LEADER_ELECTION_ENABLE)
         if enabled != before.is_enabled(UNCLEAN_LEADER_ELECTION_ENABLE):

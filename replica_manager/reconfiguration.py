@@ -64,6 +64,12 @@ def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:
                 f"Configs cannot be updated dynamically for existing listener {name}, restart "
                 "broker or create a new listener for update"
             )
+        if (endpoint.host, endpoint.port) != (old[name].host, old[name].port):
+            # Deviation: Kafka takes it, goes on at the old address and announces the new one.
+            raise ReconfigurationRefused(
+                f"The address of existing listener {name} cannot be updated: restart broker or "
+                "create a new listener for update"
+            )
         if endpoint.security_protocol != old[name].security_protocol:
             raise ReconfigurationRefused(
                 f"Security protocol cannot be updated for existing listener {name}"

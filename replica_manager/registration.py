@@ -172,6 +172,19 @@ class Registration:
             "while this broker tried to register"
         )
 
+    def update(self) -> None:
+        """Writes the broker's endpoints of now into the registration that it has in this session.
+
+        Without one nothing is written: the next registration has them.
+        """
+        znode = self.session.read(self._path)
+        if isinstance(znode, ZkCode) or znode.ephemeral_owner != self.session.session_id:
+            return
+        written = self.session.write(SetData(self._path, self._data(), znode.zk_version))
+        if isinstance(written, ZkCode) and written is not ZkCode.NO_NODE:
+            raise ZooKeeperRefused(self._path, written.name)
+        _log.info("Updated broker %d at path %s", self.broker.broker_id, self._path)
+
     @property
     def _path(self) -> str:
         return BrokerIdZnode.path(self.broker.broker_id)
@@ -181,9 +194,7 @@ class Registration:
 
     def _create(self) -> int | None:
         """The new registration's czxid; None if somebody's is there."""
-        data = BrokerIdZnode(
-            self.broker, time.time_ns() // 1_000_000, version=self.znode_version
-        ).encode()
+        data = self._data()
         _log.info("Creating %s (is it secure? false)", self._path)
         result = self.session.perform(
             Transaction([Create(self._path, None, ephemeral=True), SetData(self._path, data, 0)])
@@ -194,6 +205,10 @@ class Registration:
         if result.code is not ZkCode.NODE_EXISTS:
             raise ZooKeeperRefused(self._path, result.code.name)
         return None
+
+    def _data(self) -> bytes:
+        now_ms = time.time_ns() // 1_000_000
+        return BrokerIdZnode(self.broker, now_ms, version=self.znode_version).encode()
 
     def _owner(self) -> _Owner | None:
         """Whose registration is in the way; None if it is gone."""

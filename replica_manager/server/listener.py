@@ -87,7 +87,7 @@ class SocketServer:
         ``gates``: by listener name; without one every peer may come in.  ``rates``: None where
         connections may come as fast as they like.
         """
-        self._gates = gates or {}
+        self._gates = dict(gates or {})
         self._rates = rates
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
         self._endpoints = endpoints
@@ -97,7 +97,8 @@ class SocketServer:
         self._quotas = ConnectionQuotas(protected_listener if len(endpoints) > 1 else None)
         self._prefix = f"[SocketServer listenerType=ZK_BROKER, nodeId={broker_id}] "
         self._sockets: dict[str, socket.socket] = {}
-        self._acceptors: list[asyncio.Task[None]] = []
+        self._acceptors: dict[str, asyncio.Task[None]] = {}
+        """By listener name."""
         self._connections: dict[ClientConnection, asyncio.Task[None]] = {}
         self._unfinished: dict[ClientConnection, asyncio.Task[None]] = {}
         """Connections that are closed, with a request whose effects are not complete."""
@@ -119,9 +120,31 @@ class SocketServer:
             if endpoint.listener_name not in self._sockets:
                 self._bind(endpoint)
         self._hang_ups = HangUps()
-        for listener_name, listening in self._sockets.items():
-            self._acceptors.append(asyncio.create_task(self._accept(listener_name, listening)))
-            _log.info("%sEnabling request processing.", self._prefix)
+        for listener_name in self._sockets:
+            self._begin_to_accept(listener_name)
+
+    def add(self, endpoint: Endpoint, gate: Gate | None) -> None:
+        """Binds one more listener and begins to accept there; ConfigInvalid for a port in use."""
+        self._bind(endpoint)
+        if gate is not None:
+            self._gates[endpoint.listener_name] = gate
+        self._begin_to_accept(endpoint.listener_name)
+
+    def remove(self, listener_name: str) -> None:
+        """Ends one listener with its connections; nothing if there is none of that name."""
+        acceptor = self._acceptors.pop(listener_name, None)
+        if acceptor is not None:
+            acceptor.cancel()
+            self._sockets.pop(listener_name).close()
+        self._gates.pop(listener_name, None)
+        for connection, task in self._connections.items():
+            if connection.listener_name == listener_name:
+                task.cancel()
+
+    def _begin_to_accept(self, listener_name: str) -> None:
+        accepting = self._accept(listener_name, self._sockets[listener_name])
+        self._acceptors[listener_name] = asyncio.create_task(accepting)
+        _log.info("%sEnabling request processing.", self._prefix)
 
     @property
     def ports(self) -> dict[str, int]:
@@ -140,7 +163,7 @@ class SocketServer:
     async def close(self) -> None:
         """Stops accepting, then ends every connection."""
         _log.info("%sStopping socket server request processors", self._prefix)
-        tasks = [*self._acceptors, *self._connections.values(), *self._unfinished.values()]
+        tasks = [*self._acceptors.values(), *self._connections.values(), *self._unfinished.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -41,16 +41,18 @@ class Operator:
         path.write_bytes(made.pkcs12(password, self.authority.identity))
         return str(path), made
 
-    def connect(self, broker: BrokerProcess) -> ssl.SSLSocket:
-        """A connection to its TLS listener, after the handshake."""
-        host, _, port = str(broker.status["listeners"]["TLS"]).partition("://")[2].rpartition(":")
+    def connect(self, broker: BrokerProcess, listener: str = "TLS") -> ssl.SSLSocket:
+        """A connection to one of its listeners, after the handshake."""
+        host, _, port = (
+            str(broker.status["listeners"][listener]).partition("://")[2].rpartition(":")
+        )
         context = ssl.create_default_context(cadata=self.authority.identity.certificate_pem)
         plain = socket.create_connection((host, int(port)), TIMEOUT_S)
         return context.wrap_socket(plain, server_hostname="localhost")
 
-    def served(self, broker: BrokerProcess) -> int:
+    def served(self, broker: BrokerProcess, listener: str = "TLS") -> int:
         """The serial number of the certificate that it shows to new clients."""
-        with self.connect(broker) as connection:
+        with self.connect(broker, listener) as connection:
             return serial_of(connection)
 
 
@@ -167,6 +169,52 @@ def test_a_store_that_does_not_fit_is_refused_and_the_old_one_is_served(
         alter(cluster, **{f"{PREFIX}ssl.keystore.password": "wrong"})
 
     assert operator.served(broker) == before
+
+
+def test_listeners_are_added_announced_and_removed_while_the_broker_runs(
+    cluster: Cluster, operator: Operator
+) -> None:
+    broker = cluster.brokers[1]
+    first = "TLS://127.0.0.1:0,PLAINTEXT://127.0.0.1:0"
+    location, second = operator.key_store("second")
+    store = {
+        "listener.name.more.ssl.keystore.type": "PKCS12",
+        "listener.name.more.ssl.keystore.location": location,
+        "listener.name.more.ssl.keystore.password": STORE_PASSWORD,
+    }
+    protocols = "TLS:SSL,PLAINTEXT:PLAINTEXT,MORE:SSL"
+
+    alter(
+        cluster,
+        **{
+            **store,
+            "listener.security.protocol.map": protocols,
+            "listeners": f"{first},MORE://127.0.0.1:0",
+        },
+    )
+
+    wait_for(lambda: "MORE" in broker.status["listeners"], "the new listener")
+    assert operator.served(broker, "MORE") == second.certificate.serial_number
+    connection = operator.connect(broker, "MORE")
+
+    with pytest.raises(Exception, match="address of existing listener TLS cannot be updated"):
+        alter(cluster, **{"listeners": "TLS://127.0.0.2:0,PLAINTEXT://127.0.0.1:0"})
+    port = address(cluster, 1, "PLAINTEXT").rpartition(":")[2]
+    alter(
+        cluster,
+        **{"advertised.listeners": f"TLS://localhost:9,PLAINTEXT://localhost:{port}"},
+    )
+    wait_for(lambda: announced(cluster) == f"localhost:{port}", "the announced address")
+
+    alter(cluster, **{"listeners": first})
+    assert connection.recv(1) == b"", "the connections of a listener end with it"
+    connection.close()
+
+
+def announced(cluster: Cluster) -> str:
+    """``host:port`` that a new client learns of the broker."""
+    [found] = admin_of(cluster).list_topics(timeout=TIMEOUT_S).brokers.values()
+    return f"{found.host}:{found.port}"
 
 
 def test_keys_without_a_listener_are_taken_as_kafka_takes_them(cluster: Cluster) -> None:
