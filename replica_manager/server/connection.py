@@ -240,12 +240,16 @@ class ClientConnection:
     # Coming in
 
     async def _come_in(self, gate: Gate) -> None:
-        """Returns when the peer may ask; AdmissionRefused once it was told that it may not."""
+        """Returns when the peer may ask; AdmissionRefused after the answer that it may not.
+
+        TimeoutError if that takes longer than a connection may be idle, however often a byte comes.
+        """
         try:
-            if gate.tls is not None:
-                self._peer = self._peer._replace(principal=await self._tls_principal(gate))
-            if gate.sasl is not None:
-                await self._log_in(gate.authenticator())
+            async with asyncio.timeout(self._max_idle_s):
+                if gate.tls is not None:
+                    self._peer = self._peer._replace(principal=await self._tls_principal(gate))
+                if gate.sasl is not None:
+                    await self._log_in(gate.authenticator())
         except AdmissionRefused as refused:
             await self._turn_away(gate, refused)
             raise
@@ -255,8 +259,7 @@ class ClientConnection:
         stream = TlsStream(self._socket, gate.tls)
         self._stream = stream
         try:
-            async with asyncio.timeout(self._max_idle_s):
-                await stream.handshake()
+            await stream.handshake()
         except TimeoutError:
             raise
         except OSError as failure:

@@ -6,8 +6,10 @@ import asyncio
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +17,14 @@ import pytest
 from replica_manager.replication.waiting_room import WaitingRoom
 from replica_manager.server import listener
 from replica_manager.server.connection import Answer, Peer, Respond
+from replica_manager.server.dispatch import respond
 from replica_manager.server.listener import ServerLimits, SocketServer
+from tests.unit import fetch_world
+from tests.unit.log_world import batch
+from tests.unit.test_produce import request as produced
 from zkcontroller.model import Endpoint
+from zkcontroller.protocol.framing import request_header
+from zkcontroller.protocol.messages import write
 from zkcontroller.runtime.presence import abandonable, raise_if_abandoned
 
 CLIENTS = 200
@@ -284,3 +292,59 @@ def test_a_task_that_a_handler_started_is_not_ended_with_the_client() -> None:
 
     run(steps())
     assert ended == ["appended"]
+
+
+def framed_request(request: Any) -> bytes:
+    api_key, version = int(request.__api_key__), int(request.__version__)
+    return request_header(api_key, version, 7, "test") + write(request)
+
+
+@pytest.fixture
+def executor() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+def test_fetches_for_the_longest_time_there_is_end_with_their_clients(
+    executor: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    world = fetch_world.made(executor, tmp_path)
+    world.lead("orders", topic_id=fetch_world.ORDERS_ID)
+    fetch = framed_request(fetch_world.request((0, 0), max_wait_ms=FOREVER_MS))
+    waiting = world.context.reads.waiting
+
+    async def steps() -> None:
+        async with server_with(lambda data, peer: respond(data, peer, world.context)) as server:
+            before = open_descriptors()
+            clients = [connect(server, fetch) for _ in range(40)]
+            await until(lambda: len(waiting) == 40)
+
+            for client in clients:
+                reset(client)
+
+            await until(lambda: server.connection_count == 0 and len(waiting) == 0)
+            assert (open_descriptors(), server.unfinished_count) == (before, 0)
+
+    run(steps())
+
+
+def test_records_whose_producer_has_gone_are_in_the_log(
+    executor: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    world = fetch_world.made(executor, tmp_path)
+    world.lead("orders", topic_id=fetch_world.ORDERS_ID, isr=(1, 2), replicas=(1, 2))
+    produce = framed_request(produced(batch(3), acks=-1, timeout_ms=FOREVER_MS))
+    waiting = world.context.appends.waiting
+
+    async def steps() -> None:
+        async with server_with(lambda data, peer: respond(data, peer, world.context)) as server:
+            client = connect(server, produce)
+            await until(lambda: len(waiting) == 1)
+
+            reset(client)
+
+            await until(lambda: server.connection_count == 0 and len(waiting) == 0)
+            assert server.unfinished_count == 0
+
+    run(steps())
+    assert fetch_world.log_of(world).log_end_offset == 3
