@@ -11,10 +11,12 @@ Source: Kafka ``AclAuthorizer`` (``authorizeAction``, ``authorizeByResourceType`
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from replica_manager.security.acl_cache import WILDCARD, AclCache
+from replica_manager.security.audit_log import LONGEST_NAME, AuditLog
 from replica_manager.security.principals import USER, Principal
 from zkcontroller.zookeeper.kafka_acl_znodes import (
     AccessControlEntry,
@@ -27,8 +29,12 @@ from zkcontroller.zookeeper.kafka_acl_znodes import (
 
 CLUSTER_NAME: Final = "kafka-cluster"
 _EVERYBODY: Final = f"{USER}:{WILDCARD}"
-MOST_DECISIONS: Final = 100_000
-"""So many are remembered, some 30 MB at the most; then all are forgotten."""
+MOST_DECISION_BYTES: Final = 32 * 1024 * 1024
+"""Of remembered decisions; past it all are forgotten."""
+LONGEST_REMEMBERED_NAME: Final = 249
+"""Characters; no topic has a longer name, and other names that long are rare and decided anew."""
+_BYTES_BESIDE_NAME: Final = 450
+"""Of one decision: its key of five, a host's text, its place in the dictionary."""
 
 _TRACE: Final = 5
 _log = logging.getLogger("kafka.authorizer.logger")
@@ -76,6 +82,8 @@ class Authorizer:
         # Clients ask for the same over and over; a decision holds as long as the rules do.
         self._decided_by = cache
         self._decisions: dict[tuple[Principal, str, AclOperation, ResourceType, str], bool] = {}
+        self._decision_bytes = 0
+        self._audit_log = AuditLog()
 
     def authorize(
         self,
@@ -96,8 +104,14 @@ class Authorizer:
             line = self._audit_line(
                 requester, operation, resource_type, name, reference_count, is_allowed=is_allowed
             )
-            _log.log(level, "%s", line)
+            self._write(requester, level, line)
         return is_allowed
+
+    def _write(self, requester: Requester, level: int, line: str) -> None:
+        if level == logging.INFO:
+            self._audit_log.denied(requester.principal, line)
+        else:
+            _log.log(level, "%s", line)
 
     def _audit_line(
         self,
@@ -109,7 +123,7 @@ class Authorizer:
         *,
         is_allowed: bool,
     ) -> str:
-        resource = f"{pascal_name(resource_type)}:LITERAL:{name}"
+        resource = f"{pascal_name(resource_type)}:LITERAL:{name[:LONGEST_NAME]}"
         return _audit_line(requester, operation, resource, reference_count, is_allowed=is_allowed)
 
     def _decision(
@@ -120,15 +134,17 @@ class Authorizer:
         name: str,
     ) -> bool:
         cache = self.cache
-        if cache is not self._decided_by or len(self._decisions) >= MOST_DECISIONS:
-            self._decided_by, self._decisions = cache, {}
+        if cache is not self._decided_by or self._decision_bytes >= MOST_DECISION_BYTES:
+            self._decided_by, self._decisions, self._decision_bytes = cache, {}, 0
         key = (requester.principal, requester.host, operation, resource_type, name)
         decision = self._decisions.get(key)
         if decision is None:
             decision = requester.principal in self._super_users or self._is_allowed(
                 requester, operation, cache.matching(resource_type, name)
             )
-            self._decisions[key] = decision
+            if len(name) <= LONGEST_REMEMBERED_NAME:
+                self._decisions[key] = decision
+                self._decision_bytes += _BYTES_BESIDE_NAME + sys.getsizeof(name)
         return decision
 
     def _is_allowed(
@@ -159,7 +175,7 @@ class Authorizer:
         if _log.isEnabledFor(level):
             resource = f"{pascal_name(resource_type)}:UNKNOWN:NONE"
             line = _audit_line(requester, operation, resource, 0, is_allowed=is_allowed)
-            _log.log(level, "%s", line)
+            self._write(requester, level, line)
         return is_allowed
 
 

@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
 from replica_manager.security.acl_cache import WILDCARD, AclBinding, AclCache
+from replica_manager.security.audit_log import LONGEST_NAME
 from replica_manager.security.authorizer import Authorizer, Requester, verdict_of
 from replica_manager.security.principals import Principal
 from zkcontroller.kraft.controller.api_error import ApiException
@@ -86,7 +87,7 @@ class StandardAuthorizer(Authorizer):
         return (
             f"Principal = {requester.principal} is {'Allowed' if is_allowed else 'Denied'} "
             f"operation = {operation.name} from host = {requester.host} on resource = "
-            f"{pascal_name(resource_type)}:LITERAL:{name} for request = {requester.api_name} "
+            f"{pascal_name(resource_type)}:LITERAL:{name[:LONGEST_NAME]} for request = {requester.api_name} "
             f"with resourceRefCount = {reference_count} based on rule {rule}"
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tracemalloc
 from typing import Any, cast
 
 import pytest
@@ -15,7 +16,13 @@ from replica_manager.security.acl_cache import (
     VersionedAcls,
 )
 from replica_manager.security.acl_store import AclStore
-from replica_manager.security.authorizer import Authorizer, Requester
+from replica_manager.security.audit_log import (
+    LINES_WITH_REPEATS,
+    MOST_LINES,
+    WINDOW_S,
+    AuditLog,
+)
+from replica_manager.security.authorizer import MOST_DECISION_BYTES, Authorizer, Requester
 from replica_manager.security.principals import Principal, host_name_of, parse_super_users
 from tests.simulation.zookeeper import SimulatedZooKeeper
 from tests.unit.broker_world import BrokersSession
@@ -209,7 +216,7 @@ def test_without_any_rule_everybody_may_if_it_says_so() -> None:
 def test_a_decision_holds_as_long_as_the_rules_and_is_not_kept_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("replica_manager.security.authorizer.MOST_DECISIONS", 3)
+    monkeypatch.setattr("replica_manager.security.authorizer.MOST_DECISION_BYTES", 1_500)
     rules = authorizer({topic("orders"): [allow("User:alice", READ)]})
 
     for number in range(10):
@@ -290,6 +297,64 @@ def test_the_audit_log_says_what_kafkas_says(caplog: pytest.LogCaptureFixture) -
             "Topic:LITERAL:orders for request = METADATA with resourceRefCount = 1",
         ),
     ]
+
+
+def test_what_is_remembered_of_decisions_is_bounded_in_bytes() -> None:
+    rules = authorizer({})
+
+    tracemalloc.start()
+    for number in range(100_000):
+        name = f"{number:0200d}"
+        rules.authorize(ALICE, READ, ResourceType.TOPIC, name, log_if_denied=False)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert held < 1.5 * MOST_DECISION_BYTES
+
+
+def test_a_name_that_no_topic_can_have_is_not_remembered() -> None:
+    rules = authorizer({topic("*"): [allow("User:alice", READ)]})
+
+    assert rules.authorize(ALICE, READ, ResourceType.TOPIC, "x" * 30_000)
+    assert not rules._decisions
+
+
+def test_repeated_denials_are_counted_and_not_written_without_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "kafka.authorizer.logger")
+    now_s = 0.0
+    log = AuditLog(lambda: now_s)
+    alice, bob = ALICE.principal, Principal("User", "bob")
+
+    for _ in range(2 * LINES_WITH_REPEATS):
+        log.denied(alice, "the same")
+    assert len(caplog.records) == LINES_WITH_REPEATS
+    for number in range(2 * MOST_LINES):
+        log.denied(alice, f"another {number}")
+    assert len(caplog.records) == MOST_LINES
+    log.denied(bob, "his first")
+    assert caplog.records[-1].getMessage() == "his first"
+
+    caplog.clear()
+    now_s = WINDOW_S
+    log.denied(alice, "the same")
+
+    assert [each.getMessage() for each in caplog.records] == [
+        f"Principal = User:alice was Denied {LINES_WITH_REPEATS + 2 * MOST_LINES - 900} "
+        "more times than are listed here",
+        "the same",
+    ]
+
+
+def test_a_line_of_the_audit_log_shows_the_beginning_of_a_long_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "kafka.authorizer.logger")
+
+    authorizer({}).authorize(ALICE, READ, ResourceType.TOPIC, "x" * 30_000)
+
+    assert len(caplog.records[0].getMessage()) < 600
 
 
 def test_hosts_are_named_as_java_names_them() -> None:
