@@ -5,6 +5,7 @@ From the keys of ``server.properties`` to the settings that each part takes; not
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from replica_manager.broker_keys import BROKER_KEYS
@@ -129,4 +130,5 @@ def authorizer_of(config: BrokerConfig) -> Authorizer | None:
         AclCache({}),
         super_users=frozenset(Principal(*user) for user in settings.super_users),
         allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
+        now_s=time.monotonic,
     )

@@ -22,6 +22,9 @@ MAX_PENDING_MEMBERS: Final = 10_000
 Whoever comes back with a forgotten id is told UNKNOWN_MEMBER_ID and asks for another one.
 """
 
+MAX_PENDING_MEMBER_CHARACTERS: Final = 4_000_000
+"""Of those ids together; past it the oldest are forgotten, too."""
+
 MAX_GROUPS: Final = 1_000_000
 """Groups of one coordinator; past it no new group begins (COORDINATOR_NOT_AVAILABLE)."""
 
@@ -63,6 +66,16 @@ class GroupConfig:
     offsets_topic_segment_bytes: int = 104_857_600
     """``offsets.topic.segment.bytes``"""
     inter_broker_version: InterBrokerVersion = LATEST
+    max_member_bytes: int = 4 * 1024 * 1024
+    """What one member may say of itself: all its protocols with their metadata.
+
+    Kafka has no such bounds, but a group must fit into one record of ``__consumer_offsets``: by
+    default 1 MB for one protocol of all members.
+    """
+    max_group_bytes: int = 32 * 1024 * 1024
+    """The same of all members of a group."""
+    max_members_bytes: int = 256 * 1024 * 1024
+    """The same of all members of all groups coordinated here."""
 
     @property
     def has_static_membership(self) -> bool:

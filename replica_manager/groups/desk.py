@@ -25,7 +25,7 @@ from replica_manager.groups.events import (
     Output,
     Quantity,
 )
-from replica_manager.groups.group import Group
+from replica_manager.groups.group import Group, MemberBytes
 from replica_manager.groups.java_hash import partition_for
 from replica_manager.groups.records import (
     Record,
@@ -65,6 +65,7 @@ class Desk:
         self.now_ms = 0
         self.partition_count = 1
         self.groups: dict[str, Group] = {}
+        self.member_bytes = MemberBytes()
         self.timers = Timers()
         self.outbox: list[Output] = []
         self.continuations: dict[int, Continuation] = {}
@@ -81,12 +82,21 @@ class Desk:
         """A new Empty group; None if there are too many."""
         if len(self.groups) >= MAX_GROUPS:
             return None
-        group = self.groups[group_id] = Group(group_id, self.now_ms)
+        group = Group(group_id, self.now_ms)
+        self.adopt(group)
         return group
+
+    def adopt(self, group: Group) -> None:
+        """The coordinator has the group from now on."""
+        self.groups[group.group_id] = group
+        group.counted_in = self.member_bytes
+        self.member_bytes.total += group.member_bytes
 
     def forget_group(self, group: Group) -> None:
         """The group is no more: no timer of it goes off."""
         del self.groups[group.group_id]
+        self.member_bytes.total -= group.member_bytes
+        group.counted_in = None
         for kind in (TimerKind.JOIN, TimerKind.SYNC):
             self.timers.cancel(Timer(kind, group.group_id))
         for member_id in (*group.members, *group.pending_members):

@@ -27,7 +27,7 @@ from enum import Enum
 from typing import Final
 
 from replica_manager.groups.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
-from replica_manager.groups.member import Member
+from replica_manager.groups.member import Member, size_of
 from replica_manager.groups.offset_table import OffsetTable
 from replica_manager.groups.record_reader import GroupRecordCorrupt
 from replica_manager.groups.records import NO_TIMESTAMP, GroupRecord, MemberRecord
@@ -64,6 +64,13 @@ VALID_PREVIOUS: Final[dict[GroupState, frozenset[GroupState]]] = {
 """Legal transitions: target to the states it may be entered from."""
 
 
+class MemberBytes:
+    """How much memory the members of several groups take."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+
 class Group:
     """One group.  A fresh one is Empty, in generation 0, and belongs to no protocol type."""
 
@@ -95,6 +102,10 @@ class Group:
         """How much longer than that it may last."""
         self.stored_generation_id: int | None = None
         """The generation whose assignment was given to the log."""
+        self.member_bytes = 0
+        """What its members take in memory."""
+        self.counted_in: MemberBytes | None = None
+        """The sum to which that belongs; None while the coordinator does not have the group."""
         self._supporters: Counter[str] = Counter()
         """How many members know a protocol."""
 
@@ -159,6 +170,7 @@ class Group:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self._supporters.update({protocol.name for protocol in member.protocols})
+        self._count(member.size_bytes)
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
@@ -168,6 +180,7 @@ class Group:
             assert member.parked_join is None
             assert member.parked_sync is None
             self._forget_protocols(member)
+            self._count(-member.size_bytes)
             if member.group_instance_id is not None:
                 self.static_members.pop(member.group_instance_id, None)
         if self.leader_id == member_id:
@@ -179,6 +192,7 @@ class Group:
         """The member of an instance came back and has another id now; all else stays."""
         assert member.group_instance_id is not None
         del self.members[member.member_id]
+        self._count(len(new_member_id) - len(member.member_id))
         if self.leader_id == member.member_id:
             self.leader_id = new_member_id
         if member.member_id in self.pending_sync_members:
@@ -197,6 +211,7 @@ class Group:
     ) -> None:
         """A member says anew what it is."""
         self._forget_protocols(member)
+        self._count(size_of(protocols) - size_of(member.protocols))
         member.protocols = protocols
         self._supporters.update({protocol.name for protocol in protocols})
         member.rebalance_timeout_ms = rebalance_timeout_ms
@@ -235,6 +250,11 @@ class Group:
         return self.protocol_type == protocol_type and any(
             self._supporters[protocol.name] == len(self.members) for protocol in protocols
         )
+
+    def _count(self, more_bytes: int) -> None:
+        self.member_bytes += more_bytes
+        if self.counted_in is not None:
+            self.counted_in.total += more_bytes
 
     def _forget_protocols(self, member: Member) -> None:
         for name in {protocol.name for protocol in member.protocols}:

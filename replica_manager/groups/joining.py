@@ -14,11 +14,15 @@ from typing import assert_never
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.config import MAX_PENDING_MEMBERS, NEW_MEMBER_JOIN_TIMEOUT_MS
+from replica_manager.groups.config import (
+    MAX_PENDING_MEMBER_CHARACTERS,
+    MAX_PENDING_MEMBERS,
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+)
 from replica_manager.groups.desk import Desk
 from replica_manager.groups.events import Level
 from replica_manager.groups.group import Group, GroupState
-from replica_manager.groups.member import Member
+from replica_manager.groups.member import Member, size_of
 from replica_manager.groups.membership import Membership
 from replica_manager.groups.rebalance import Rebalance
 from replica_manager.groups.records import LONGEST_STRING_BYTES
@@ -61,7 +65,10 @@ class Joining:
             if group is None:
                 self._refuse(request, ErrorCode.coordinator_not_available)
                 return
-        if not self._has_room_for(group, request.member_id):
+        if not self._has_memory_for(group, request):
+            # A member that was there stays as it is until its session ends.
+            self._refuse(request, ErrorCode.group_max_size_reached)
+        elif not self._has_room_for(group, request.member_id):
             member = group.members.get(request.member_id)
             if member is not None:
                 self._sessions.drop(group, member)
@@ -80,6 +87,16 @@ class Joining:
         self, request: JoinGroup, error: ErrorCode, member_id: str = UNKNOWN_MEMBER_ID
     ) -> None:
         self._desk.answer(request.request_id, JoinResult(error, member_id))
+
+    def _has_memory_for(self, group: Group, request: JoinGroup) -> bool:
+        config, size = self._desk.config, size_of(request.protocols)
+        known = group.members.get(request.member_id)
+        more = size - (0 if known is None else size_of(known.protocols))
+        return (
+            size <= config.max_member_bytes
+            and group.member_bytes + more <= config.max_group_bytes
+            and self._desk.member_bytes.total + more <= config.max_members_bytes
+        )
 
     def _has_room_for(self, group: Group, member_id: str) -> bool:
         """While members join, those who have joined count: the last to come finds no room."""
@@ -136,8 +153,12 @@ class Joining:
         )
 
     def _give_out(self, group: Group, member_id: str, timeout_ms: int) -> None:
-        if len(group.pending_members) >= MAX_PENDING_MEMBERS:
-            self._sessions.forget(group, next(iter(group.pending_members)))
+        pending, size = group.pending_members, len(member_id)
+        while pending and (
+            len(pending) >= MAX_PENDING_MEMBERS
+            or sum(map(len, pending)) + size > MAX_PENDING_MEMBER_CHARACTERS
+        ):
+            self._sessions.forget(group, next(iter(pending)))
         group.pending_members[member_id] = None
         self._sessions.begin_pending(group, member_id, timeout_ms)
 

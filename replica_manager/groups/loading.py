@@ -293,7 +293,7 @@ class Partitions:
                 of_producer = desk.groups_of_producers.setdefault(producer_id, {})
                 of_producer[group.group_id] = None
         group.offsets.load(load.offsets.get(group.group_id, {}), pending_of_producers)
-        desk.groups[group.group_id] = group
+        desk.adopt(group)
         desk.say(
             Level.INFO,
             f"Loading group metadata for {group.group_id} with generation {group.generation_id}",

@@ -5,9 +5,15 @@ Source: Kafka ``MemberMetadata``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 from typing_extensions import override
 
 from replica_manager.groups.requests import Protocol
+
+_BYTES_OF_PROTOCOL: Final = 150
+"""Beside its name and its metadata."""
 
 
 class Member:
@@ -57,6 +63,12 @@ class Member:
         """Request id of its SyncGroup that waits."""
 
     @property
+    def size_bytes(self) -> int:
+        """What it takes in memory, but for its assignment."""
+        texts = (self.member_id, self.client_id, self.client_host, self.group_instance_id or "")
+        return size_of(self.protocols) + sum(map(len, texts))
+
+    @property
     def is_static(self) -> bool:
         return self.group_instance_id is not None
 
@@ -84,3 +96,8 @@ class Member:
             f" sessionTimeoutMs={self.session_timeout_ms},"
             f" rebalanceTimeoutMs={self.rebalance_timeout_ms}, supportedProtocols=List({names}))"
         )
+
+
+def size_of(protocols: Iterable[Protocol]) -> int:
+    """What these protocols take in memory, about."""
+    return sum(_BYTES_OF_PROTOCOL + len(each.name) + len(each.metadata) for each in protocols)

@@ -9,6 +9,7 @@ Source: Kafka ``ControllerServer``, ``KafkaRaftManager.buildNetworkClient``, ``C
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -78,4 +79,5 @@ def _authorizer(config: ControllerConfig) -> StandardAuthorizer | None:
     return StandardAuthorizer(
         super_users=frozenset(Principal(*user) for user in settings.super_users),
         allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
+        now_s=time.monotonic,
     )

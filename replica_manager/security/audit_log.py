@@ -1,8 +1,8 @@
 """The denials in ``kafka-authorizer.log``, and no more of them than a disk can take.
 
 Kafka writes a line for each name that is denied.  A client without rights may name 100,000 topics
-in a request, and fill the disk with lines.  So a principal has a number of lines for denials in each
-window of time; within it repeats are written until there are many.  What is not written is counted,
+in a request, and fill the disk with lines.  So a principal has a number of lines for denials in
+each window of time; from the 100th line on no repeat is written.  What is not written is counted,
 and the count is written with the principal's first denial after that window.
 
 Source: Kafka ``AclAuthorizer.logAuditMessage``, which has no bound.
@@ -11,7 +11,6 @@ Source: Kafka ``AclAuthorizer.logAuditMessage``, which has no bound.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -34,7 +33,7 @@ _log = logging.getLogger("kafka.authorizer.logger")
 class AuditLog:
     """The denials of one authorizer.  For one thread."""
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self._windows: dict[Principal, _Window] = {}
         self._next_cleaning_s = now_s() + WINDOW_S

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from replica_manager.security.acl_cache import WILDCARD, AclCache
@@ -75,7 +75,9 @@ class Authorizer:
         *,
         super_users: frozenset[Principal] = frozenset(),
         allow_everyone_if_no_acl_found: bool = False,
+        now_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        """``now_s``: a clock for the audit log, whose bounds are for a window of time."""
         self.cache = cache
         self._super_users = super_users
         self._allow_everyone = allow_everyone_if_no_acl_found
@@ -83,7 +85,7 @@ class Authorizer:
         self._decided_by = cache
         self._decisions: dict[tuple[Principal, str, AclOperation, ResourceType, str], bool] = {}
         self._decision_bytes = 0
-        self._audit_log = AuditLog()
+        self._audit_log = AuditLog(now_s)
 
     def authorize(
         self,

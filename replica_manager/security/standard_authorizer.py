@@ -9,6 +9,7 @@ Source: Kafka ``StandardAuthorizer``, ``StandardAuthorizerData`` (KIP-801).
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -45,11 +46,13 @@ class StandardAuthorizer(Authorizer):
         *,
         super_users: frozenset[Principal] = frozenset(),
         allow_everyone_if_no_acl_found: bool = False,
+        now_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         super().__init__(
             AclCache({}),
             super_users=super_users,
             allow_everyone_if_no_acl_found=allow_everyone_if_no_acl_found,
+            now_s=now_s,
         )
         self.is_loaded = False
         """Whether the rules are there."""
@@ -87,8 +90,8 @@ class StandardAuthorizer(Authorizer):
         return (
             f"Principal = {requester.principal} is {'Allowed' if is_allowed else 'Denied'} "
             f"operation = {operation.name} from host = {requester.host} on resource = "
-            f"{pascal_name(resource_type)}:LITERAL:{name[:LONGEST_NAME]} for request = {requester.api_name} "
-            f"with resourceRefCount = {reference_count} based on rule {rule}"
+            f"{pascal_name(resource_type)}:LITERAL:{name[:LONGEST_NAME]} for request = "
+            f"{requester.api_name} with resourceRefCount = {reference_count} based on rule {rule}"
         )
 
     def _rule(

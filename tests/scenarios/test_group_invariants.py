@@ -184,6 +184,14 @@ class GroupMachine(RuleBasedStateMachine):
         return self.world.coordinator.groups.get(GROUP)
 
     @invariant()
+    def the_memory_of_members_is_counted(self) -> None:
+        groups = self.world.coordinator.groups.values()
+        for group in groups:
+            assert group.member_bytes == sum(each.size_bytes for each in group.members.values())
+            assert group.counted_in is not None
+            assert group.counted_in.total == sum(each.member_bytes for each in groups)
+
+    @invariant()
     def every_request_is_answered_or_parked(self) -> None:
         members = () if self.group is None else self.group.members.values()
         parked = {each.parked_join for each in members} | {each.parked_sync for each in members}
