@@ -7,8 +7,10 @@ Source: Kafka ``AuthHelper``, ``KafkaApis``.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -21,6 +23,8 @@ from replica_manager.server.errors import RequestRefused
 from replica_manager.server.slices import in_slices
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+
+_log = logging.getLogger("kafka.server.KafkaApis")
 
 NOT_ASKED: Final = -(2**31)
 """The client did not ask for the field of authorized operations."""
@@ -51,6 +55,25 @@ Any other API is guarded by its handler: what it may do depends on the topic, th
 """
 
 
+OF_MEMBERS: Final = frozenset(
+    map(
+        int,
+        (
+            ApiKey.LEADER_AND_ISR,
+            ApiKey.STOP_REPLICA,
+            ApiKey.UPDATE_METADATA,
+            ApiKey.CONTROLLED_SHUTDOWN,
+            ApiKey.ALTER_PARTITION,
+            ApiKey.ALLOCATE_PRODUCER_IDS,
+        ),
+    )
+)
+"""What only brokers and controllers send.  WriteTxnMarkers is not among them: ``kafka-transactions
+abort`` sends it as a client."""
+MORE_LISTENERS_KEY: Final = "broker.request.listeners"
+"""Names of further listeners for such requests, while ``inter.broker.listener.name`` changes."""
+
+
 def requester_of(context: RequestContext) -> Requester:
     """Who asks, as the authorizer knows clients."""
     return Requester(
@@ -64,8 +87,15 @@ def permissions_of(broker: BrokerContext, context: RequestContext) -> Permission
 
 
 def check_cluster_gate(context: RequestContext, broker: BrokerContext) -> None:
-    """RequestRefused(CLUSTER_AUTHORIZATION_FAILED) unless the table lets the request through."""
+    """RequestRefused(CLUSTER_AUTHORIZATION_FAILED) unless the table lets the request through.
+
+    Without an authorizer the listener decides: what only members of the cluster send is refused
+    where clients come in.  Source: Kafka's privileged listener, which it asks for with Envelope
+    alone (``KafkaApis.handleEnvelopeRequest``).
+    """
     if broker.authorizer is None:
+        if context.api_key in OF_MEMBERS:
+            _check_listener_of_members(context, broker)
         return
     operations = CLUSTER_GATES.get(context.api_key)
     if operations is None:
@@ -74,6 +104,32 @@ def check_cluster_gate(context: RequestContext, broker: BrokerContext) -> None:
     if any(is_cluster_allowed(broker, context, each, log_if_denied=False) for each in first):
         return
     check_cluster(broker, context, last)
+
+
+def _check_listener_of_members(context: RequestContext, broker: BrokerContext) -> None:
+    config = broker.config()
+    listeners = config.listeners
+    if context.listener_name in (listeners.inter_broker, listeners.control_plane):
+        return
+    more = config.originals.get(MORE_LISTENERS_KEY, "")
+    if context.listener_name in (name.strip() for name in more.split(",")):
+        return
+    _log_refusal(broker.broker_id, APIS[context.api_key].name, context.listener_name)
+    raise RequestRefused(ErrorCode.cluster_authorization_failed)
+
+
+@cache
+def _log_refusal(broker_id: int, api_name: str, listener_name: str) -> None:
+    """Once for each API and listener, whoever sends it and how often."""
+    _log.warning(
+        "[KafkaApi-%d] Refused a %s request that came by listener %s: it must come by "
+        "inter.broker.listener.name or control.plane.listener.name. %s names more listeners, and "
+        "with an authorizer its rules decide. Further ones are refused without a line.",
+        broker_id,
+        api_name,
+        listener_name,
+        MORE_LISTENERS_KEY,
+    )
 
 
 def check_cluster(broker: BrokerContext, context: RequestContext, operation: AclOperation) -> None:
