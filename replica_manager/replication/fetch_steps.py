@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import Final
 from uuid import UUID
 
@@ -50,7 +51,11 @@ from replica_manager.replication.fetch_state import (
     first_state,
     truncation_for,
 )
-from replica_manager.replication.fetch_values import FetchedPartition, FetchPartition
+from replica_manager.replication.fetch_values import (
+    UNKNOWN_OFFSET,
+    FetchedPartition,
+    FetchPartition,
+)
 from replica_manager.replication.replica_log import FollowerAppend, ReplicaLog
 from replica_manager.replication.throttle import ReplicationThrottle
 from zkcontroller.errors import (
@@ -61,6 +66,7 @@ from zkcontroller.errors import (
     ZkControllerError,
 )
 from zkcontroller.model import NO_EPOCH, TopicPartition
+from zkcontroller.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD
 
 _STAGES: Final = {
     LATEST_TIMESTAMP: FetchStage.FINDING_END,
@@ -69,6 +75,11 @@ _STAGES: Final = {
 """Which stage asks for which offset."""
 _OFFSETS_TURN: Final = 1
 """Place of offsets among the turns: epochs, offsets, records."""
+
+BATCHES_AT_ONCE: Final = 500
+"""Batches of one partition that are appended before others get their turn: some 5 ms."""
+_LENGTH: Final = Struct(">i")
+_LENGTH_AT: Final = 8
 
 _logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 
@@ -80,6 +91,8 @@ class Progress:
     high_watermark_moved: list[TopicPartition] = field(default_factory=list)
     """Their parked fetches can be looked at again."""
     bytes_in: int = 0
+    is_piece: bool = False
+    """Only a piece of what the answer has for the partition was taken."""
 
 
 class ReplicaFetcher:
@@ -314,9 +327,10 @@ class ReplicaFetcher:
     def records_steps(
         self, request: AskRecords, answers: FetchAnswers, now_ms: Callable[[], int]
     ) -> Iterator[tuple[TopicPartition, Progress]]:
-        """Like :meth:`handle_records`, a partition a step, so that others get a turn in between.
+        """Like :meth:`handle_records`, in steps, so that others get a turn in between.
 
-        Partitions may come and go between two steps.
+        A step is a partition, or BATCHES_AT_ONCE batches of one.  Partitions may come and go
+        between two steps.
         """
         is_usable = self.session.handle_answer(
             answers.api_version,
@@ -332,13 +346,23 @@ class ReplicaFetcher:
             return
         for tp, answer in answers.partitions.items():
             question = request.fetch.session_partitions.get(tp)
-            state = self.partitions.get(tp)
-            if question is None or state is None:
+            if question is None:
                 continue
-            if is_answer_of(question, state) and state.is_in(FetchStage.FETCHING, now_ms()):
-                progress = Progress()
-                self._take(tp, state, question, answer, progress, now_ms())
+            for piece in _pieces(answer):
+                state = self.partitions.get(tp)
+                if (
+                    state is None
+                    or not is_answer_of(question, state)
+                    or not state.is_in(FetchStage.FETCHING, now_ms())
+                ):
+                    break
+                progress = Progress(is_piece=piece is not answer)
+                self._take(tp, state, question, piece, progress, now_ms())
                 yield tp, progress
+                taken = self.partitions.get(tp)
+                if taken is None or taken.fetch_offset == state.fetch_offset:
+                    break
+                question = question._replace(fetch_offset=taken.fetch_offset)
 
     def _take(
         self,
@@ -625,6 +649,29 @@ def is_answer_of(question: FetchPartition, state: PartitionFetchState) -> bool:
         and question.current_leader_epoch == state.current_leader_epoch
         and question.topic_id == state.topic_id
     )
+
+
+def _pieces(answer: FetchedPartition) -> Iterator[FetchedPartition]:
+    """The answer, cut after each BATCHES_AT_ONCE batches; the answer itself if it has fewer.
+
+    Only the last piece has the leader's log start offset, which may be past what the others bring.
+    """
+    records = answer.records
+    if isinstance(records, FileSlice) or len(records) < BATCHES_AT_ONCE * HEADER_BYTES:
+        yield answer
+        return
+    view = memoryview(records)
+    start = position = batches = 0
+    while position + LOG_OVERHEAD < len(view):
+        (length,) = _LENGTH.unpack_from(view, position + _LENGTH_AT)
+        position += LOG_OVERHEAD + length
+        batches += 1
+        if length <= 0 or position >= len(view):
+            break  # it is the last one, or malformed: whoever appends it says so
+        if batches % BATCHES_AT_ONCE == 0:
+            yield answer._replace(records=view[start:position], log_start_offset=UNKNOWN_OFFSET)
+            start = position
+    yield answer if start == 0 else answer._replace(records=view[start:])
 
 
 def _printed(tp: TopicPartition, end: EpochEndOffset) -> str:

@@ -154,7 +154,7 @@ class FetcherTask:
                 cause = throwable_text(error)
                 self._log.error("Error after an append to %s", tp, extra={"cause": cause})
             taken_bytes += progress.bytes_in
-            if taken_bytes >= FAIR_BYTES:
+            if taken_bytes >= FAIR_BYTES or progress.is_piece:
                 taken_bytes = 0
                 await asyncio.sleep(0)
 

@@ -398,3 +398,17 @@ def test_of_many_partitions_only_those_that_changed_are_looked_at_again(
     assert offsets(answers[7].records) == [0, 1]
     assert all(each.error_code is ErrorCode.none for each in answers.values())
     assert set(looked_at) == {changed}
+
+
+def test_a_debugging_consumer_reads_to_the_high_watermark_as_any_consumer(
+    world: BrokerWorld,
+) -> None:
+    """Kafka 3.9 takes replica id -2 for a consumer in Fetch, and for a follower in ListOffsets."""
+    world.lead("orders", topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2))
+    fill(world, 2)
+
+    [debugging] = fetch(world, (0, 0), replica_id=-2)
+    [consumer] = fetch(world, (0, 0))
+
+    assert debugging == consumer
+    assert offsets(debugging.records) == []

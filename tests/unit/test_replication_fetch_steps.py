@@ -5,7 +5,9 @@ Source of the behaviours: Kafka ``AbstractFetcherThreadTest``, ``ReplicaFetcherT
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -31,14 +33,21 @@ from replica_manager.replication.fetch_state import (
     initial_offset,
     truncation_for,
 )
-from replica_manager.replication.fetch_steps import Progress, ReplicaFetcher
+from replica_manager.replication.fetch_steps import (
+    BATCHES_AT_ONCE,
+    Progress,
+    ReplicaFetcher,
+)
 from replica_manager.replication.fetch_values import (
     FetchedPartition,
     FetchPartition,
 )
 from tests.simulation.replication_log import InMemoryLog, Record, encoded
+from tests.unit.log_world import LogWorld
 from zkcontroller.errors import CorruptRecord, KafkaStorage
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.record_batch import encode_batch
+from zkcontroller.protocol.records import Record as LogRecord
 
 ID = UUID(int=7)
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -195,6 +204,62 @@ def test_a_removed_partition_is_forgotten_in_the_session() -> None:
 
     (forgotten,) = follower.fetch().fetch.to_forget
     assert forgotten == (ID, "orders", 1)
+
+
+def many_batches(count: int) -> FetchedPartition:
+    batches = [
+        encode_batch([LogRecord(offset, 0, None, b"x")], partition_leader_epoch=4)
+        for offset in range(count)
+    ]
+    return FetchedPartition(
+        ErrorCode.none, count, count, log_start_offset=count // 2, records=b"".join(batches)
+    )
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Follower:
+    """A follower whose log is a real one."""
+    follower = Follower()
+    follower.logs[ZERO] = cast(Any, LogWorld(tmp_path / "orders-0").open())
+    return follower.add()
+
+
+def steps(follower: Follower, answer: FetchedPartition) -> Iterator[Any]:
+    answers = FetchAnswers(17, ErrorCode.none, 9, {ZERO: answer}, [ID])
+    return follower.fetcher.records_steps(follower.fetch(), answers, lambda: follower.now_ms)
+
+
+def test_many_batches_are_appended_in_steps(on_disk: Follower) -> None:
+    log, count = on_disk.log, 2 * BATCHES_AT_ONCE + 1
+
+    ends = [log.log_end_offset for _ in steps(on_disk, many_batches(count))]
+
+    assert ends == [BATCHES_AT_ONCE, 2 * BATCHES_AT_ONCE, count]
+    assert (log.high_watermark, log.log_start_offset) == (count, count // 2)
+    state = on_disk.fetcher.partitions[ZERO]
+    assert (state.fetch_offset, state.lag) == (count, 0)
+
+
+def test_a_partition_that_goes_between_two_steps_gets_no_more(on_disk: Follower) -> None:
+    for _ in steps(on_disk, many_batches(2 * BATCHES_AT_ONCE)):
+        on_disk.fetcher.remove_partitions([ZERO])
+
+    assert on_disk.log.log_end_offset == BATCHES_AT_ONCE
+
+
+@pytest.mark.parametrize(("length", "end"), [(-1, 500), (0, 500), (2**31 - 1, 501)])
+def test_what_is_no_batch_among_many_is_left_to_the_log(
+    on_disk: Follower, length: int, end: int
+) -> None:
+    """A batch that is cut off is left out; bytes that are no batch delay what came with them."""
+    noise = bytes(8) + length.to_bytes(4, "big", signed=True) + bytes(100)
+    whole = many_batches(BATCHES_AT_ONCE + 1)
+
+    for _ in steps(on_disk, whole._replace(records=bytes(cast(bytes, whole.records)) + noise)):
+        pass
+
+    assert on_disk.log.log_end_offset == end
+    assert on_disk.fetcher.partitions[ZERO].is_delayed(on_disk.now_ms) == (end == 500)
 
 
 # ---------------------------------------------------------------------- late answers
