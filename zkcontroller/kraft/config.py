@@ -26,6 +26,8 @@ CHECK_QUORUM_FACTOR: Final = 1.5
 OBSERVER_SESSION_MS: Final = 300_000
 """An observer silent for so long is left out of DescribeQuorum."""
 CLEANER_PERIOD_MS: Final = 60_000
+FETCH_JITTER_DIVISOR: Final = 4
+"""Up to this part of its fetch timeout a voter waits longer, so that not all stand at once."""
 LAST_EPOCH: Final = 2**31 - 1
 """Four bytes hold no higher one: after it nobody can be elected any more."""
 MAX_EPOCH_LEAP: Final = 2**24
@@ -49,6 +51,11 @@ class QuorumConfig:
     def check_quorum_timeout_ms(self) -> int:
         """A leader whom no majority has fetched from for so long resigns."""
         return int(self.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
+
+    @property
+    def fetch_jitter_ms(self) -> int:
+        """Less than this much longer than the fetch timeout a voter waits for its leader."""
+        return self.fetch_timeout_ms // FETCH_JITTER_DIVISOR
 
     @property
     def begin_quorum_epoch_period_ms(self) -> int:

@@ -158,7 +158,7 @@ class Quorum:
             return Candidate(epoch, self.local, self.voters, self._election_deadline_ms(now_ms))
         deadline_ms = self._election_deadline_ms(now_ms)
         if leader is not None and (endpoints := self._voter_endpoints(leader)):
-            return Follower(epoch, leader, endpoints, now_ms + self._config.fetch_timeout_ms)
+            return Follower(epoch, leader, endpoints, self.fetch_deadline_ms(now_ms))
         return Unattached(epoch, deadline_ms, leader_id=leader, voted_key=voted)
 
     def become_unattached(self, epoch: int, now_ms: int) -> None:
@@ -210,7 +210,7 @@ class Quorum:
                 epoch,
                 leader_id,
                 endpoints,
-                now_ms + self._config.fetch_timeout_ms,
+                self.fetch_deadline_ms(now_ms),
                 high_watermark=state.high_watermark,
             )
         )
@@ -295,6 +295,16 @@ class Quorum:
         _log.info(
             "Completed transition to %s in epoch %d from %s", state.name, state.epoch, old.name
         )
+
+    def fetch_deadline_ms(self, now_ms: int) -> int:
+        """When a follower gives its leader up, unless the leader answers before.
+
+        The followers of a leader are answered at the same moment, so with the same timeout they
+        would all stand at the same moment and split the votes, as Kafka's do.
+        """
+        jitter_ms = self._config.fetch_jitter_ms if self.is_voter else 0
+        longer_ms = self._random.randrange(jitter_ms) if jitter_ms else 0
+        return now_ms + self._config.fetch_timeout_ms + longer_ms
 
     def _election_deadline_ms(self, now_ms: int) -> int:
         return self._random_deadline_ms(now_ms) if self.is_voter else NEVER_MS

@@ -219,7 +219,7 @@ class Responses:
                 return False
             if response.high_watermark >= 0:
                 node.follower_high_watermark(state, response.high_watermark)
-        state.fetch_deadline_ms = now_ms + node.config.fetch_timeout_ms
+        state.fetch_deadline_ms = node.quorum.fetch_deadline_ms(now_ms)
         return True
 
     def _append(self, source: int, records: bytes, state: Follower) -> bool:
@@ -257,7 +257,7 @@ class Responses:
         ):
             _log.info("Leader %d has no snapshot %s (any more)", source, state.fetching_snapshot)
             self._drop_download(state)
-            state.fetch_deadline_ms = now_ms + node.config.fetch_timeout_ms
+            state.fetch_deadline_ms = node.quorum.fetch_deadline_ms(now_ms)
             return True
         if error is ErrorCode.none and not self._is_next_part(response, state):
             error = ErrorCode.position_out_of_range
@@ -272,7 +272,7 @@ class Responses:
             _log.info("Restarted the log at %s after downloading it", state.fetching_snapshot)
             state.fetching_snapshot = None
             node.follower_high_watermark(state, node.log.high_watermark)
-        state.fetch_deadline_ms = now_ms + node.config.fetch_timeout_ms
+        state.fetch_deadline_ms = node.quorum.fetch_deadline_ms(now_ms)
         return True
 
     def _restart_log(self, state: Follower, snapshot_id: OffsetAndEpoch) -> None:
