@@ -22,6 +22,7 @@ from enum import IntEnum
 from functools import partial
 from random import SystemRandom
 from typing import Final, TypeVar
+from uuid import uuid4
 
 from replica_manager.broker_identity import BrokerIdentity
 from replica_manager.broker_quotas import BrokerQuotas
@@ -57,6 +58,8 @@ from replica_manager.replication.throttle import (
 )
 from replica_manager.resizable_executor import ResizableExecutor
 from replica_manager.security.acl_store import AclStore
+from replica_manager.security.delegation_token_store import DelegationTokenStore
+from replica_manager.security.delegation_tokens import DelegationTokens, token_settings
 from replica_manager.security.dynamic_passwords import SECRET, DynamicPasswords
 from replica_manager.security.dynamic_tls import ListenerSecurities
 from replica_manager.security.scram_credentials import ScramCredentials
@@ -75,6 +78,7 @@ from replica_manager.server.producer_ids import (
 )
 from replica_manager.server.reconfiguring import Reconfiguring
 from replica_manager.server.request_metrics import RequestMetrics
+from replica_manager.server.token_sweep import TokenSweep
 from replica_manager.server.topic_admin import TopicAdmin
 from replica_manager.server.transaction_settings import transactions_partition_count
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
@@ -92,6 +96,8 @@ from zkcontroller.protocol.inter_broker_versions import (
 from zkcontroller.runtime.controller_runtime import ControllerRuntime
 from zkcontroller.runtime.log_files import StateChangeSink
 from zkcontroller.runtime.metrics import Metrics, mbean
+from zkcontroller.runtime.wall_clock import WallClock
+from zkcontroller.zookeeper.delegation_token_znodes import TokenChangeZnode
 from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode
 from zkcontroller.zookeeper.requests import WatchFired
 from zkcontroller.zookeeper.session import SessionState, ZooKeeperSession
@@ -168,6 +174,9 @@ class BrokerServer:
         self._scram_credentials = ScramCredentials()
         self._authorizer = authorizer_of(config)
         self._acl_store: AclStore | None = None
+        self._tokens = DelegationTokens(WallClock())
+        self._token_store: DelegationTokenStore | None = None
+        self._token_sweep: TokenSweep | None = None
 
     @property
     def _prefix(self) -> str:
@@ -218,6 +227,7 @@ class BrokerServer:
             on_unclean_topic=self._on_unclean_topic,
             on_client=self._on_client_config,
         )
+        await self._load_tokens()
         self._quotas = BrokerQuotas(config, self.metrics)
         await self._blocking(self._dynamic.load)
         if self._securities is None or self._dynamic.current != config:
@@ -302,6 +312,8 @@ class BrokerServer:
         self._is_stopping.set()
         for refresher in self._refreshers:
             await self._quietly(refresher.stop())
+        if self._token_sweep is not None:
+            await self._quietly(self._token_sweep.stop())
         if self._server is not None:
             await self._quietly(self._server.close())
         if self._producer_ids is not None:
@@ -439,8 +451,25 @@ class BrokerServer:
             features=self._features,
             authorizer=self._authorizer,
             acls=self._acl_store,
+            tokens=None if self._token_store is None else self._tokens,
+            token_store=self._token_store,
             request_metrics=self._request_metrics,
         )
+
+    async def _load_tokens(self) -> None:
+        """Reads the delegation tokens, where a secret says that there are any."""
+        config = token_settings(self._config.values)
+        if not config.is_enabled:
+            return
+        self._token_store = DelegationTokenStore(
+            self._session,
+            self._tokens,
+            config,
+            now_ms=WallClock(),
+            new_uuid=uuid4,
+            broker_id=self.broker_id,
+        )
+        await self._blocking(self._token_store.load)
 
     async def _new_producer_id(self) -> int:
         assert self._producer_ids is not None
@@ -486,6 +515,23 @@ class BrokerServer:
                 "ACL changes", self._acl_store.process_changes, self._loop, self._executor
             )
             self._refreshers.append(self._acl_changes)
+        if self._token_store is not None:
+            self._token_changes = Refresher(
+                "delegation tokens",
+                self._token_store.process_changes,
+                self._loop,
+                self._executor,
+            )
+            self._refreshers.append(self._token_changes)
+            runtime = self._runtime
+            assert runtime is not None, "made before"
+            self._token_sweep = TokenSweep(
+                self._token_store,
+                self._config.integer("delegation.token.expiry.check.interval.ms"),
+                lambda: runtime.is_active,
+                self._executor,
+            )
+            self._token_sweep.start()
         for refresher in self._refreshers:
             refresher.start()
 
@@ -532,6 +578,9 @@ class BrokerServer:
         elif fired.path in AclChangeZnode.ROOTS:
             if self._refreshers:
                 self._acl_changes.poke()
+        elif fired.path == TokenChangeZnode.ROOT:
+            if self._refreshers:
+                self._token_changes.poke()
         elif self._runtime is not None:
             self._runtime.on_watch(fired)
 
@@ -577,7 +626,7 @@ class BrokerServer:
         security = self._secured.server[listener_name]
         if security.tls is None and security.sasl is None:
             return None
-        return Gate(security, self._scram_credentials, refusal)
+        return Gate(security, self._scram_credentials, refusal, self._tokens)
 
     async def _change_listeners(self, before: BrokerConfig, after: BrokerConfig) -> None:
         """Opens the listeners that are new, then ends those that are no more.

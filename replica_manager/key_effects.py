@@ -88,11 +88,11 @@ controller.quota.window.size.seconds effective broker_quotas
 controller.socket.timeout.ms effective broker
 create.topic.policy.class.name refused no value: Java policies cannot be loaded
 default.replication.factor effective server.topic_admin
-delegation.token.expiry.check.interval.ms warned there are no delegation tokens
-delegation.token.expiry.time.ms warned there are no delegation tokens
-delegation.token.master.key refused no value: delegation tokens are not supported yet
-delegation.token.max.lifetime.ms warned there are no delegation tokens
-delegation.token.secret.key refused no value: delegation tokens are not supported yet
+delegation.token.expiry.check.interval.ms effective broker
+delegation.token.expiry.time.ms effective security.delegation_tokens
+delegation.token.master.key effective security.delegation_tokens
+delegation.token.max.lifetime.ms effective security.delegation_tokens
+delegation.token.secret.key effective security.delegation_tokens
 delete.records.purgatory.purge.interval.requests warned requests that wait leave nothing behind that has to be purged
 delete.topic.enable effective broker_settings
 early.start.listeners warned only a KRaft cluster has a use for it

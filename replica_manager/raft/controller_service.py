@@ -21,10 +21,10 @@ from kio.static.primitive import u16
 
 from replica_manager.raft.controller_config import ControllerConfig
 from replica_manager.raft.controller_configuration import BrokerConfigSchema, BrokerConfigValidator
+from replica_manager.security.delegation_tokens import token_settings
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_requests import ControllerRegistrationRequest
-from zkcontroller.kraft.controller.delegation_token_control import DelegationTokenConfig
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_requests import RegisterController
 from zkcontroller.kraft.controller.quorum_controller_state import (
@@ -101,22 +101,12 @@ def controller_maker(
             default_replication_factor=config.integer("default.replication.factor"),
             eligible_leader_replicas_enabled=config.is_enabled("eligible.leader.replicas.enable"),
         ),
-        delegation_tokens=_delegation_tokens(config),
+        delegation_tokens=token_settings(config.values),
         delegation_token_check_interval_ms=config.integer(
             "delegation.token.expiry.check.interval.ms"
         ),
     )
     return lambda raft: QuorumController(settings, environment, raft, bootstrap)
-
-
-def _delegation_tokens(config: ControllerConfig) -> DelegationTokenConfig:
-    values = config.values
-    secret = values["delegation.token.secret.key"] or values["delegation.token.master.key"]
-    return DelegationTokenConfig(
-        secret_key=None if not secret else str(secret),
-        max_lifetime_ms=config.integer("delegation.token.max.lifetime.ms"),
-        expiry_time_ms=config.integer("delegation.token.expiry.time.ms"),
-    )
 
 
 def _is_address(name: str) -> bool:

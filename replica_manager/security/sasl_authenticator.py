@@ -66,6 +66,8 @@ class Login(NamedTuple):
     mechanism_name: str
     expires_at_ms: int | None
     """None: never."""
+    is_token: bool = False
+    """By a delegation token of the principal's."""
 
 
 class SaslAuthenticator:
@@ -219,10 +221,23 @@ class SaslAuthenticator:
             )
             raise LoginFailed(text, told=text)
         mechanism_name = self._server.mechanism_name
-        lifetime_ms = max(self._max_reauth_ms.get(mechanism_name, 0), 0)
-        expires_at_ms = now_ms + lifetime_ms if lifetime_ms else None
-        self.login = Login(principal, mechanism_name, expires_at_ms)
-        return lifetime_ms
+        lifetime_ms = self._lifetime_ms(self._server)
+        expires_at_ms = None if lifetime_ms is None else now_ms + lifetime_ms
+        self.login = Login(principal, mechanism_name, expires_at_ms, self._server.is_token)
+        return lifetime_ms or 0
+
+    def _lifetime_ms(self, server: SaslServer) -> int | None:
+        """How long the session lives: no longer than a token; None for ever.
+
+        Source: Kafka ``SaslServerAuthenticator.ReauthInfo``.
+        """
+        lifetimes = []
+        max_reauth_ms = self._max_reauth_ms.get(server.mechanism_name, 0)
+        if max_reauth_ms > 0:
+            lifetimes.append(max_reauth_ms)
+        if server.lifetime_ms is not None:
+            lifetimes.append(max(server.lifetime_ms, 0))
+        return min(lifetimes, default=None)
 
 
 def _check_version(header: RequestHeader, versions: Sequence[int]) -> None:

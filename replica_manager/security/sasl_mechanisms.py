@@ -13,6 +13,7 @@ import hmac
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from replica_manager.security.delegation_tokens import TokenLogin
 from zkcontroller.errors import SaslRefused
 from zkcontroller.protocol import scram
 from zkcontroller.protocol.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism
@@ -37,6 +38,10 @@ class SaslServer(Protocol):
     mechanism_name: str
     username: str | None
     """Who it is; None until it is proved."""
+    is_token: bool
+    """A delegation token was proved, and ``username`` is its owner."""
+    lifetime_ms: int | None
+    """How long what was proved lasts; None: for ever."""
 
     def step(self, token: bytes) -> bytes:
         """What to answer; LoginFailed (or SaslRefused) ends it."""
@@ -46,6 +51,8 @@ class PlainServer:
     """Name and password as they are, compared with ``user_<name>`` of the listener's JAAS entry."""
 
     mechanism_name = PLAIN
+    is_token = False
+    lifetime_ms: int | None = None
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self.username: str | None = None
@@ -81,9 +88,15 @@ class ScramServer:
         mechanism: ScramMechanism,
         credential_of: Callable[[str], ScramCredential | None],
         nonce: str,
+        token_of: Callable[[str], TokenLogin | None] = lambda _: None,
     ) -> None:
+        """``token_of``: the delegation token of that id."""
         self.mechanism_name = mechanism.mechanism_name
         self.username: str | None = None
+        self.is_token = False
+        self.lifetime_ms: int | None = None
+        self._token_of = token_of
+        self._name = ""
         self._mechanism = mechanism
         self._credential_of = credential_of
         self._server_nonce = nonce
@@ -96,9 +109,7 @@ class ScramServer:
         return self._final(*self._under_way, scram.ClientFinal.decode(token))
 
     def _first(self, client_first: scram.ClientFirst) -> bytes:
-        if client_first.is_token:
-            raise LoginFailed("delegation tokens are not supported")
-        credential = self._credential_of(client_first.username)
+        credential = self._credential(client_first)
         if credential is None:
             raise LoginFailed("Authentication failed: Invalid user credentials")
         _check_authorization_id(client_first.authorization_id, client_first.username)
@@ -113,6 +124,17 @@ class ScramServer:
         self._under_way = client_first, credential, server_first
         return server_first.encode().encode()
 
+    def _credential(self, client_first: scram.ClientFirst) -> ScramCredential | None:
+        self._name = client_first.username
+        if not client_first.is_token:
+            return self._credential_of(client_first.username)
+        token = self._token_of(client_first.username)
+        if token is None:
+            raise LoginFailed("Token Authentication failed: Invalid tokenId")
+        self._name, self.lifetime_ms = token.owner_name, token.lifetime_ms
+        self.is_token = True
+        return token.credential
+
     def _final(
         self,
         client_first: scram.ClientFirst,
@@ -126,7 +148,7 @@ class ScramServer:
         auth_message = f"{client_first.bare},{server_first.encode()},{client_final.without_proof}"
         if not scram.is_proof(self._mechanism, credential, auth_message, client_final.proof):
             raise LoginFailed("Invalid client credentials")
-        self.username = client_first.username
+        self.username = self._name
         return scram.server_final(
             scram.server_signature(self._mechanism, credential.server_key, auth_message)
         )

@@ -51,6 +51,8 @@ class Peer(NamedTuple):
     principal: Principal = ANONYMOUS
     is_in: bool = True
     """False while it has to log in."""
+    is_token_authenticated: bool = False
+    """It logged in by a delegation token."""
 
 
 class Answer(NamedTuple):
@@ -289,7 +291,9 @@ class ClientConnection:
                 await self._send(reply)
             data = None
         self._login = authenticator.login
-        self._peer = self._peer._replace(principal=self._login.principal)
+        self._peer = self._peer._replace(
+            principal=self._login.principal, is_token_authenticated=self._login.is_token
+        )
 
     async def _is_for_login(self, data: bytes) -> bool:
         """Whether the frame began a new login; ConnectionAbortedError if the old one is over."""

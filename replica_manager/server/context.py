@@ -21,6 +21,8 @@ from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.topic_stats import BrokerTopicStats
 from replica_manager.security.acl_store import AclStore
 from replica_manager.security.authorizer import Authorizer
+from replica_manager.security.delegation_token_store import DelegationTokenStore
+from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.server.auto_creation import AutoTopicCreation
 from replica_manager.server.error_counts import ErrorCounts
@@ -51,6 +53,8 @@ class RequestContext:
     principal: Principal = ANONYMOUS
     usage: RequestUsage | None = None
     """What it uses of its client's quotas; None where there are no quotas."""
+    is_token_authenticated: bool = False
+    """The client logged in by a delegation token."""
 
 
 class EncodedBody(NamedTuple):
@@ -156,5 +160,9 @@ class BrokerContext:
     """None: everybody may do everything."""
     acls: AclStore | None = None
     """The authorizer's rules in ZooKeeper; blocks, so it is called in an executor."""
+    tokens: DelegationTokens | None = None
+    """Every delegation token; None without a secret."""
+    token_store: DelegationTokenStore | None = None
+    """The same in ZooKeeper; blocks, so it is called in an executor."""
     request_metrics: RequestMetrics | None = None
     """None where nobody can read them."""

@@ -13,6 +13,7 @@ from functools import partial
 from kio.schema.errors import ErrorCode
 
 from replica_manager.security.certificate_names import distinguished_name
+from replica_manager.security.delegation_tokens import DelegationTokens, TokenLogin
 from replica_manager.security.principals import ANONYMOUS, USER, Principal
 from replica_manager.security.sasl_authenticator import Login, SaslAuthenticator
 from replica_manager.security.sasl_mechanisms import PLAIN, PlainServer, SaslServer, ScramServer
@@ -38,15 +39,21 @@ class Gate:
         security: ListenerSecurity,
         credentials: ScramCredentials,
         refusal: Callable[[bytes, ErrorCode], bytes | None],
+        tokens: DelegationTokens | None = None,
     ) -> None:
-        """``refusal``: the dispatcher's answer to a request that must not come now."""
+        """``refusal``: the dispatcher's answer to a request that must not come now.
+
+        ``tokens``: None where no client logs in by a delegation token.
+        """
         self._security = security
         self.delay_s = security.failed_authentication_delay_s
         """How long somebody who was refused waits for the answer."""
         self.sasl = security.sasl
         self._mapper = security.principal_mapper
         self._refusal = refusal
-        self._servers = {} if security.sasl is None else _servers(security.sasl, credentials)
+        self._servers = (
+            {} if security.sasl is None else _servers(security.sasl, credentials, tokens)
+        )
 
     @property
     def tls(self) -> ssl.SSLContext | None:
@@ -74,16 +81,22 @@ class Gate:
 
 
 def _servers(
-    sasl: SaslSettings, credentials: ScramCredentials
+    sasl: SaslSettings, credentials: ScramCredentials, tokens: DelegationTokens | None
 ) -> Mapping[str, Callable[[], SaslServer]]:
     servers: dict[str, Callable[[], SaslServer]] = {}
     for name in sasl.mechanisms:
         if name == PLAIN:
             servers[name] = partial(PlainServer, sasl.plain_users)
         else:
-            servers[name] = partial(_scram_server, name, credentials)
+            servers[name] = partial(_scram_server, name, credentials, tokens)
     return servers
 
 
-def _scram_server(name: str, credentials: ScramCredentials) -> SaslServer:
-    return ScramServer(MECHANISMS[name], partial(credentials.of, name), secrets.token_urlsafe(24))
+def _scram_server(
+    name: str, credentials: ScramCredentials, tokens: DelegationTokens | None
+) -> SaslServer:
+    def token_of(token_id: str) -> TokenLogin | None:
+        return None if tokens is None else tokens.login(name, token_id)
+
+    credential_of = partial(credentials.of, name)
+    return ScramServer(MECHANISMS[name], credential_of, secrets.token_urlsafe(24), token_of)

@@ -13,10 +13,7 @@ from zkcontroller.kraft.controller.api_error import ApiError
 from zkcontroller.kraft.controller.cluster_requests import ControllerRegistrationRequest
 from zkcontroller.kraft.controller.config_schema import ConfigResource, ResourceType
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
-from zkcontroller.kraft.controller.delegation_token_control import (
-    CreatedDelegationToken,
-    DelegationTokenConfig,
-)
+from zkcontroller.kraft.controller.delegation_token_control import CreatedDelegationToken
 from zkcontroller.kraft.controller.leader_elections import ElectionType
 from zkcontroller.kraft.controller.producer_id_control import ProducerIdsBlock
 from zkcontroller.kraft.controller.quorum_controller_requests import (
@@ -37,6 +34,7 @@ from zkcontroller.kraft.metadata.records import (
     PartitionChangeRecord,
     RemoveDelegationTokenRecord,
 )
+from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
 
 QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
 

@@ -19,10 +19,7 @@ from zkcontroller.kraft.controller.client_quota_control import (
     ClientQuotaControlManager,
     QuotaEntity,
 )
-from zkcontroller.kraft.controller.delegation_token_control import (
-    DelegationTokenConfig,
-    DelegationTokenControlManager,
-)
+from zkcontroller.kraft.controller.delegation_token_control import DelegationTokenControlManager
 from zkcontroller.kraft.controller.producer_id_control import (
     ProducerIdControlManager,
     ProducerIdsBlock,
@@ -50,6 +47,7 @@ from zkcontroller.kraft.metadata.records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
+from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
 from zkcontroller.protocol.scram import ScramMechanism, is_proof, salt_password
 from zkcontroller.protocol.scram import client_proof as proof_of
 from zkcontroller.zookeeper.kafka_acl_znodes import (

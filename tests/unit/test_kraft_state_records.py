@@ -23,7 +23,6 @@ from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAltera
 from zkcontroller.kraft.controller.cluster_requests import ControllerRegistrationRequest
 from zkcontroller.kraft.controller.config_schema import ConfigResource, ResourceType
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
-from zkcontroller.kraft.controller.delegation_token_control import DelegationTokenConfig
 from zkcontroller.kraft.controller.features import FeatureUpdate, UpgradeType
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_requests import (
@@ -75,6 +74,7 @@ from zkcontroller.kraft.metadata.records import (
 )
 from zkcontroller.kraft.metadata.snapshot_batches import SnapshotBatches
 from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
+from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
 from zkcontroller.zookeeper import kafka_acl_znodes as acl_words
 
 EPOCH = 1

@@ -8,7 +8,6 @@ from kio.schema.errors import ErrorCode
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.delegation_token_control import (
     CreatedDelegationToken,
-    DelegationTokenConfig,
     DelegationTokenControlManager,
 )
 from zkcontroller.kraft.controller.quorum_controller_requests import (
@@ -21,6 +20,7 @@ from zkcontroller.kraft.metadata.records import (
     DelegationTokenRecord,
     RemoveDelegationTokenRecord,
 )
+from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
 
 DAY_MS = 86_400_000
 

@@ -279,6 +279,11 @@ def test_the_table_has_every_api_that_asks_the_controller_or_obeys_it() -> None:
         ApiKey.TXN_OFFSET_COMMIT,
         ApiKey.DESCRIBE_TRANSACTIONS,
         ApiKey.LIST_TRANSACTIONS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        ApiKey.ENVELOPE,  # it closes the connection
     }
 
     unguarded = [

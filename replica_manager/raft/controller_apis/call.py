@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
@@ -30,7 +29,6 @@ from zkcontroller.protocol.api_versions import api
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
 ZERO_UUID: Final = UUID(int=0)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class Controller(Protocol):
@@ -151,8 +149,3 @@ def permissions_of(context: RequestContext, authorizer: Authorizer | None) -> Pe
 def uuid_or_zero(value: UUID | None) -> UUID:
     """An id of the wire; kio reads one of zeros as None."""
     return ZERO_UUID if value is None else value
-
-
-def milliseconds(duration: timedelta) -> int:
-    """A time of the wire."""
-    return duration // _MILLISECOND

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.raft.controller_apis.call import Call, ControllerApi, milliseconds
+from replica_manager.raft.controller_apis.call import Call, ControllerApi
 from replica_manager.raft.controller_apis.loggers import alter_loggers
 from replica_manager.raft.controller_apis.refusals import CLUSTER_REFUSED, TOPIC_REFUSED
 from replica_manager.server.schema import ResponseSchema, response_schema
@@ -27,6 +27,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     UpdateFeatures,
 )
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.milliseconds import milliseconds
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 from zkcontroller.zookeeper.kafka_acl_znodes import ResourceType as AclResourceType
 

@@ -10,14 +10,14 @@ their neighbours (KIP-48, KIP-373, KIP-900).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.raft.controller_apis.call import Call, ControllerApi, milliseconds
-from replica_manager.security.principals import ANONYMOUS, USER, Principal
-from replica_manager.server.schema import NO_THROTTLE
+from replica_manager.raft.controller_apis.call import Call, ControllerApi
+from replica_manager.security.principals import USER, Principal
+from replica_manager.server.token_requests import are_token_requests_allowed, numeric_response
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.delegation_token_control import CreatedDelegationToken
 from zkcontroller.kraft.controller.quorum_controller_requests import (
@@ -26,12 +26,9 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     RenewDelegationToken,
 )
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.numeric_times import NO_TIME, numeric_response_type
-from zkcontroller.protocol.versioned_messages import made_of
+from zkcontroller.protocol.milliseconds import milliseconds
+from zkcontroller.protocol.numeric_times import NO_TIME
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
-
-_PLAINTEXT: Final = "PLAINTEXT"
-_SSL: Final = "SSL"
 
 
 async def _create(request: Any, call: Call) -> ResponsePayload:
@@ -69,13 +66,13 @@ def _denial(call: Call, owner: Principal) -> ErrorCode:
 
 def _are_token_requests_allowed(call: Call) -> bool:
     context = call.context
-    if context.is_token_authenticated:
-        return False
-    if context.is_forwarded:
-        return True
-    if context.security_protocol == _SSL:
-        return context.principal != ANONYMOUS
-    return context.security_protocol != _PLAINTEXT
+    # A broker that forwards a request has looked at the way it came.
+    return not context.is_token_authenticated and (
+        context.is_forwarded
+        or are_token_requests_allowed(
+            context.security_protocol, context.principal, is_token_authenticated=False
+        )
+    )
 
 
 def _created(
@@ -134,8 +131,7 @@ async def _expiring(
 
 
 def _response(api_key: ApiKey, call: Call, **values: object) -> ResponsePayload:
-    kind = numeric_response_type(api_key, call.version)
-    return cast(ResponsePayload, made_of(kind, {"throttle_time": NO_THROTTLE} | values))
+    return numeric_response(api_key, call.version, **values)
 
 
 TOKEN_APIS: Final[Mapping[int, ControllerApi]] = {

@@ -17,7 +17,6 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.raft.controller_apis.call import (
     ZERO_UUID,
     Call,
-    milliseconds,
     uuid_or_zero,
 )
 from replica_manager.raft.controller_apis.refusals import TOPIC_REFUSED
@@ -29,6 +28,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     FindTopicNames,
 )
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.milliseconds import milliseconds
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 _BY_ID_SINCE: Final = 6

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.raft.controller_apis.call import Call, ControllerApi, milliseconds
+from replica_manager.raft.controller_apis.call import Call, ControllerApi
 from replica_manager.raft.controller_apis.topic_deletion import delete_topics
 from replica_manager.server.schema import ResponseSchema, response_schema
 from zkcontroller.kraft.controller.api_error import ApiError, ApiException
@@ -40,6 +40,7 @@ from zkcontroller.kraft.controller.topic_requests import (
 )
 from zkcontroller.kraft.values import METADATA_TOPIC
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.milliseconds import milliseconds
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 _DUPLICATE_NAME: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")

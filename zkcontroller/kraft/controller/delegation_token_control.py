@@ -8,10 +8,8 @@ Source: Kafka ``DelegationTokenControlManager`` (KIP-48, KIP-900).
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -24,17 +22,12 @@ from zkcontroller.kraft.metadata.records import (
     DelegationTokenRecord,
     RemoveDelegationTokenRecord,
 )
-
-USER_TYPE: Final = "User"
-
-
-@dataclass(frozen=True, slots=True)
-class DelegationTokenConfig:
-    """``delegation.token.…``; without a secret there are no tokens."""
-
-    secret_key: str | None = field(default=None, repr=False)
-    max_lifetime_ms: int = 7 * 24 * 3_600_000
-    expiry_time_ms: int = 24 * 3_600_000
+from zkcontroller.protocol.delegation_tokens import (
+    USER_TYPE,
+    DelegationTokenConfig,
+    is_expired,
+    token_hmac,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +56,7 @@ class DelegationTokenControlManager:
 
     @property
     def is_enabled(self) -> bool:
-        return self._config.secret_key is not None
+        return self._config.is_enabled
 
     def create_delegation_token(
         self,
@@ -95,7 +88,7 @@ class DelegationTokenControlManager:
             now_ms + min(lifetime, self._config.expiry_time_ms),
             token_id,
         )
-        created = CreatedDelegationToken(record, _hmac(secret, token_id))
+        created = CreatedDelegationToken(record, token_hmac(secret, token_id))
         return ControllerResult.atomic_of([VersionedRecord(record, 0)], created)
 
     def renew_delegation_token(
@@ -138,11 +131,11 @@ class DelegationTokenControlManager:
             # May be gone: a controller of Kafka sweeps again before it has seen its own removals.
             self._tokens.pop(record.token_id)
             if self._config.secret_key is not None:
-                self._ids_by_hmac.pop(_hmac(self._config.secret_key, record.token_id))
+                self._ids_by_hmac.pop(token_hmac(self._config.secret_key, record.token_id))
             return
         self._tokens[record.token_id] = record
         if self._config.secret_key is not None:
-            proof = _hmac(self._config.secret_key, record.token_id)
+            proof = token_hmac(self._config.secret_key, record.token_id)
             self._ids_by_hmac[proof] = record.token_id
 
     def state_records(self, epoch: int, version: MetadataVersion) -> Iterator[VersionedRecord]:
@@ -169,12 +162,8 @@ class DelegationTokenControlManager:
         return token
 
 
-def _hmac(secret: str, token_id: str) -> bytes:
-    return hmac.digest(secret.encode(), token_id.encode(), "sha512")
-
-
 def _is_expired(token: DelegationTokenRecord, now_ms: int) -> bool:
-    return token.max_timestamp < now_ms or token.expiration_timestamp < now_ms
+    return is_expired(token.max_timestamp, token.expiration_timestamp, now_ms)
 
 
 def _check_alive(token: DelegationTokenRecord, now_ms: int) -> None:

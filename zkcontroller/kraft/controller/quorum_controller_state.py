@@ -24,10 +24,7 @@ from zkcontroller.kraft.controller.config_schema import (
     ResourceType,
 )
 from zkcontroller.kraft.controller.configuration_control import ConfigurationControlManager
-from zkcontroller.kraft.controller.delegation_token_control import (
-    DelegationTokenConfig,
-    DelegationTokenControlManager,
-)
+from zkcontroller.kraft.controller.delegation_token_control import DelegationTokenControlManager
 from zkcontroller.kraft.controller.features import FeatureControlManager
 from zkcontroller.kraft.controller.heartbeat_control import HeartbeatControl
 from zkcontroller.kraft.controller.offsets import OffsetControlManager
@@ -68,6 +65,7 @@ from zkcontroller.kraft.metadata.records import (
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
+from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
 from zkcontroller.protocol.uuid_text import uuid_text
 
 DEFAULT_SESSION_TIMEOUT_MS: Final = 9_000

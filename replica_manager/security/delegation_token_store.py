@@ -1,0 +1,280 @@
+"""Delegation tokens in ZooKeeper: loaded, followed, created, renewed, ended.
+
+Any broker may be asked for any of it, and writes what the token is from now on; a note tells the
+other brokers.  The broker that is the controller removes tokens whose time is over.
+
+All of this blocks and is called outside of the event loop, by one thread at a time.
+
+Source: Kafka ``DelegationTokenManagerZk`` (KIP-48, KIP-373).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.security.change_notes import ChangeNotes
+from replica_manager.security.delegation_tokens import DelegationTokens, KnownToken
+from zkcontroller.errors import ZkControllerError, ZnodeCorrupt, ZooKeeperRefused
+from zkcontroller.protocol.delegation_tokens import (
+    DelegationTokenConfig,
+    is_expired,
+    token_hmac,
+)
+from zkcontroller.protocol.uuid_text import uuid_text
+from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode, TokenChangeZnode
+from zkcontroller.zookeeper.requests import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    ListChildren,
+    ReadZnodes,
+    SetData,
+    ZkCode,
+    Znode,
+)
+from zkcontroller.zookeeper.session import ZooKeeperSession
+
+MAX_TOKENS: Final = 20_000
+"""More ids than ZooKeeper lists in one answer with its default ``jute.maxbuffer`` help nobody."""
+
+_log = logging.getLogger("kafka.server.DelegationTokenManagerZk")
+
+
+class DelegationTokenRefused(ZkControllerError):
+    """What a client asks of a token cannot be."""
+
+    def __init__(self, error: ErrorCode) -> None:
+        super().__init__(error.name)
+        self.error = error
+
+
+class DelegationTokenStore:
+    """Keeps a broker's tokens what ZooKeeper says."""
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        tokens: DelegationTokens,
+        config: DelegationTokenConfig,
+        *,
+        now_ms: Callable[[], int],
+        new_uuid: Callable[[], UUID],
+        broker_id: int,
+    ) -> None:
+        """``config`` must have a secret."""
+        self._session = session
+        self._tokens = tokens
+        self._config = config
+        self._now_ms = now_ms
+        self._new_uuid = new_uuid
+        self._prefix = f"[Token Manager on Node {broker_id}]: "
+        self._turn = threading.Lock()
+        self._notes = ChangeNotes(session, TokenChangeZnode.ROOT, TokenChangeZnode.PREFIX)
+
+    def load(self) -> None:
+        """Creates what is missing, leaves the watch for changes, then reads every token."""
+        with self._turn:
+            self._session.create_missing([TokenChangeZnode.ROOT, DelegationTokenZnode.ROOT])
+            self._notes.skip()
+            (names,) = self._session.perform(ListChildren([DelegationTokenZnode.ROOT]))
+            if isinstance(names, ZkCode):
+                raise ZooKeeperRefused(DelegationTokenZnode.ROOT, names.name)
+            _log.info("%sLoading the token cache. Total token count: %d", self._prefix, len(names))
+            found = self._read(sorted(names))
+            self._tokens.known = {token_id: token for token_id, token in found if token}
+
+    def process_changes(self) -> None:
+        """Acts on every note not seen yet, and leaves a watch for the next."""
+        with self._turn:
+            changed: dict[str, None] = {}
+            for path, data in self._notes.unseen():
+                try:
+                    token_id = TokenChangeZnode.decode(path, data).token_id
+                except ZnodeCorrupt as corrupt:
+                    _log.error("%s%s", self._prefix, corrupt)
+                    continue
+                _log.info("%sProcessing Token Notification for tokenId: %s", self._prefix, token_id)
+                changed[token_id] = None
+            if changed:
+                self._put(self._read(list(changed)))
+            self._notes.acted()
+
+    def create(
+        self, owner: str, requester: str, renewers: Sequence[str], max_lifetime_ms: int
+    ) -> KnownToken:
+        """A new token; of ``max_lifetime_ms`` 0 or less means the configured one, the most.
+
+        POLICY_VIOLATION if there are too many already.
+        """
+        with self._turn:
+            if len(self._tokens.known) >= MAX_TOKENS:
+                raise DelegationTokenRefused(ErrorCode.policy_violation)
+            issued = self._now_ms()
+            lifetime = self._config.max_lifetime_ms
+            if max_lifetime_ms > 0:
+                lifetime = min(lifetime, max_lifetime_ms)
+            znode = DelegationTokenZnode(
+                uuid_text(self._new_uuid()),
+                owner,
+                requester,
+                tuple(renewers),
+                issued,
+                issued + lifetime,
+                issued + min(lifetime, self._config.expiry_time_ms),
+            )
+            created = self._write(znode)
+            _log.info(
+                "%sCreated a delegation token: %s for owner: %s",
+                self._prefix,
+                znode.token_id,
+                owner,
+            )
+            return created
+
+    def renew(self, requester: str, hmac: bytes, period_ms: int) -> int:
+        """When the token expires now; a negative period means the configured one.
+
+        DelegationTokenRefused: DELEGATION_TOKEN_NOT_FOUND, _OWNER_MISMATCH, _EXPIRED.
+        """
+        with self._turn:
+            token = self._token_of(requester, hmac)
+            now_ms = self._now_ms()
+            _check_alive(token, now_ms)
+            period_ms = self._config.expiry_time_ms if period_ms < 0 else period_ms
+            expires_ms = self._expire_at(token, now_ms + period_ms)
+            _log.info(
+                "%sDelegation token renewed for token: %s for owner: %s",
+                self._prefix,
+                token.token_id,
+                token.owner,
+            )
+            return expires_ms
+
+    def expire(self, requester: str, hmac: bytes, period_ms: int) -> int:
+        """When the token expires now; a negative period removes it at once.
+
+        DelegationTokenRefused as :meth:`renew`.
+        """
+        with self._turn:
+            token = self._token_of(requester, hmac)
+            now_ms = self._now_ms()
+            if period_ms < 0:
+                self._remove(token)
+                _log.info(
+                    "%sToken expired for token: %s for owner: %s",
+                    self._prefix,
+                    token.token_id,
+                    token.owner,
+                )
+                return now_ms
+            _check_alive(token, now_ms)
+            expires_ms = self._expire_at(token, now_ms + period_ms)
+            _log.info(
+                "%sUpdated expiry time for token: %s for owner: %s",
+                self._prefix,
+                token.token_id,
+                token.owner,
+            )
+            return expires_ms
+
+    def sweep(self) -> None:
+        """Removes the tokens whose time is over; the controller's work."""
+        with self._turn:
+            now_ms = self._now_ms()
+            for known in list(self._tokens.known.values()):
+                token = known.znode
+                if is_expired(token.max_timestamp, token.expiry_timestamp, now_ms):
+                    _log.info(
+                        "%sDelegation token expired for token: %s for owner: %s",
+                        self._prefix,
+                        token.token_id,
+                        token.owner,
+                    )
+                    self._remove(token)
+
+    # What the others share.
+
+    def _token_of(self, requester: str, hmac: bytes) -> DelegationTokenZnode:
+        known = self._tokens.by_hmac(hmac)
+        if known is None:
+            raise DelegationTokenRefused(ErrorCode.delegation_token_not_found)
+        if not known.znode.is_owner_or_renewer(requester):
+            raise DelegationTokenRefused(ErrorCode.delegation_token_owner_mismatch)
+        return known.znode
+
+    def _expire_at(self, token: DelegationTokenZnode, at_ms: int) -> int:
+        expires_ms = min(token.max_timestamp, at_ms)
+        self._write(replace(token, expiry_timestamp=expires_ms))
+        return expires_ms
+
+    def _write(self, token: DelegationTokenZnode) -> KnownToken:
+        path, data = token.path(token.token_id), token.encode()
+        written = self._session.write(SetData(path, data, ANY_VERSION))
+        if written is ZkCode.NO_NODE:
+            written = self._session.write(Create(path, data))
+        if isinstance(written, ZkCode):
+            raise ZooKeeperRefused(path, written.name)
+        known = self._known(token)
+        self._put([(token.token_id, known)])
+        self._tell(token.token_id)
+        return known
+
+    def _remove(self, token: DelegationTokenZnode) -> None:
+        path = token.path(token.token_id)
+        deleted = self._session.write(Delete(path, ANY_VERSION))
+        # Another broker may have been faster.
+        if isinstance(deleted, ZkCode) and deleted is not ZkCode.NO_NODE:
+            raise ZooKeeperRefused(path, deleted.name)
+        self._put([(token.token_id, None)])
+        self._tell(token.token_id)
+
+    def _tell(self, token_id: str) -> None:
+        change = TokenChangeZnode(token_id)
+        self._notes.leave(change.create_path, change.encode())
+
+    def _read(self, token_ids: Sequence[str]) -> list[tuple[str, KnownToken | None]]:
+        """Those tokens as they are; None for one that is gone.  What is corrupt is left out."""
+        paths = [DelegationTokenZnode.path(token_id) for token_id in token_ids]
+        found: list[tuple[str, KnownToken | None]] = []
+        for token_id, path, znode in zip(
+            token_ids, paths, self._session.perform(ReadZnodes(paths)), strict=True
+        ):
+            try:
+                found.append((token_id, self._decoded(path, znode)))
+            except ZnodeCorrupt:
+                _log.exception(
+                    "%sError while getting Token for tokenId: %s", self._prefix, token_id
+                )
+        return found
+
+    def _decoded(self, path: str, znode: Znode | ZkCode) -> KnownToken | None:
+        if znode is ZkCode.NO_NODE:
+            return None
+        if isinstance(znode, ZkCode):
+            raise ZooKeeperRefused(path, znode.name)
+        return self._known(DelegationTokenZnode.decode(path, znode.data))
+
+    def _known(self, token: DelegationTokenZnode) -> KnownToken:
+        assert self._config.secret_key is not None, "without a secret there is no store"
+        return KnownToken(token, token_hmac(self._config.secret_key, token.token_id))
+
+    def _put(self, found: Iterable[tuple[str, KnownToken | None]]) -> None:
+        known = dict(self._tokens.known)
+        for token_id, token in found:
+            if token is None:
+                known.pop(token_id, None)
+            else:
+                known[token_id] = token
+        self._tokens.known = known
+
+
+def _check_alive(token: DelegationTokenZnode, now_ms: int) -> None:
+    if is_expired(token.max_timestamp, token.expiry_timestamp, now_ms):
+        raise DelegationTokenRefused(ErrorCode.delegation_token_expired)

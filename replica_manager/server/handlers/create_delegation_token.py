@@ -1,0 +1,97 @@
+"""CreateDelegationToken (38): a token for the client, or for somebody whom it may create one for.
+
+Any broker may be asked.
+
+Source: Kafka ``KafkaApis.handleCreateTokenRequest``, ``handleCreateTokenRequestZk`` (KIP-48,
+KIP-373).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.security.delegation_token_store import DelegationTokenRefused
+from replica_manager.security.delegation_tokens import KnownToken
+from replica_manager.security.principals import ANONYMOUS, USER, Principal
+from replica_manager.server.authorization import is_allowed
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.token_requests import is_allowed_here, numeric_response
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.delegation_tokens import USER_TYPE
+from zkcontroller.protocol.milliseconds import milliseconds
+from zkcontroller.protocol.numeric_times import NO_TIME
+from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+
+API_KEY: Final = ApiKey.CREATE_DELEGATION_TOKEN
+VERSIONS: Final = (0, 3)
+
+
+async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+    """The token with its HMAC; DELEGATION_TOKEN_AUTH_DISABLED without a secret."""
+    owner = requester = context.principal
+    if getattr(request, "owner_principal_name", None):
+        owner = Principal(request.owner_principal_type or USER, request.owner_principal_name)
+    error = _denial(request, context, broker, owner)
+    if error is not ErrorCode.none or broker.token_store is None:
+        return _response(context, error, owner, requester)
+    create = partial(
+        broker.token_store.create,
+        str(owner),
+        str(requester),
+        [f"{each.principal_type}:{each.principal_name}" for each in request.renewers],
+        milliseconds(request.max_lifetime),
+    )
+    try:
+        created = await broker.admin.run(create)
+    except DelegationTokenRefused as refused:
+        return _response(context, refused.error, owner, requester)
+    return _response(context, ErrorCode.none, owner, requester, created)
+
+
+def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+    """The answer that carries only a code, and names nobody."""
+    return _response(context, error, ANONYMOUS, ANONYMOUS)
+
+
+def _denial(
+    request: Any, context: RequestContext, broker: BrokerContext, owner: Principal
+) -> ErrorCode:
+    if not is_allowed_here(context, broker):
+        return ErrorCode.delegation_token_request_not_allowed
+    if owner != context.principal and not is_allowed(
+        broker, context, AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner)
+    ):
+        return ErrorCode.delegation_token_authorization_failed
+    if any(each.principal_type != USER_TYPE for each in request.renewers):
+        return ErrorCode.invalid_principal_type
+    if broker.token_store is None:
+        return ErrorCode.delegation_token_auth_disabled
+    return ErrorCode.none
+
+
+def _response(
+    context: RequestContext,
+    error: ErrorCode,
+    owner: Principal,
+    requester: Principal,
+    created: KnownToken | None = None,
+) -> ResponsePayload:
+    token = None if created is None else created.znode
+    return numeric_response(
+        API_KEY,
+        context.api_version,
+        error_code=error,
+        principal_type=owner.principal_type,
+        principal_name=owner.name,
+        token_requester_principal_type=requester.principal_type,
+        token_requester_principal_name=requester.name,
+        issue_timestamp=NO_TIME if token is None else token.issue_timestamp,
+        expiry_timestamp=NO_TIME if token is None else token.expiry_timestamp,
+        max_timestamp=NO_TIME if token is None else token.max_timestamp,
+        token_id="" if token is None else token.token_id,
+        hmac=b"" if created is None else created.hmac,
+    )

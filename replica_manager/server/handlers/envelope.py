@@ -1,0 +1,37 @@
+"""Envelope (58): a request that a broker forwards to the controller for a client.
+
+Kafka 3.9 offers it with ZooKeeper too, but forwards only while it migrates to a quorum: without a
+migration it closes the connection.
+
+Source: Kafka ``KafkaApis.handleEnvelope`` (KIP-590).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.server.context import BrokerContext, RequestContext, Unanswered
+from zkcontroller.protocol.api_versions import ApiKey
+
+API_KEY: Final = ApiKey.ENVELOPE
+VERSIONS: Final = (0, 0)
+_log: Final = logging.getLogger("kafka.server.KafkaApis")
+
+
+async def handle(_request: Any, context: RequestContext, broker: BrokerContext) -> Unanswered:
+    """No answer: the connection is closed."""
+    _log.info(
+        "[KafkaApi-%d] Closing connection of %s because it sent an `Envelope` request even though "
+        "forwarding has not been enabled",
+        broker.broker_id,
+        context.client_address,
+    )
+    return Unanswered(closes=True, errors=dict)
+
+
+def refuse(_request: Any, _context: RequestContext, error: ErrorCode) -> Unanswered:
+    """The same, whatever went wrong."""
+    return Unanswered(closes=True, errors=lambda: {error: 1})

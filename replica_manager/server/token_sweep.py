@@ -1,0 +1,55 @@
+"""Has delegation tokens removed whose time is over, as long as this broker is the controller.
+
+Source: Kafka ``KafkaController`` (``delete-expired-tokens``,
+``delegation.token.expiry.check.interval.ms``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final
+
+from replica_manager.security.delegation_token_store import DelegationTokenStore
+
+_log: Final = logging.getLogger("kafka.server.DelegationTokenManagerZk")
+
+
+class TokenSweep:
+    """A task of the event loop; what blocks runs in the executor."""
+
+    def __init__(
+        self,
+        store: DelegationTokenStore,
+        interval_ms: int,
+        is_controller: Callable[[], bool],
+        executor: Executor,
+    ) -> None:
+        self._store = store
+        self._interval_s = interval_ms / 1000
+        self._is_controller = is_controller
+        self._executor = executor
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Sweeps from now on, at each interval."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Ends; a sweep under way is left to itself."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            if self._is_controller():
+                try:
+                    await asyncio.get_running_loop().run_in_executor(
+                        self._executor, self._store.sweep
+                    )
+                except Exception:  # noqa: BLE001 - the next sweep may succeed
+                    _log.exception("Expired delegation tokens cannot be removed")
+            await asyncio.sleep(self._interval_s)

@@ -1,0 +1,39 @@
+"""What proves a delegation token, and when it ends: the same with ZooKeeper and with a quorum.
+
+The proof is the HMAC of the token's id under a secret that all brokers or controllers share.  It
+stands in no znode and no record.
+
+Source: Kafka ``DelegationTokenManager.createHmac`` (KIP-48).
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass, field
+
+USER_TYPE = "User"
+"""The one type of principal that may renew a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationTokenConfig:
+    """``delegation.token.…``; without a secret there are no tokens."""
+
+    secret_key: str | None = field(default=None, repr=False)
+    max_lifetime_ms: int = 7 * 24 * 3_600_000
+    expiry_time_ms: int = 24 * 3_600_000
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether there are tokens."""
+        return self.secret_key is not None
+
+
+def token_hmac(secret: str, token_id: str) -> bytes:
+    """What proves the token of that id."""
+    return hmac.digest(secret.encode(), token_id.encode(), "sha512")
+
+
+def is_expired(max_timestamp: int, expiry_timestamp: int, now_ms: int) -> bool:
+    """Whether a token's lifetime is over, or nobody has renewed it in time."""
+    return max_timestamp < now_ms or expiry_timestamp < now_ms
