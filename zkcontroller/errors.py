@@ -31,7 +31,7 @@ class StateChangeFailed(ZkControllerError):
 
 
 class IllegalState(ZkControllerError):
-    """The controller's own bookkeeping contradicts itself; it resigns rather than act on it."""
+    """Bookkeeping contradicts itself, and is not acted on: a controller resigns, a log refuses."""
 
 
 class EventQueueFull(ZkControllerError):

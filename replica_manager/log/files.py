@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from replica_manager.regular_files import open_regular
+from zkcontroller.errors import IllegalState
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
@@ -87,7 +88,8 @@ class LogFile:
 
     def truncate(self, size: int) -> int:
         """Cuts the file to ``size`` bytes and returns how many went."""
-        assert 0 <= size <= self.size, f"{self.path}: {size} of {self.size}"
+        if not 0 <= size <= self.size:
+            raise IllegalState(f"{self.path} of {self.size} bytes cannot be cut to {size}")
         cut = self.size - size
         if cut:
             os.ftruncate(self._descriptor, size)

@@ -11,6 +11,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from zkcontroller.errors import IllegalState
+
 FILE_NAME: Final = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_EPOCH_OFFSET: Final = -1
@@ -60,7 +62,8 @@ class LeaderEpochs:
         Entries that contradict it, of the same or a later epoch or offset, go: the truth is what
         is appended now.
         """
-        assert epoch >= 0 <= start_offset, f"epoch {epoch} at {start_offset}"
+        if epoch < 0 or start_offset < 0:
+            raise IllegalState(f"Leader epoch {epoch} cannot start at offset {start_offset}")
         entries = self._entries
         if entries:
             latest = entries[-1]

@@ -32,7 +32,7 @@ from replica_manager.log.segment import LogSegment, RollLimits
 from replica_manager.log.segments import Segments
 from replica_manager.log.transaction_index import AbortedTransaction
 from replica_manager.regular_files import open_regular
-from zkcontroller.errors import KafkaStorage, LimitReached, OffsetOutOfRange
+from zkcontroller.errors import IllegalState, KafkaStorage, LimitReached, OffsetOutOfRange
 from zkcontroller.runtime.resource_limits import exhausted_limit
 
 _log = logging.getLogger("kafka.log.LocalLog")
@@ -324,7 +324,8 @@ class LocalLog:
             # An index without room for a single entry is full from the beginning (KAFKA-6388).
             segment = self._replace_all([active], base_offset)
         else:
-            assert base_offset > active.base_offset, f"{self.name}: {base_offset} after {active}"
+            if base_offset <= active.base_offset:
+                raise IllegalState(f"{self.name} cannot roll at {base_offset} after {active}")
             self._remove_leftovers(base_offset)
             segment = self.new_segment(base_offset)
             active.deactivate()
@@ -365,7 +366,8 @@ class LocalLog:
         """Drops everything from ``offset`` on; gives the segments that went as a whole."""
         deleted = [s for s in self.segments if s.base_offset > offset]
         active = self.segments.floor(offset)
-        assert active is not None, f"{self.name} begins after {offset}"
+        if active is None:
+            raise IllegalState(f"{self.name} begins after offset {offset}")
         # Opens files; if a limit forbids it nothing has changed yet.
         active.activate(self.config.index_bytes)
         active.transaction_index.entries()

@@ -22,7 +22,7 @@ from replica_manager.log.log_loading import LoadedLog
 from replica_manager.log.log_values import OffsetSnapshot
 from replica_manager.log.producer_state import ProducerStates, VerificationGuard
 from replica_manager.log.segment import LogSegment
-from zkcontroller.errors import InconsistentTopicId, OffsetOutOfRange
+from zkcontroller.errors import IllegalState, InconsistentTopicId, OffsetOutOfRange
 
 _log = logging.getLogger("kafka.log.UnifiedLog")
 
@@ -197,7 +197,8 @@ class LogState:
         return is_newer
 
     def _set_high_watermark(self, high_watermark: LogOffsetMetadata) -> None:
-        assert high_watermark.message_offset >= 0, high_watermark
+        if high_watermark.message_offset < 0:
+            raise IllegalState(f"The high watermark of {self.name} cannot be {high_watermark}")
         self._high_watermark = high_watermark
         self._producers.replicated_to(high_watermark.message_offset)
 

@@ -38,7 +38,7 @@ from replica_manager.log.retention import SegmentFacts, breaches
 from replica_manager.log.segment import LogSegment, TimestampedOffset
 from replica_manager.log.transaction_index import AbortedTransaction
 from replica_manager.regular_files import refuse_link
-from zkcontroller.errors import KafkaStorage, OffsetOutOfRange
+from zkcontroller.errors import IllegalState, KafkaStorage, OffsetOutOfRange
 
 _log = logging.getLogger("kafka.log.UnifiedLog")
 
@@ -148,7 +148,8 @@ class PartitionLog(AppendingLog):
 
         A batch that holds ``offset`` in its middle goes as a whole.
         """
-        assert offset >= 0, f"{self.name}: {offset}"
+        if offset < 0:
+            raise IllegalState(f"{self.name} cannot be truncated to offset {offset}")
         if offset < self.log_end_offset:
             self._environment.before_truncation(self.directory)
         with self._local.guarded("Error while truncating log to an offset for"):

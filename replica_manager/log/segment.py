@@ -29,7 +29,7 @@ from replica_manager.log.index import (
     TimestampOffset,
 )
 from replica_manager.log.transaction_index import TransactionIndex
-from zkcontroller.errors import CorruptRecord
+from zkcontroller.errors import CorruptRecord, IllegalState
 from zkcontroller.protocol.legacy_messages import iterate_any
 from zkcontroller.protocol.record_batch import BatchHeader, read_header
 
@@ -145,7 +145,8 @@ class LogSegment:
     ) -> None:
         """Writes batches that end with ``last_offset``."""
         position = self.file.size
-        assert last_offset - self.base_offset <= MAX_RELATIVE_OFFSET, self
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            raise IllegalState(f"Offset {last_offset} is too far from the start of {self}")
         if position == 0:
             self._first_batch_timestamp = largest.timestamp
         self.file.append(pieces, size)

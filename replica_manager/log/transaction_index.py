@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from replica_manager.log.index import IndexCorrupt
 from replica_manager.regular_files import open_regular, read_file
+from zkcontroller.errors import IllegalState
 
 _ENTRY: Final = Struct(">hqqqq")
 _VERSION: Final = 0
@@ -40,7 +41,8 @@ class TransactionIndex:
     def append(self, aborted: AbortedTransaction) -> None:
         """Adds an entry; its last offset must be larger than that of the one before."""
         entries = self._load()
-        assert not entries or entries[-1].last_offset < aborted.last_offset, self.path
+        if entries and entries[-1].last_offset >= aborted.last_offset:
+            raise IllegalState(f"{aborted} cannot follow {entries[-1]} in {self.path}")
         descriptor = open_regular(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             os.write(descriptor, _ENTRY.pack(_VERSION, *aborted))

@@ -34,6 +34,7 @@ from zkcontroller.errors import (
     KafkaStorage,
     MessageTooLarge,
     OffsetsOutOfOrder,
+    OutOfOrderSequence,
     RecordListTooLarge,
     UnexpectedAppendOffset,
 )
@@ -415,3 +416,20 @@ def test_a_changed_configuration_counts_for_the_next_append(world: LogWorld) -> 
 
     with pytest.raises(MessageTooLarge):
         log.append_as_leader(batch(4), 0)
+
+
+def test_an_append_that_is_refused_leaves_no_trace(world: LogWorld) -> None:
+    world.config = LogConfig(segment_bytes=2 * len(batch()))
+    log = world.open()
+    for sequence in range(2):
+        log.append_as_leader(
+            batch(producer_id=7, producer_epoch=0, base_sequence=sequence), leader_epoch=0
+        )
+    epochs, bases = log.epoch_entries, base_offsets(log)
+
+    with pytest.raises(OutOfOrderSequence):
+        log.append_as_leader(
+            batch(producer_id=7, producer_epoch=0, base_sequence=9), leader_epoch=5
+        )
+
+    assert (log.epoch_entries, base_offsets(log), log.log_end_offset) == (epochs, bases, 2)

@@ -428,6 +428,25 @@ def test_compaction_never_changes_what_a_reader_ends_up_with(
     assert kept == sorted(set(kept))
 
 
+def test_old_messages_become_batches_with_their_offsets_when_they_are_compacted(
+    world: LogWorld,
+) -> None:
+    world.directory.mkdir()
+    old = bytes.fromhex(KAFKAS["magic-1-none"])
+    (world.directory / f"{0:020d}.log").write_bytes(old)
+    log = world.open(clean=False)
+    log.update_high_watermark(log.log_end_offset)
+    log.roll()
+    before = log.log_end_offset
+
+    compact(log, world)
+
+    kept = {header.magic for _, _, _, header in batches_in(log)}
+    assert kept == {2}
+    assert log.log_end_offset == before
+    assert [(r.offset, r.value) for r in records_in(log)] == [(5, b"first value"), (7, None)]
+
+
 def test_the_manager_cleans_the_dirtiest_and_remembers_how_far(tmp_path: Path) -> None:
     manager = LogManager([tmp_path], lambda: START_MS)
     manager.load({})
