@@ -25,7 +25,7 @@ ORDERS_1: Final = TopicPartition("orders", 1)
 NOT_CONTROLLER: Final = 41
 FEATURES: Final = {"supported_features": {"metrics": (1, 3)}}
 LEAST_KINDS: Final = 20
-"""So many kinds of writes the story holds at least; fewer, and a part of it has not happened."""
+"""So many kinds of writes the steps make at least; with fewer, a step had no effect."""
 
 
 def leave_notifications(world: World) -> None:
@@ -62,7 +62,7 @@ def update_features(world: World) -> None:
     )
 
 
-STORY: Final[tuple[Callable[[World], None], ...]] = (
+STEPS: Final[tuple[Callable[[World], None], ...]] = (
     lambda world: world.create_topic("orders", replicas=[[1, 2], [2, 3]]),
     lambda world: world.add_partitions("orders", [[3, 1]]),
     fail_over,
@@ -90,8 +90,8 @@ def kinds_of(question: Step) -> list[str]:
     ]
 
 
-class Told:
-    """The story, told up to the first write that ``is_wanted`` of an active controller."""
+class Scenario:
+    """The steps, up to the first write that ``is_wanted`` of an active controller."""
 
     def __init__(self, is_wanted: Callable[[Step], bool]) -> None:
         self.world = World()
@@ -105,7 +105,7 @@ class Told:
             self.world.start(broker_id)
             self._watch(broker_id)
             self._rest()
-        for step in STORY:
+        for step in STEPS:
             if self.paused is None:
                 step(self.world)
                 self._rest()
@@ -131,23 +131,23 @@ class Told:
 
 
 def test_every_write_of_an_active_controller_carries_the_fence() -> None:
-    told = Told(lambda _: False)
+    scenario = Scenario(lambda _: False)
 
-    kinds = {kind for write in told.writes for kind in kinds_of(write)}
+    kinds = {kind for write in scenario.writes for kind in kinds_of(write)}
     assert len(kinds) >= LEAST_KINDS, sorted(kinds)
-    assert {type(write) for write in told.writes} == {FencedBatch}
-    features = told.world.zookeeper.peek(FeatureZnode.PATH)
+    assert {type(write) for write in scenario.writes} == {FencedBatch}
+    features = scenario.world.zookeeper.peek(FeatureZnode.PATH)
     assert features is not None
     assert b"metrics" in features.data
 
 
 def test_no_write_of_a_controller_deposed_just_before_it_lands() -> None:
     kinds = dict.fromkeys(
-        kind for write in Told(lambda _: False).writes for kind in kinds_of(write)
+        kind for write in Scenario(lambda _: False).writes for kind in kinds_of(write)
     )
     for kind in kinds:
-        told = Told(lambda question, kind=kind: kind in kinds_of(question))  # type: ignore[misc]
-        world, deposed = told.world, told.paused
+        scenario = Scenario(lambda question, kind=kind: kind in kinds_of(question))  # type: ignore[misc]
+        world, deposed = scenario.world, scenario.paused
         assert deposed is not None, kind
         sleeper = world.living[deposed]
         for process in world.living.values():

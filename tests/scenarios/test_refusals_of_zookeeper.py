@@ -330,6 +330,6 @@ def test_an_invalid_topic_name_in_a_znode_is_named_and_nothing_is_done_about_it(
     assert orders.zookeeper.peek("/admin/reassign_partitions") is None
     for broker_id in (1, 2, 3):
         broker = orders.living[broker_id].broker
-        told = {tp.topic for request in broker.received for tp in request.partitions}
-        assert told <= {"orders"}
+        sent = {tp.topic for request in broker.received for tp in request.partitions}
+        assert sent <= {"orders"}
     assert orders.failures == []
