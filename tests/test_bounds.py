@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import re
 from pathlib import Path
@@ -12,9 +13,9 @@ import pytest
 from replica_manager.broker_keys import BROKER_KEYS
 
 ROOT: Final = Path(__file__).parent.parent
-_CONSTANT: Final = re.compile(r"`([\w/]+\.py)::(\w+)`")
+_CONSTANT: Final = re.compile(r"`([\w/]+\.py)::([\w.]+)`")
 _TEST: Final = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
-_LIMIT: Final = re.compile(r"([\d,]+)(?: (KiB|MiB|bytes|ms|characters))?")
+_LIMIT: Final = re.compile(r"([\d,]+)(?: (KiB|MiB|bytes|ms|s|characters))?")
 _FACTORS: Final = {"KiB": 1024, "MiB": 1024 * 1024}
 
 
@@ -50,7 +51,12 @@ def test_a_bound_is_what_the_code_has(bound: Bound) -> None:
     key = re.match(r"`([a-z.]+)`", bound.place)
     if constant is not None:
         module = importlib.import_module(constant[1].removesuffix(".py").replace("/", "."))
-        assert getattr(module, constant[2]) == bound.value
+        owner, _, name = constant[2].rpartition(".")
+        defaults = {
+            each.name: each.default
+            for each in (dataclasses.fields(getattr(module, owner)) if owner else ())
+        }
+        assert defaults.get(name, getattr(module, name, None)) == bound.value
     elif key is not None:
         assert BROKER_KEYS[key[1]].default == bound.value
     else:
