@@ -1,7 +1,7 @@
 """Every key a Kafka 3.9 broker knows, one line each: ``name type default [allowed]``.
 
-Null stands where Kafka's default is a Java class of its own (assignors, principal builder, remote
-log metadata manager): no such class exists here.
+Where Kafka's default is a class of its own (assignors, principal builder, remote log metadata
+manager), its name is shown as Kafka shows it.  No such class is loaded here.
 
 Source: Kafka 3.9.1 ``KafkaConfig.configDef``.
 """
@@ -64,7 +64,7 @@ early.start.listeners string null
 eligible.leader.replicas.enable boolean false
 fetch.max.bytes int 57671680 1024..
 fetch.purgatory.purge.interval.requests int 1000
-group.consumer.assignors list null
+group.consumer.assignors list org.apache.kafka.coordinator.group.assignor.UniformAssignor,org.apache.kafka.coordinator.group.assignor.RangeAssignor
 group.consumer.heartbeat.interval.ms int 5000 1..
 group.consumer.max.heartbeat.interval.ms int 15000 1..
 group.consumer.max.session.timeout.ms int 60000 1..
@@ -191,7 +191,7 @@ password.encoder.key.length int 128 8..
 password.encoder.keyfactory.algorithm string null
 password.encoder.old.secret password null
 password.encoder.secret password null
-principal.builder.class class null
+principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
 process.roles list "" in broker|controller
 producer.id.expiration.check.interval.ms int 600000 1..
 producer.id.expiration.ms int 86400000 1..
@@ -216,7 +216,7 @@ remote.log.manager.task.retry.backoff.ms long 500 1..
 remote.log.manager.task.retry.jitter double 0.2 0..0.5
 remote.log.manager.thread.pool.size int 10 1..
 remote.log.metadata.custom.metadata.max.bytes int 128 0..
-remote.log.metadata.manager.class.name string null non_empty
+remote.log.metadata.manager.class.name string org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager non_empty
 remote.log.metadata.manager.class.path string null
 remote.log.metadata.manager.impl.prefix string rlmm.config. non_empty
 remote.log.metadata.manager.listener.name string null non_empty

@@ -284,7 +284,7 @@ def _refuse_what_is_not_built(
         if key in _REFUSED:
             given.append((name, key, BROKER_KEYS[key].parse(text)))
     for name, key, value in given:
-        if value not in (None, False, "", ()):
+        if value not in (None, False, "", (), BROKER_KEYS[key].default):
             raise ConfigInvalid(name, text_of(value), _REFUSED[key])
 
 

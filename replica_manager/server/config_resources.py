@@ -119,7 +119,7 @@ class ConfigAlteration:
         except ZkControllerError as failure:
             self._log(
                 logging.ERROR,
-                f"Error processing alter configs request for {resource.name!r}: {failure}",
+                f"Error processing alter configs request for {resource.name}: {failure}",
             )
             return error_code_for(failure), None
         return ErrorCode.none, None

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
+from typing_extensions import override
 
 from replica_manager.transactions.states import VALID_PREVIOUS, TransactionState
 from zkcontroller.model import TopicPartition
@@ -25,6 +26,8 @@ NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_START: Final = -1
 """The start of a transaction that has not begun."""
+SHOWN_PARTITIONS: Final = 100
+"""Of a transaction in a line of the log."""
 LAST_PRODUCER_EPOCH: Final = 2**15 - 1
 
 
@@ -47,6 +50,20 @@ class Transit(NamedTuple):
     partitions: tuple[TopicPartition, ...]
     start_ms: int
     last_update_ms: int
+
+    @override
+    def __str__(self) -> str:
+        """As Kafka's log lines show it, with the first of many partitions."""
+        shown = [f"{topic}-{partition}" for topic, partition in self.partitions[:SHOWN_PARTITIONS]]
+        if len(shown) < len(self.partitions):
+            shown.append(f"... {len(self.partitions)} in all")
+        return (
+            f"TxnTransitMetadata(producerId={self.producer_id}, "
+            f"lastProducerId={self.last_producer_id}, producerEpoch={self.producer_epoch}, "
+            f"lastProducerEpoch={self.last_producer_epoch}, txnTimeoutMs={self.timeout_ms}, "
+            f"txnState={self.state.label}, topicPartitions=Set({', '.join(shown)}), "
+            f"txnStartTimestamp={self.start_ms}, txnLastUpdateTimestamp={self.last_update_ms})"
+        )
 
 
 class Transaction:

@@ -278,10 +278,6 @@ NOT_ALIKE: Final = frozenset(
         # Two brokers, two places.
         "zookeeper.connect",
         "log.dirs",
-        # Java classes, of which there are none here.
-        "group.consumer.assignors",
-        "principal.builder.class",
-        "remote.log.metadata.manager.class.name",
     }
 )
 

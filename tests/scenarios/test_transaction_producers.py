@@ -66,6 +66,16 @@ def test_a_record_that_cannot_be_written_changes_nothing(error: ErrorCode, told:
     assert world.init() == InitProducerIdResult(ErrorCode.none, 1000, 0)
 
 
+def test_a_record_that_cannot_be_written_is_logged_in_kafkas_words() -> None:
+    world = World()
+    world.append_error = ErrorCode.not_enough_replicas
+    world.init()
+
+    [line] = [each.text for each in world.lines if "append transaction log" in each.text]
+    assert "for TxnTransitMetadata(producerId=1000, lastProducerId=-1, producerEpoch=0, " in line
+    assert "txnState=Empty, topicPartitions=Set(), " in line
+
+
 def test_without_a_producer_id_to_be_had_the_request_fails() -> None:
     world = World(is_elected=True)
     world.holds_producer_ids = True

@@ -414,6 +414,21 @@ def test_this_brokers_configuration_is_described_and_another_ones_is_not(
     assert other.error_code is ErrorCode.invalid_request
 
 
+def test_a_default_that_is_a_class_of_kafka_is_shown_as_kafka_shows_it(world: BrokerWorld) -> None:
+    own = {c.name: c.value for c in describe_configs(world, 4, 4, "1").configs}
+
+    assert own["principal.builder.class"] == (
+        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+    )
+    assert own["group.consumer.assignors"] == (
+        "org.apache.kafka.coordinator.group.assignor.UniformAssignor,"
+        "org.apache.kafka.coordinator.group.assignor.RangeAssignor"
+    )
+    assert own["remote.log.metadata.manager.class.name"] == (
+        "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
+    )
+
+
 def test_the_cluster_wide_default_has_only_what_is_dynamic(world: BrokerWorld) -> None:
     assert describe_configs(world, 4, 4, "").configs == ()
 
