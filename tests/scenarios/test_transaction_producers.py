@@ -9,6 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.groups.events import Resigned
+from replica_manager.transactions import producers
 from replica_manager.transactions.requests import InitProducerIdResult
 from replica_manager.transactions.states import TransactionState
 from replica_manager.transactions.transaction import LAST_PRODUCER_EPOCH
@@ -72,8 +73,21 @@ def test_a_record_that_cannot_be_written_is_logged_in_kafkas_words() -> None:
     world.init()
 
     [line] = [each.text for each in world.lines if "append transaction log" in each.text]
-    assert "for TxnTransitMetadata(producerId=1000, lastProducerId=-1, producerEpoch=0, " in line
-    assert "txnState=Empty, topicPartitions=Set(), " in line
+    assert "for TxnTransitMetadata(producerId=1000, lastProducerId=" in line
+    assert "txnState=Empty, topicPartitions=Set(), txnStartTimestamp=" in line
+
+
+def test_a_coordinator_has_a_bound_on_transactional_ids_and_serves_those_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producers, "MAX_TRANSACTIONAL_IDS", 1)
+    world = World()
+    world.init()
+
+    refused = world.init(transactional_id="another")
+
+    assert refused == InitProducerIdResult(ErrorCode.coordinator_not_available)
+    assert world.init().error is ErrorCode.none
 
 
 def test_without_a_producer_id_to_be_had_the_request_fails() -> None:

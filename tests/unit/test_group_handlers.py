@@ -478,6 +478,19 @@ def test_the_first_version_keeps_offsets_in_zookeeper(tell: Tell) -> None:
     tell(story)
 
 
+def test_a_group_with_a_slash_in_its_name_has_no_offsets_in_zookeeper(tell: Tell) -> None:
+    async def story(world: GroupWorld) -> None:
+        module = import_module("kio.schema.offset_fetch.v0.request")
+        topic = module.OffsetFetchRequestTopic(name="orders", partition_indexes=(0,))
+
+        answer = await world.tell("offset_fetch", 0, group_id="deep/er", topics=(topic,))
+
+        assert found_offsets(answer) == {"orders": (-1, ErrorCode.invalid_group_id)}
+        assert world.znode("/consumers/deep") is None
+
+    tell(story)
+
+
 def test_several_groups_are_fetched_in_the_order_of_the_request(tell: Tell) -> None:
     async def story(world: GroupWorld) -> None:
         await world.commit(7, "orders")

@@ -35,6 +35,7 @@ from zkcontroller.protocol.api_versions import (
     unsupported_api_versions_response,
 )
 from zkcontroller.protocol.error_codes import error_code, error_code_for, error_name
+from zkcontroller.protocol.inter_broker_versions import transaction_verification_version, version_of
 from zkcontroller.protocol.messages import read_response, request_type, response_type, write
 
 _TABLES: Final = [
@@ -218,3 +219,16 @@ def test_a_dialect_decides_the_version_of_everything(
 def test_a_dialect_decides_what_is_supported(supports: Any, first: str, last_without: str) -> None:
     assert supports(ibp.version_of(first))
     assert not supports(ibp.version_of(last_without))
+
+
+@pytest.mark.parametrize(
+    ("inter_broker_version", "version"),
+    [("3.4-IV0", None), ("3.5-IV0", 4), ("3.7-IV4", 4), ("3.8-IV0", 5), ("3.9-IV0", 5)],
+)
+def test_how_brokers_ask_about_transactions_follows_from_the_protocol_between_them(
+    inter_broker_version: str, version: int | None
+) -> None:
+    found = version_of(inter_broker_version)
+    assert found is not None
+
+    assert transaction_verification_version(found) == version
