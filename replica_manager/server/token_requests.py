@@ -30,11 +30,12 @@ def are_token_requests_allowed(
 
 def is_allowed_here(context: RequestContext, broker: BrokerContext) -> bool:
     """The same of a request to this broker."""
-    protocol = next(
-        endpoint.security_protocol
+    protocols = {
+        endpoint.listener_name: endpoint.security_protocol
         for endpoint in broker.config().listeners.bound
-        if endpoint.listener_name == context.listener_name
-    )
+    }
+    # A listener that is being closed is none that a client can be sure by.
+    protocol = protocols.get(context.listener_name, _PLAINTEXT)
     return are_token_requests_allowed(
         protocol, context.principal, is_token_authenticated=context.is_token_authenticated
     )

@@ -60,6 +60,7 @@ STEPS = st.lists(
                 "create",
                 "delete",
                 "configure",
+                "configure too much",
                 "wait",
             )
         ),
@@ -92,6 +93,8 @@ class Story:
                 self.restart_standby(3000 + number % 3)
             case "wait":
                 world.advance(2_000 * number)
+            case "configure too much":
+                self.configure_too_much()
             case "create" | "delete" | "configure":
                 self.change_topic(step.what, TOPICS[number % 2], number)
             case _:
@@ -112,6 +115,15 @@ class Story:
             resource = ConfigResource(ResourceType.TOPIC, name)
             change = {"retention.ms": ConfigOperation(OpType.SET, str(number))}
             self.world.send(IncrementalAlterConfigs({resource: change}))
+
+    def configure_too_much(self) -> None:
+        """A value that no record holds costs nobody the leadership."""
+        epoch, faults = self.world.active.claim_epoch, list(self.world.faults)
+        every_broker = ConfigResource(ResourceType.BROKER, "")
+        change = {"retention.ms": ConfigOperation(OpType.SET, "1" * 40_000)}
+        request = IncrementalAlterConfigs({every_broker: change})
+        assert self.world.refusal(request).error is ErrorCode.invalid_request
+        assert (self.world.active.claim_epoch, self.world.faults) == (epoch, faults)
 
     def change_broker(self, what: str, broker: int, number: int) -> None:
         if what == "register":
