@@ -1,0 +1,122 @@
+"""Logs through random lives beside a model, and bugs put into them on purpose that it must find."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from replica_manager.log.cleaner_state import CleanerState
+from replica_manager.log.log_cleaner import AbortSwitch
+from replica_manager.log.log_manager import LogManager
+from replica_manager.log.partition_log import PartitionLog
+from tests.simulation.log_model import LogStory
+from zkcontroller.model import TopicPartition
+
+MOST_SEEDS: Final = 100
+"""So many stories are tried, one after the other, until one ends badly."""
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: Patch) -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    # The story knows what was flushed, and loses the rest itself.
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def live(root: Path, seed: int) -> LogStory:
+    root.mkdir()
+    story = LogStory(root, seed)
+    try:
+        story.run()
+    except Exception as error:
+        error.add_note(f"seed {seed}: {' '.join(story.history)}")
+        raise
+    return story
+
+
+def test_a_log_gives_what_it_must_and_nothing_else(seed: int, tmp_path: Path) -> None:
+    story = live(tmp_path / "story", seed)
+
+    assert story.compactions > 0, "without any the story would prove little"
+
+
+# ---------------------------------------------------------------------- planted bugs
+
+
+def keep_the_cleaner_checkpoint_of_a_deleted_log(patch: Patch) -> None:
+    """A new log of that name counts as clean up to where the old one was."""
+
+    def deleted(self: CleanerState, _: Path, topic_partition: TopicPartition) -> None:
+        self.abort(topic_partition)
+
+    patch.setattr(CleanerState, "deleted", deleted)
+
+
+def keep_the_cleaner_checkpoint_of_a_truncated_log(patch: Patch) -> None:
+    """What is appended in the place of what was cut off counts as clean."""
+    patch.setattr(CleanerState, "truncated", lambda *_: False)
+
+
+def never_abort_a_cleaning(patch: Patch) -> None:
+    """A log that goes in the middle of its cleaning takes its directory along."""
+    patch.setattr(AbortSwitch, "abort", lambda _: None)
+
+
+def overwrite_a_tail_that_was_refilled(patch: Patch) -> None:
+    """A cleaning that began before a truncation takes effect after it."""
+    patch.setattr(AbortSwitch, "abort", lambda _: None)
+    real = PartitionLog.replace_segments
+
+    def replace_segments(self: PartitionLog, replacements: Sequence[Any], _: int) -> bool:
+        active = self.active_segment
+        now = {segment.base_offset: segment for segment in self.segments if segment is not active}
+        same = [
+            each._replace(
+                old=(old := tuple(now[s.base_offset] for s in each.old if s.base_offset in now)),
+                old_size=sum(segment.size for segment in old),
+            )
+            for each in replacements
+        ]
+        return real(self, [each for each in same if each.old], self.generation)
+
+    patch.setattr(PartitionLog, "replace_segments", replace_segments)
+
+
+def forget_that_checkpoints_are_stale(patch: Patch) -> None:
+    """After a crash a log created again inherits the start of the deleted one."""
+    patch.setattr(LogManager, "_mark_stale", lambda *_: None)
+
+
+MUTATIONS: Final[list[tuple[Callable[[Patch], None], int]]] = [
+    (keep_the_cleaner_checkpoint_of_a_deleted_log, 16),
+    (keep_the_cleaner_checkpoint_of_a_truncated_log, 6),
+    (never_abort_a_cleaning, 20),
+    (overwrite_a_tail_that_was_refilled, 1),
+    (forget_that_checkpoints_are_stale, 16),
+]
+"""Each with a seed whose story finds it."""
+
+
+@pytest.mark.parametrize(
+    ("mutate", "first_seed"), MUTATIONS, ids=[mutate.__name__ for mutate, _ in MUTATIONS]
+)
+def test_a_planted_bug_is_found(
+    mutate: Callable[[Patch], None], first_seed: int, monkeypatch: Patch, tmp_path: Path
+) -> None:
+    mutate(monkeypatch)
+
+    for seed in range(first_seed, first_seed + MOST_SEEDS):
+        try:
+            live(tmp_path / str(seed), seed)
+        except Exception:  # noqa: BLE001 - a mutant may fall over in any way
+            return
+    pytest.fail("no story found it")
