@@ -49,7 +49,10 @@ _GZIP_WINDOW: Final = 31
 """zlib's word for: 32 KiB of window, gzip's header and trailer."""
 _FIRST_FED_BYTES: Final = 1024
 _MOST_FED_BYTES: Final = 1024 * 1024
-"""A gzip member is fed in pieces of rising size: zlib copies what it was fed beyond its end."""
+"""After the first, gzip members are fed in pieces of rising size.
+
+zlib copies what it was fed beyond a member's end; most streams are one member.
+"""
 _PIECE_BYTES: Final = 1024 * 1024
 """So much of a gzip stream is unpacked in one call."""
 
@@ -196,7 +199,7 @@ def _gzip_pieces(data: Buffer) -> Iterator[bytes]:
             if members > MOST_PARTS:
                 raise CorruptRecord(f"A gzip batch has more than {MOST_PARTS} members")
             unpacker = zlib.decompressobj(_GZIP_WINDOW)
-            fed = _FIRST_FED_BYTES
+            fed = _MOST_FED_BYTES if members == 1 else _FIRST_FED_BYTES
             try:
                 while not unpacker.eof:
                     if unpacker.unconsumed_tail:

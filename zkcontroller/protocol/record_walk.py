@@ -66,83 +66,88 @@ def walk_records(  # noqa: C901 - one loop: a call would cost what it does
     a record is malformed or the lengths do not add up, MessageTooLarge for too many headers.
     """
     largest = _BELOW_ALL
-    left = RECORDS_AT_ONCE
     headers_left = MOST_HEADERS
     rest = longer_rest = 0
     try:
         while count > 0:
-            left -= 1
-            if left < 0:
+            # The walk pauses when so many records are left; a record's headers count as records.
+            pause_at = max(0, count - RECORDS_AT_ONCE)
+            while count > pause_at:
+                start = position
+                size = data[position]
+                if size < 0x80:
+                    body = position + 1
+                elif data[position + 1] < 0x80:
+                    size = size & 0x7F | data[position + 1] << 7
+                    body = position + 2
+                else:
+                    length, body = read_zigzag(data, position)
+                    size = length << 1 if length > 0 else 1
+                if size & 1 or size < _SHORTEST:
+                    raise InvalidRecord(f"A record of {size >> 1} bytes")
+                position = body + (size >> 1)
+                delta = data[body + 1]
+                if delta < 0x80:
+                    delta = (delta >> 1) ^ -(delta & 1)
+                    offset_at = body + 2
+                else:
+                    delta, offset_at = read_zigzag(data, body + 1, VARLONG_BYTES)
+                if delta > largest:
+                    largest = delta
+                key_at = offset_at + 1
+                while data[key_at - 1] >= 0x80:
+                    key_at += 1
+                # Most keys are null or short and most values have lengths of one or two bytes.
+                field = data[key_at]
+                if field == _NULL:
+                    value_at = key_at + 1
+                elif field < 0x80 and not field & 1:
+                    value_at = key_at + 1 + (field >> 1)
+                else:
+                    value_at = _after_field(data, key_at)
+                field = data[value_at]
+                if field < 0x80 or field & 1 or data[value_at + 1] >= 0x80:
+                    headers_at = _after_field(data, value_at)
+                else:
+                    headers_at = value_at + 2 + ((field & 0x7F | data[value_at + 1] << 7) >> 1)
+                if (
+                    data[headers_at]
+                    or headers_at + 1 != position
+                    or key_at - offset_at > VARINT_BYTES
+                ):
+                    headers, place = _header_count(data, headers_at, position)
+                    headers_left -= headers
+                    if headers_left < 0:
+                        raise MessageTooLarge(
+                            f"A batch has more than {MOST_HEADERS} record headers"
+                        )
+                    pause_at += headers
+                    if headers > RECORDS_AT_ONCE:
+                        yield
+                        yield from _walk_headers(data, place, position, headers)
+                    else:
+                        _check_headers(data, place, position, headers)
+                count -= 1
+                if rest:
+                    rest -= 1
+                elif count and position < end and data[start] == data[position]:
+                    layout = _Layout(start, body, offset_at, key_at, value_at, headers_at, position)
+                    run, in_run = _equal_neighbours(data, end, layout, count)
+                    if run:
+                        position += run * (position - start)
+                        count -= run
+                        pause_at = max(0, pause_at - run + (run >> 4))
+                        if in_run > largest:
+                            largest = in_run
+                    if run >= _FIRST_RUN:
+                        longer_rest = 0
+                    else:
+                        # Looking for a run costs what several records do: lengths chosen to make
+                        # each run short must not make the walk slow.
+                        rest = longer_rest
+                        longer_rest = min(2 * longer_rest + 1, _LONGEST_REST)
+            if count > 0:
                 yield
-                left = RECORDS_AT_ONCE
-            start = position
-            size = data[position]
-            if size < 0x80:
-                body = position + 1
-            elif data[position + 1] < 0x80:
-                size = size & 0x7F | data[position + 1] << 7
-                body = position + 2
-            else:
-                length, body = read_zigzag(data, position)
-                size = length << 1 if length > 0 else 1
-            if size & 1 or size < _SHORTEST:
-                raise InvalidRecord(f"A record of {size >> 1} bytes")
-            position = body + (size >> 1)
-            delta = data[body + 1]
-            if delta < 0x80:
-                delta = (delta >> 1) ^ -(delta & 1)
-                offset_at = body + 2
-            else:
-                delta, offset_at = read_zigzag(data, body + 1, VARLONG_BYTES)
-            if delta > largest:
-                largest = delta
-            key_at = offset_at + 1
-            while data[key_at - 1] >= 0x80:
-                key_at += 1
-            # Most keys are null or short and most values have lengths of one or two bytes.
-            field = data[key_at]
-            if field == _NULL:
-                value_at = key_at + 1
-            elif field < 0x80 and not field & 1:
-                value_at = key_at + 1 + (field >> 1)
-            else:
-                value_at = _after_field(data, key_at)
-            field = data[value_at]
-            if field < 0x80 or field & 1 or data[value_at + 1] >= 0x80:
-                headers_at = _after_field(data, value_at)
-            else:
-                headers_at = value_at + 2 + ((field & 0x7F | data[value_at + 1] << 7) >> 1)
-            if data[headers_at] or headers_at + 1 != position or key_at - offset_at > VARINT_BYTES:
-                headers, place = _header_count(data, headers_at, position)
-                headers_left -= headers
-                if headers_left < 0:
-                    raise MessageTooLarge(f"A batch has more than {MOST_HEADERS} record headers")
-                left -= headers
-                if left < 0 and headers > RECORDS_AT_ONCE:
-                    yield
-                    left = RECORDS_AT_ONCE
-                    yield from _walk_headers(data, place, position, headers)
-                else:
-                    _check_headers(data, place, position, headers)
-            count -= 1
-            if rest:
-                rest -= 1
-            elif count and position < end and data[start] == data[position]:
-                layout = _Layout(start, body, offset_at, key_at, value_at, headers_at, position)
-                run, in_run = _equal_neighbours(data, end, layout, count)
-                if run:
-                    position += run * (position - start)
-                    count -= run
-                    left -= run >> 4
-                    if in_run > largest:
-                        largest = in_run
-                if run >= _FIRST_RUN:
-                    longer_rest = 0
-                else:
-                    # Looking for a run costs what several records do: lengths chosen to make each
-                    # run short must not make the walk slow.
-                    rest = longer_rest
-                    longer_rest = min(2 * longer_rest + 1, _LONGEST_REST)
     except IndexError:
         raise InvalidRecord("A record goes past the end of its batch") from None
     if position != end:
