@@ -187,6 +187,19 @@ def test_a_deletion_that_zookeeper_refuses_is_not_reported_as_completed(orders: 
     assert any("orders successfully completed" in line for line in orders.log(1))
 
 
+def test_a_topic_whose_deletion_was_refused_keeps_its_replicas(orders: World) -> None:
+    """Its znode is written again when partitions are added to it."""
+    orders.refused["/brokers/topics/orders/partitions"] = ZkCode.NO_AUTH
+    orders.delete_topic("orders")
+    orders.run_until_quiet()
+    orders.refused.clear()
+
+    orders.add_partitions("orders", [[3]])
+    orders.run_until_quiet()
+
+    assert orders.topic_znode("orders").partitions[0].replicas == (2, 3)
+
+
 @pytest.mark.parametrize(
     "path",
     [ConfigZnode.topic_path("orders"), DeleteTopicZnode.path("orders")],

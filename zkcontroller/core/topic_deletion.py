@@ -230,13 +230,14 @@ class TopicDeletionManager:
         Raises ZooKeeperRefused for a znode that stays.  The request goes last, so that it outlives
         a failure.  Kafka looks at the deletion of the topic's own znodes only.
         """
-        table = self._context.table
-        yield from self._replicas.handle_state_changes(
-            table.replicas_in([topic], ReplicaState.DELETION_SUCCESSFUL), ReplicaState.NON_EXISTENT
-        )
         yield from self._desk.delete_recursively(TopicZnode.path(topic))
         yield from self._desk.delete([ConfigZnode.topic_path(topic)])
         yield from self._desk.delete([DeleteTopicZnode.path(topic)])
+        # Only now: the znode of a topic that stays could be written again, without replicas.
+        successful = ReplicaState.DELETION_SUCCESSFUL
+        yield from self._replicas.handle_state_changes(
+            self._context.table.replicas_in([topic], successful), ReplicaState.NON_EXISTENT
+        )
         self._context.remove_topic(topic)
 
     def _info(self, message: str) -> None:
