@@ -94,6 +94,22 @@ def test_an_unknown_topic_loses_its_request_and_nothing_else(orders: World) -> N
     assert any("non-existing topics nobody" in line for line in orders.log(1, "WARN"))
 
 
+def test_a_request_without_a_topic_found_at_failover_does_not_doom_a_later_one(
+    orders: World,
+) -> None:
+    orders.delete_controller_znode()
+    orders.write(Create(DeleteTopicZnode.path("refunds")))
+    orders.settle()
+    assert orders.zookeeper.peek(DeleteTopicZnode.path("refunds")) is None
+
+    orders.create_topic("refunds", replicas=[[2, 1]])
+    orders.settle()
+    orders.kill(2)
+    orders.settle()
+
+    assert orders.state_znode("refunds", 0).leader == 1
+
+
 def test_with_deletion_disabled_the_request_goes_and_the_topic_stays(world: World) -> None:
     world.settings["delete_topic_enable"] = False
     world.start_brokers(1)

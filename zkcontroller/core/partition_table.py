@@ -246,6 +246,7 @@ class PartitionTable:
         """Forget a topic, its partitions and the states of their replicas."""
         gone = self.topics.pop(topic, None)
         if gone is None:
+            self.deleting.discard(topic)  # queued by its request alone
             return
         # The last is used again first: backwards, and the next topic of this size is one run again.
         for row in reversed(gone.rows):
