@@ -203,6 +203,8 @@ class AppendingLog(LogState):
             if self._unwritten_topic_id is not None:
                 self._write_topic_id()
             self._roll_if_needed(written)
+            if any(each.completed is not None and each.completed.is_aborted for each in advances):
+                self.active_segment.transaction_index.prepare()
             for header in written.headers:
                 if header.magic == MAGIC_2:
                     self.assign_epoch_start_offset(

@@ -37,13 +37,27 @@ class TransactionIndex:
         self.path = path
         self._base_offset = base_offset
         self._entries: list[AbortedTransaction] | None = None if path.exists() else []
+        self._descriptor = -1
+        """Of the file, once an entry is about to be written."""
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def prepare(self) -> None:
+        """Opens what :meth:`append` needs.  OSError, before the marker itself is in the log."""
+        self._load()
+        if self._descriptor < 0:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            self._descriptor = open_regular(self.path, flags)
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Adds an entry; its last offset must be larger than that of the one before."""
         entries = self._load()
         if entries and entries[-1].last_offset >= aborted.last_offset:
             raise IllegalState(f"{aborted} cannot follow {entries[-1]} in {self.path}")
-        descriptor = open_regular(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.prepare()
+        descriptor, self._descriptor = self._descriptor, -1
         try:
             os.write(descriptor, _ENTRY.pack(_VERSION, *aborted))
         finally:

@@ -17,7 +17,14 @@ from replica_manager.log.checkpoints import CheckpointFile
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogDirFailure, LogManager
 from replica_manager.log.maintenance import RETRY_MS, LogMaintenance
-from tests.unit.log_world import START_MS, LogWorld, base_offsets, batch, content
+from tests.unit.log_world import (
+    START_MS,
+    LogWorld,
+    base_offsets,
+    batch,
+    content,
+    end_transaction,
+)
 from zkcontroller.errors import LimitReached
 from zkcontroller.model import TopicPartition
 from zkcontroller.runtime.resource_limits import (
@@ -104,6 +111,24 @@ def test_a_truncation_that_may_open_no_file_changes_nothing_and_works_later(
     assert [offset for offset, _ in content(log)] == [0, 1, 2]
     log.truncate_fully_and_start_at(9)
     assert (log.log_end_offset, world.failures) == (9, [])
+
+
+def test_a_marker_whose_index_may_not_be_opened_is_not_in_the_log(tmp_path: Path) -> None:
+    world = LogWorld(tmp_path / "orders-0")
+    log = world.open()
+    log.append_as_leader(
+        batch(producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True),
+        leader_epoch=0,
+    )
+
+    with no_more_files(), pytest.raises(LimitReached):
+        end_transaction(log, 7, commit=False)
+
+    assert log.log_end_offset == 1
+    end_transaction(log, 7, commit=False)
+    log.update_high_watermark(2)
+    assert (log.log_end_offset, log.last_stable_offset) == (2, 2)
+    assert [each.producer_id for each in log.aborted_transactions(0, 2)] == [7]
 
 
 def test_no_directory_fails_because_a_new_log_may_open_no_file(tmp_path: Path) -> None:
