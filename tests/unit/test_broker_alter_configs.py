@@ -7,11 +7,16 @@ import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.x509.oid import NameOID
 from kio.schema.errors import ErrorCode
 
+from replica_manager.security.acl_cache import AclCache
+from replica_manager.security.authorizer import Authorizer
+from tests.certificates import Authority
 from tests.unit.broker_world import BrokerWorld, metadata
 from zkcontroller.zookeeper.requests import Create, Delete, SetData
 from zkcontroller.zookeeper.znodes import (
@@ -320,6 +325,32 @@ def test_a_change_that_cannot_be_is_refused_with_kafkas_code(
     assert changed(world, resource) == [(error, message)]
 
     assert notified(world) == []
+
+
+def test_no_key_store_is_read_for_a_client_that_may_not_alter_configurations(
+    tmp_path: Path,
+) -> None:
+    authority = Authority()
+    location = authority.sign((NameOID.COMMON_NAME, "broker")).write(tmp_path, "store")
+    change: list[tuple[str, int, str | None]] = [
+        ("listener.name.tls.ssl.keystore.location", SET, str(tmp_path / "another"))
+    ]
+    with ThreadPoolExecutor(1) as executor:
+        world = BrokerWorld(
+            executor,
+            listeners="TLS://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+            listener__security__protocol__map="TLS:SSL,PLAINTEXT:PLAINTEXT",
+            listener__name__tls__ssl__keystore__type="PEM",
+            listener__name__tls__ssl__keystore__location=str(location),
+        )
+        may_alter = changed(world, (BROKER, "1", change))
+        world.context.authorizer = Authorizer(AclCache({}))
+        may_not = changed(world, (BROKER, "1", change))
+
+    [(error, message)] = may_alter
+    assert error is ErrorCode.invalid_request
+    assert "readable" in str(message)
+    assert [code for code, _ in may_not] == [ErrorCode.cluster_authorization_failed]
 
 
 def test_a_resource_named_twice_is_refused_and_others_are_not(world: BrokerWorld) -> None:

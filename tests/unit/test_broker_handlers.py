@@ -75,6 +75,13 @@ def test_what_has_a_handler_is_offered_and_nothing_else(world: BrokerWorld, vers
     assert [k.api_key for k in answer.api_keys] == sorted(offered)
 
 
+def test_the_apis_of_the_new_group_protocol_are_not_offered() -> None:
+    new_protocol = {68, 69}  # ConsumerGroupHeartbeat, ConsumerGroupDescribe
+
+    assert new_protocol <= all_versions().keys()
+    assert new_protocol.isdisjoint(OFFERED)
+
+
 def test_what_is_offered_is_offered_in_kafkas_versions() -> None:
     kafka = all_versions()
 

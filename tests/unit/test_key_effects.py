@@ -188,9 +188,7 @@ def test_logs_follow_a_topics_key_and_every_key_of_the_broker_that_it_inherits(k
 
     default = log_config({})
 
-    own = text_of(TOPIC_KEYS[key].default)
-    broker_key, _ = BROKER_SYNONYMS[key][0]
-    assert log_config({key: topic_value(key)}) != default, own
+    assert log_config({key: topic_value(key)}) != default
     for broker_key, _ in BROKER_SYNONYMS[key]:
         assert EFFECTIVE[broker_key] in ("log.log_config", "storage", "dynamic_config"), broker_key
         if broker_key == "log.flush.scheduler.interval.ms":
@@ -254,17 +252,13 @@ def _parses(key: ConfigKey, text: str) -> bool:
 # While the broker runs
 
 
-def test_what_can_be_changed_while_a_broker_runs_takes_effect_or_is_warned_about() -> None:
-    kinds = {BROKER_EFFECTS[key].kind for key in DYNAMIC_IN_KAFKA}
-
-    assert kinds <= set(Kind)
-    for key in DYNAMIC_IN_KAFKA:
-        if BROKER_EFFECTS[key].kind is Kind.EFFECTIVE:
-            # What a part reads once, at its start, is not asked of the configuration of now.
-            assert BROKER_EFFECTS[key].text not in READ_ONCE, key
-
-
 READ_ONCE = ("server.group_settings", "server.transaction_settings", "broker_quotas")
+"""What these modules read when the broker starts is not asked for again."""
+
+
+@pytest.mark.parametrize("key", sorted(DYNAMIC_IN_KAFKA & EFFECTIVE.keys()))
+def test_no_effective_key_that_can_be_changed_at_run_time_is_read_once(key: str) -> None:
+    assert EFFECTIVE[key] not in READ_ONCE
 
 
 def test_a_dynamic_key_without_effect_is_warned_about_when_it_is_set(
