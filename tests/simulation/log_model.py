@@ -291,6 +291,9 @@ class LogStory:
 
     def _retention(self) -> None:
         self.manager.delete_old_segments()
+        self._note_retention()
+
+    def _note_retention(self) -> None:
         for tp, life in self.lives.items():
             log = self.manager.logs[tp]
             assert log.log_start_offset <= log.high_watermark
@@ -391,6 +394,7 @@ class LogStory:
         schedule = Schedule(_NEVER, period, period, period, _NEVER, _NEVER, period)
         maintenance = LogMaintenance(self.manager, NowExecutor(), schedule)
         self._loop.run_until_complete(maintenance.run_due())
+        self._note_retention()  # the first run of all that is periodic
 
     def _hold_checkpoints(self) -> None:
         """Periodic checkpoints are planned; their thread is slow."""
