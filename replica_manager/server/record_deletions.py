@@ -57,7 +57,8 @@ class RecordDeletions:
                 refused[tp] = outcome
             else:
                 raised[tp] = outcome
-        async for tp in in_slices(raised):
+        # At once: a client that has gone must not keep this from being told.
+        for tp in raised:
             self._replicas.partition_changed(tp)
         operation = DelayedDeleteRecords(raised, refused, self.low_watermark)
         await self._room.wait(operation, raised, timeout_ms)

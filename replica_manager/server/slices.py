@@ -2,8 +2,7 @@
 
 A client may put 100,000 elements into one request.  A handler that looks at all of them at once
 holds up every other client for seconds.  Such a loop runs over :func:`in_slices`: after some
-milliseconds it lets the event loop serve others.  There it also ends when the request is cancelled,
-because its client has gone.
+milliseconds it lets the event loop serve others.  There it also ends when its client has gone.
 
 What needs no state of the broker (reading a request, composing and encoding an answer) is done in
 a thread instead (:mod:`.large_answers`, :mod:`.dispatch`).  A thread does not make that work
@@ -20,6 +19,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from time import perf_counter
 from typing import Final, TypeVar
 
+from zkcontroller.runtime.presence import raise_if_abandoned
+
 T = TypeVar("T")
 
 SLICE_S: Final = 0.004
@@ -35,6 +36,7 @@ async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
         yield item
         if perf_counter() >= due:
             await asyncio.sleep(0)
+            raise_if_abandoned()
             due = perf_counter() + SLICE_S
 
 
@@ -43,4 +45,5 @@ async def in_pieces(items: Sequence[T]) -> AsyncIterator[Sequence[T]]:
     yield items[:PIECE]
     for start in range(PIECE, len(items), PIECE):
         await asyncio.sleep(0)
+        raise_if_abandoned()
         yield items[start : start + PIECE]
