@@ -185,7 +185,7 @@ def answering(frame: bytes) -> Peer:
         (struct.pack(">i", -1), "-1 bytes"),
         (struct.pack(">i", 3) + b"abc", "3 bytes"),
         (framed(struct.pack(">i", 0)), "cut short"),
-        (framed(struct.pack(">i", 0) + b"\xff\xff\xff\xff\x0f"), "announced"),
+        (framed(struct.pack(">i", 0) + b"\xff\xff\xff\xff\x0f"), "tagged fields"),
         (framed(struct.pack(">i", 0) + b"\xff\xff\xff\xff\xff\xff"), "five bytes"),
     ],
 )
