@@ -48,6 +48,8 @@ def client_hello() -> bytes:
         ("SASL_PLAINTEXT", b"\0\0\0\x20\0\x11"),
         ("SASL_SSL", client_hello()),
     ],
+    # A ClientHello is random, so its bytes cannot name the test.
+    ids=["nothing", "hello", "half-a-hello", "nothing-sasl", "half-a-frame", "hello-sasl"],
 )
 def test_who_never_comes_in_is_closed_and_leaves_no_descriptor(
     protocol: str, beginning: bytes
@@ -72,6 +74,7 @@ def test_who_never_comes_in_is_closed_and_leaves_no_descriptor(
 @pytest.mark.parametrize(
     ("protocol", "beginning"),
     [("SSL", client_hello()), ("SASL_PLAINTEXT", b"\0\0\x08\0\0\x11\0\1" + bytes(3000))],
+    ids=["hello", "frame"],
 )
 def test_who_sends_a_byte_now_and_then_is_closed_all_the_same(
     protocol: str, beginning: bytes
