@@ -22,6 +22,7 @@ from replica_manager.server.config_rows import config_result, config_rows
 from replica_manager.server.context import EncodedBody
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.schema import response_schema
+from zkcontroller.protocol.answers import write_answer
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.protocol.messages import write
 
@@ -59,7 +60,7 @@ class ConfigResults:
     ) -> None:
         """One more result; RequestRefused(INVALID_REQUEST) if the answer is too large with it."""
         self._errors[error] += 1
-        head = write(config_result(self._schema, resource, error, message))
+        head = write_answer(config_result(self._schema, resource, error, message))
         end = self._end_of(resource, entries)
         self._bytes += len(head) + len(end)
         if self._bytes > self._max_bytes:

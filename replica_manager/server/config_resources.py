@@ -30,7 +30,6 @@ from replica_manager.server.config_alteration import (
     check_topic_config,
 )
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.controller_questions import LONGEST_MESSAGE
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.log_levels import change_levels, check_levels
 from replica_manager.server.schema import response_schema
@@ -244,7 +243,7 @@ def alteration_response(
             schema.part(
                 "AlterConfigsResourceResponse",
                 error_code=error,
-                error_message=message and message[:LONGEST_MESSAGE],
+                error_message=message,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )

@@ -6,14 +6,12 @@ Source: Kafka ``ConfigHelper``, ``DescribeConfigsResponse``.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from replica_manager.server.config_entries import ConfigEntry
 from replica_manager.server.schema import ResponseSchema
-
-_LONGEST_MESSAGE: Final = 1000
 
 
 def config_result(
@@ -27,7 +25,7 @@ def config_result(
     return schema.part(
         "DescribeConfigsResult",
         error_code=error,
-        error_message=message and message[:_LONGEST_MESSAGE],
+        error_message=message,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=configs,

@@ -19,9 +19,6 @@ from zkcontroller.core.effects import Result
 from zkcontroller.core.events import Question
 from zkcontroller.model import TopicPartition
 
-LONGEST_MESSAGE: Final = 1000
-"""Characters of a sentence for the client: it may quote a name of 32 KB."""
-
 _SENTENCES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.cluster_authorization_failed: "Cluster authorization failed.",
     ErrorCode.election_not_needed: "Leader election not needed for topic partition.",
@@ -57,8 +54,7 @@ async def ask(
 
 def sentence(error: ErrorCode, message: str | None = None) -> str | None:
     """``message``, else what Kafka says of the code; None for NONE."""
-    told = message or _SENTENCES.get(error)
-    return told and told[:LONGEST_MESSAGE]
+    return message or _SENTENCES.get(error)
 
 
 def by_topic(

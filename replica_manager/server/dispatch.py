@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from types import ModuleType
 from typing import Any, Final, Protocol, cast
@@ -101,6 +101,7 @@ from replica_manager.server.loop_time import Timed
 from replica_manager.server.request_metrics import RequestTimes
 from replica_manager.server.throttled_answers import counted, counted_as_clients, used
 from zkcontroller.errors import UnsupportedVersion, ZkControllerError
+from zkcontroller.protocol.answers import write_answer
 from zkcontroller.protocol.api_versions import (
     APIS,
     ApiKey,
@@ -108,7 +109,7 @@ from zkcontroller.protocol.api_versions import (
 )
 from zkcontroller.protocol.error_codes import error_code_for, error_name
 from zkcontroller.protocol.framing import frame, parse_request_header, response_header
-from zkcontroller.protocol.messages import read_request, write
+from zkcontroller.protocol.messages import read_request
 from zkcontroller.protocol.produce import TooManyPartitions, read_produce_request
 
 _log = logging.getLogger("kafka.server.KafkaApis")
@@ -240,16 +241,22 @@ async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Answer:
     if broker.request_metrics is not None:
         times = broker.request_metrics.begin(len(data))
     responding = _response(data, start, context, broker, times)
-    # An unknown version of ApiVersions is answered in version 0; that API's header is the same.
-    head = response_header(header.api_key, header.api_version, header.correlation_id)
     if usage is None:
-        response = await _encoded_aside(await responding, len(data))
-        answer = _encoded(head, response, context, times)
+        response = await responding
     else:
         response = counted(await Timed(responding, usage.loop_time), context, usage)
-        response = await _encoded_aside(response, len(data))
-        with usage.loop_time.turn():
-            answer = _encoded(head, response, context, times)
+    # An unknown version of ApiVersions is answered in version 0; that API's header is the same.
+    head = response_header(header.api_key, header.api_version, header.correlation_id)
+    try:
+        answer = await _encoded(head, response, context, times, len(data))
+    except Exception:  # noqa: BLE001 - what cannot be encoded must not end the connection loop
+        error = ErrorCode.unknown_server_error
+        _log_failure(context, broker, error)
+        # Of the request only its bytes are left; to read it again is better than to keep it.
+        request, handler = await _request_in(data, start, context), HANDLERS[context.api_key]
+        response = await _refused(handler, request, context, len(data), error)
+        answer = await _encoded(head, response, context, times, len(data))
+    if usage is not None:
         answer = used(answer, usage)
     if times is not None:
         answer = answer._replace(sent=(*answer.sent, partial(times.sent, answer.mute_ms)))
@@ -271,14 +278,21 @@ async def _encoded_aside(response: Response, request_bytes: int) -> Response:
             return await asyncio.to_thread(encoded, response)
 
 
-def _encoded(
-    head: bytes, response: Response, context: RequestContext, times: RequestTimes | None
+async def _encoded(
+    head: bytes,
+    response: Response,
+    context: RequestContext,
+    times: RequestTimes | None,
+    request_bytes: int,
 ) -> Answer:
-    if times is None:
-        return _answer(head, response)
-    times.answered(*_told(context.api_key, response))
-    with times.encoding():
-        return _answer(head, response)
+    response = await _encoded_aside(response, request_bytes)
+    with nullcontext() if context.usage is None else context.usage.loop_time.turn():
+        if times is None:
+            return _answer(head, response)
+        with times.encoding():
+            answer = _answer(head, response)
+        times.answered(*_told(context.api_key, response))
+        return answer
 
 
 def _told(api_key: int, response: Response) -> tuple[ErrorCounts, RecordConversions]:
@@ -301,7 +315,7 @@ def _answer(head: bytes, response: Response) -> Answer:
         case Unanswered(closes, _, _):
             return Answer(b"", closes=closes)
         case _:
-            return Answer(frame((head, write(response))))
+            return Answer(frame((head, write_answer(response))))
 
 
 def _framed(chunks: Sequence[bytes | FileSlice]) -> Answer:
@@ -341,12 +355,7 @@ async def _response(
             f"{APIS[context.api_key].name} version {context.api_version} is not answered here"
         )
     request = await _request_in(data, start, context)
-
-    async def refused_with(error: ErrorCode) -> Response:
-        if len(data) < READ_ASIDE_BYTES:
-            return handler.refuse(request, context, error)
-        return await asyncio.to_thread(handler.refuse, request, context, error)
-
+    refused_with = partial(_refused, handler, request, context, len(data))
     if times is not None:
         times.begin_handling(context.api_key, context.api_version, request)
     try:
@@ -365,6 +374,14 @@ async def _response(
     except Exception:  # noqa: BLE001 - a defect in one handler must not end the connection loop
         _log_failure(context, broker, ErrorCode.unknown_server_error)
         return await refused_with(ErrorCode.unknown_server_error)
+
+
+async def _refused(
+    handler: Handler, request: object, context: RequestContext, request_bytes: int, error: ErrorCode
+) -> Response:
+    if request_bytes < READ_ASIDE_BYTES:
+        return handler.refuse(request, context, error)
+    return await asyncio.to_thread(handler.refuse, request, context, error)
 
 
 def refusal(data: bytes, error: ErrorCode) -> bytes | None:

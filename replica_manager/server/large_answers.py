@@ -16,7 +16,7 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.server.context import EncodedBody
 from replica_manager.server.error_counts import error_counts
 from replica_manager.server.throttled_answers import throttled
-from zkcontroller.protocol.messages import write
+from zkcontroller.protocol.answers import write_answer
 
 T = TypeVar("T")
 
@@ -45,12 +45,12 @@ async def aside(entry_count: int, work: Callable[[], T]) -> T:
 def encoded(answer: ResponsePayload) -> EncodedBody:
     """That answer as bytes, its errors counted."""
     errors = error_counts(answer.__api_key__, answer)
-    body = write(answer)
+    body = write_answer(answer)
 
     def with_throttle_time(throttle_ms: int) -> Sequence[bytes]:
         if _begins_with_throttle_time(type(answer)):
             return throttle_ms.to_bytes(_THROTTLE_BYTES, "big"), body[_THROTTLE_BYTES:]
-        return (write(throttled(answer, throttle_ms)),)
+        return (write_answer(throttled(answer, throttle_ms)),)
 
     return EncodedBody((body,), errors=lambda: errors, throttled=with_throttle_time)
 

@@ -86,6 +86,34 @@ def all_shapes() -> list[Shape]:
     return list(latest.values())
 
 
+def requests_with(text: str) -> Iterator[RequestPayload]:
+    """One request for every field of every API that may hold that text, in its last versions.
+
+    The last flexible version and the one before: their strings have different bounds.
+    """
+    for api_key, handler in HANDLERS.items():
+        first, last = handler.VERSIONS
+        flexible = [APIS[ApiKey(api_key)].is_flexible(each) for each in range(first, last + 1)]
+        latest = {is_flexible: first + at for at, is_flexible in enumerate(flexible)}
+        for version in latest.values():
+            shape = Shape(ApiKey(api_key), version, ())
+            for name, value in _texts(request_type(api_key, version), text).items():
+                yield shape.request(1, **{"acks": 1, name: value})
+
+
+def _texts(entity: Any, text: str) -> dict[str, object]:
+    """What to put into each field of that class, and of those below it, that takes a text."""
+    found: dict[str, object] = {}
+    for name, hint in _fields(entity).items():
+        item = _item_of(hint)
+        below = hint if item is None else item
+        if dataclasses.is_dataclass(below):
+            found |= _texts(below, text)
+        elif _base(below) is str:
+            found[name] = text if item is None else (text,)
+    return found
+
+
 def _array_paths(entity: Any) -> Iterator[Path]:
     for name, hint in _fields(entity).items():
         item = _item_of(hint)

@@ -28,6 +28,7 @@ from tests.unit.quorum import CLUSTER_ID, Quorum, in_the_end
 from zkcontroller.protocol.api_versions import ApiKey, request_header_version
 from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read_response, write
+from zkcontroller.protocol.primitives import MAX_STRING_BYTES
 from zkcontroller.protocol.versioned_messages import request_schema
 from zkcontroller.runtime.connection import Connection
 
@@ -347,6 +348,34 @@ def test_configurations_are_changed_key_by_key_and_as_a_whole(tmp_path: Path) ->
         assert verdicts["missing"] is ErrorCode.unknown_topic_or_partition
         [refused] = wrong.responses
         assert ErrorCode(refused.error_code) is ErrorCode.invalid_config
+
+    told(tmp_path, story)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_refusal_that_quotes_the_longest_key_reaches_its_client(
+    tmp_path: Path, version: int
+) -> None:
+    async def story(client: Client) -> None:
+        schema = request_schema(ApiKey.ALTER_CLIENT_QUOTAS, version)
+        longest = "x" * MAX_STRING_BYTES
+
+        answer = await client.ask(
+            ApiKey.ALTER_CLIENT_QUOTAS,
+            version,
+            entries=(
+                schema.part(
+                    "EntryData",
+                    entity=(schema.part("EntityData", entity_type="user", entity_name="alice"),),
+                    ops=(schema.part("OpData", key=longest, value=1.0, remove=False),),
+                ),
+            ),
+            validate_only=False,
+        )
+
+        [refused] = answer.entries
+        assert ErrorCode(refused.error_code) is ErrorCode.invalid_request
+        assert "xxx…" in refused.error_message
 
     told(tmp_path, story)
 

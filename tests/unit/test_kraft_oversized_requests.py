@@ -13,9 +13,7 @@ from tests.unit.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from zkcontroller.errors import BufferAllocation
 from zkcontroller.kraft.accumulator import BatchAccumulator
 from zkcontroller.kraft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES
-from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
 from zkcontroller.kraft.controller.quorum_controller_requests import (
-    AlterClientQuotas,
     WriteMigrationRecords,
 )
 from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
@@ -84,13 +82,3 @@ def test_a_full_accumulator_is_told_from_a_batch_that_is_too_large() -> None:
 
     with pytest.raises(BufferAllocation):
         accumulator.prepare(1, [half], 0)
-
-
-def test_a_refusal_that_quotes_what_a_client_sent_can_be_sent(world: QuorumWorld) -> None:
-    entity = (("user", "alice"),)
-    change = ClientQuotaAlteration(entity, (("\N{GRINNING FACE}" * LONGEST, 1.0),))
-    refused = world.ask(AlterClientQuotas((change,)), dict)
-
-    message = refused[entity].message or ""
-    assert refused[entity].is_failure
-    assert 0 < len(message.encode()) <= LONGEST

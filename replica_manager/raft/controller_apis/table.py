@@ -23,9 +23,10 @@ from replica_manager.raft.controller_apis.unhandled import UNHANDLED_APIS
 from replica_manager.raft.controller_apis.voters import VOTER_APIS
 from zkcontroller.errors import UnsupportedVersion
 from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.protocol.answers import write_answer
 from zkcontroller.protocol.api_versions import ApiKey, api
 from zkcontroller.protocol.framing import RequestHeader
-from zkcontroller.protocol.messages import read_request, write
+from zkcontroller.protocol.messages import read_request
 
 _APIS: Final[Mapping[int, ControllerApi]] = {
     **CLUSTER_APIS,
@@ -59,7 +60,7 @@ async def answer(data: bytes, start: int, call: Call) -> bytes:
             call.check_cluster(row.cluster_operation)
         except ApiException as refused:
             call = replace(call, refusal=refused)
-    return write(await row.answer(request, call))
+    return write_answer(await row.answer(request, call))
 
 
 def check_version(header: RequestHeader) -> None:

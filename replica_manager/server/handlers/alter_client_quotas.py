@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.controller_questions import LONGEST_MESSAGE, sentence
+from replica_manager.server.controller_questions import sentence
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.large_answers import composed
 from replica_manager.server.quota_entities import Entity, QuotaChange
@@ -63,7 +63,7 @@ async def _alter(
         await broker.admin.alter_client_quotas(entity, changes, validate_only=validate_only)
     except RequestRefused as refused:
         _log.info("Error encountered while updating client quotas: %s", refused)
-        return refused.error, refused.message and refused.message[:LONGEST_MESSAGE]
+        return refused.error, refused.message
     except ZkControllerError as failure:
         _log.info("Error encountered while updating client quotas: %s", failure)
         return error_code_for(failure), None

@@ -19,7 +19,7 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, RequestContext, Throttled
-from replica_manager.server.controller_questions import LONGEST_MESSAGE, timeout_ms_of
+from replica_manager.server.controller_questions import timeout_ms_of
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.large_answers import composed
 from replica_manager.server.partition_creation import NewPartitions
@@ -153,7 +153,7 @@ def _response(
                 "CreatePartitionsTopicResult",
                 name=topic,
                 error_code=error,
-                error_message=message and message[:LONGEST_MESSAGE],
+                error_message=message,
             )
             for topic, (error, message) in outcomes.items()
         ),

@@ -34,7 +34,6 @@ from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 API_KEY: Final = ApiKey.CREATE_TOPICS
 VERSIONS: Final = (0, 7)
 _STRICT_QUOTA_SINCE: Final = 6
-_LONGEST_MESSAGE: Final = 1000
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _log = logging.getLogger("kafka.server.ZkAdminManager")
 
@@ -237,8 +236,7 @@ def _refused(
         name=name,
         topic_id=None,
         error_code=error,
-        # A name may be 32 KB long, and its echo must fit a string of that length.
-        error_message=message and message[:_LONGEST_MESSAGE],
+        error_message=message,
         topic_config_error_code=(
             ErrorCode.topic_authorization_failed if is_hidden else ErrorCode.none
         ),

@@ -14,7 +14,6 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.controller_questions import LONGEST_MESSAGE
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.large_answers import composed
 from replica_manager.server.quota_filters import Described, QuotaFilter
@@ -44,7 +43,7 @@ def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> Response
 
 def _refused(context: RequestContext, error: ErrorCode, message: str | None) -> ResponsePayload:
     return response_schema(API_KEY, context.api_version).response(
-        error_code=error, error_message=message and message[:LONGEST_MESSAGE], entries=None
+        error_code=error, error_message=message, entries=None
     )
 
 

@@ -15,7 +15,6 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.authorization import is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.controller_questions import LONGEST_MESSAGE
 from replica_manager.server.schema import ResponseSchema, response_schema
 from replica_manager.server.slices import in_slices
 from zkcontroller.model import TopicPartition
@@ -69,7 +68,7 @@ def _refusal(
 ) -> tuple[ErrorCode, str | None] | None:
     reason = invalid_name_reason(name)
     if reason is not None:
-        return ErrorCode.invalid_topic_exception, reason[:LONGEST_MESSAGE]
+        return ErrorCode.invalid_topic_exception, reason
     if not is_allowed(broker, context, AclOperation.READ, ResourceType.TOPIC, name):
         return ErrorCode.topic_authorization_failed, "Topic authorization failed."
     if name not in broker.metadata_cache.snapshot.partitions:

@@ -14,7 +14,6 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.controller_questions import LONGEST_MESSAGE
 from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import ResponseSchema, response_schema
 from replica_manager.server.slices import in_slices
@@ -111,6 +110,6 @@ def _refused(schema: ResponseSchema, user: str, error: ErrorCode, message: str |
         "DescribeUserScramCredentialsResult",
         user=user,
         error_code=error,
-        error_message=message and message[:LONGEST_MESSAGE],
+        error_message=message,
         credential_infos=(),
     )

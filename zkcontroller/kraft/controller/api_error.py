@@ -14,16 +14,6 @@ from kio.schema.errors import ErrorCode
 
 from zkcontroller.errors import ZkControllerError
 
-LONGEST_MESSAGE: Final = 8_000
-"""Characters.  A sentence may quote a client, and a string of the wire has 32,767 bytes."""
-
-
-def clipped(message: str | None) -> str | None:
-    """The sentence, cut off where it is too long to be sent."""
-    if message is None or len(message) <= LONGEST_MESSAGE:
-        return message
-    return message[:LONGEST_MESSAGE] + "…"
-
 
 class ApiError(NamedTuple):
     """The outcome of one part of a request; ``message`` is None where Kafka sends null."""
@@ -43,8 +33,8 @@ class ApiException(ZkControllerError):
     """A request, or the part of it that is being looked at, is refused."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
-        self.message = clipped(message)
-        super().__init__(self.message or error.name)
+        self.message = message
+        super().__init__(message or error.name)
         self.error = error
 
     def to_error(self) -> ApiError:
