@@ -12,7 +12,13 @@ from typing import Any, Final
 import pytest
 
 from tests.simulation import channel
-from tests.simulation.test_seeds import drizzly_world, is_refusal, refusing_world, stormy_world
+from tests.simulation.test_seeds import (
+    contested_world,
+    drizzly_world,
+    is_refusal,
+    refusing_world,
+    stormy_world,
+)
 from zkcontroller.core import (
     broker_requests,
     controller,
@@ -63,6 +69,15 @@ def ends_badly_refused(seed: int) -> bool:
     except Exception:  # noqa: BLE001 - as above
         return True
     return not all(is_refusal(error) for _, _, error in world.failures)
+
+
+def ends_badly_contested(seed: int) -> bool:
+    """As :func:`ends_badly` where controllers are deposed amid their failover."""
+    try:
+        world = contested_world(seed)
+    except Exception:  # noqa: BLE001 - as above
+        return True
+    return bool(world.failures)
 
 
 # ---------------------------------------------------------------------- the mistakes
@@ -288,6 +303,10 @@ REFUSED_MUTATIONS: Final[tuple[Callable[[Patch], None], ...]] = (
     call_a_refused_deletion_complete,
     take_silence_for_success,
     leave_without_resigning,
+)
+
+CONTESTED_MUTATIONS: Final[tuple[Callable[[Patch], None], ...]] = (
+    drop_the_fence,
     write_features_without_a_fence,
 )
 
@@ -323,6 +342,16 @@ def test_a_zookeeper_that_refuses_finds(
     assert any(ends_badly_refused(seed) for seed in SEEDS), mutate.__doc__
 
 
+@pytest.mark.parametrize("mutate", CONTESTED_MUTATIONS, ids=lambda mutate: mutate.__name__)
+def test_controllers_deposed_amid_a_failover_find(
+    mutate: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    mutate(monkeypatch)
+
+    assert any(ends_badly_contested(seed) for seed in SEEDS), mutate.__doc__
+
+
 def test_the_core_as_it_is_survives_the_same_storms() -> None:
     assert [seed for seed in SURVIVED if ends_badly(seed)] == []
     assert [seed for seed in SURVIVED[:5] if ends_badly_refused(seed)] == []
+    assert [seed for seed in SURVIVED[:1] if ends_badly_contested(seed)] == []

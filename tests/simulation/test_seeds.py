@@ -37,6 +37,18 @@ def refusing_world(seed: int, deeds: int = 60) -> World:
     return world
 
 
+def contested_world(seed: int, deletions: int = 100) -> World:
+    """Controllers follow each other so quickly that one is often deposed amid its failover."""
+    world = World(seed)
+    chaos = Chaos(world)
+    chaos.begin()
+    chaos.delete_controllers(deletions)
+    chaos.await_controller()
+    chaos.end()
+    assert chaos.deletions >= deletions
+    return world
+
+
 def is_refusal(error: ZkControllerError) -> bool:
     """Whether an event may end with it where ZooKeeper refuses what it is asked."""
     return isinstance(error, ZooKeeperRefused)
@@ -67,15 +79,8 @@ def test_a_zookeeper_that_refuses_misleads_no_controller(seed: int) -> None:
 def test_a_hundred_deletions_of_the_controller_znode_always_end_with_a_controller(
     seed: int,
 ) -> None:
-    world = World(seed)
-    chaos = Chaos(world)
-    chaos.begin()
+    world = contested_world(seed)
 
-    chaos.delete_controllers(100)
-    chaos.await_controller()
-    chaos.end()
-
-    assert chaos.deletions >= 100
     assert world.controller_epoch > 50
     assert world.failures == []
 
