@@ -199,6 +199,7 @@ class AppendingLog(LogState):
         )
         if duplicate is not None:
             return duplicate
+        self._truncation_plan = None  # it keeps memory, and a log that grows is not cut soon
         with self._local.guarded("Error while appending records to"):
             if self._unwritten_topic_id is not None:
                 self._write_topic_id()

@@ -191,6 +191,17 @@ def _replay(
     producers.end_offset = header.next_offset
 
 
+def replay_batches(
+    producers: ProducerStates, segment: LogSegment, position: int, end: int, end_offset: int
+) -> None:
+    """Takes the batches between two positions into the producers' state, up to an offset."""
+    for found, content, at in whole_batches(segment, position, end):
+        if found.header.base_offset >= end_offset:
+            break
+        if found.header.magic == MAGIC_2:
+            _replay(None, producers, content, at, found.header)
+
+
 def rebuild_producers(
     producers: ProducerStates,
     snapshots: SnapshotFiles,
@@ -231,11 +242,7 @@ def rebuild_producers(
             place = segment.find_batch(start)
             if place is None:
                 continue
-            for found, content, at in whole_batches(segment, place.position):
-                if found.header.base_offset >= end_offset:
-                    break
-                if found.header.magic == MAGIC_2:
-                    _replay(None, producers, content, at, found.header)
+            replay_batches(producers, segment, place.position, segment.size, end_offset)
     producers.end_offset = end_offset
     snapshots.take(producers.entries.values(), end_offset)
 

@@ -22,6 +22,7 @@ from replica_manager.log.log_loading import LoadedLog
 from replica_manager.log.log_values import OffsetSnapshot
 from replica_manager.log.producer_state import ProducerStates, VerificationGuard
 from replica_manager.log.segment import LogSegment
+from replica_manager.log.truncation_plans import TruncationPlan
 from zkcontroller.errors import IllegalState, InconsistentTopicId, OffsetOutOfRange
 
 _log = logging.getLogger("kafka.log.UnifiedLog")
@@ -38,6 +39,7 @@ class LogState:
         self._environment = environment
         self._log_start_offset = loaded.log_start_offset
         self._high_watermark = LogOffsetMetadata(loaded.log_start_offset)
+        self._truncation_plan: TruncationPlan | None = None
         self._topic_id = partition_metadata.read_topic_id(self.directory)
         self._unwritten_topic_id: UUID | None = None
         # Held while a file is replaced: two threads would share its temporary file.

@@ -37,6 +37,12 @@ from replica_manager.log.offsets_by_time import (
 from replica_manager.log.retention import SegmentFacts, breaches
 from replica_manager.log.segment import LogSegment, TimestampedOffset
 from replica_manager.log.transaction_index import AbortedTransaction
+from replica_manager.log.truncation_plans import (
+    READ_AT_ONCE_BYTES,
+    Prepared,
+    TruncationPlan,
+    plan_truncation,
+)
 from replica_manager.regular_files import refuse_link
 from zkcontroller.errors import IllegalState, KafkaStorage, OffsetOutOfRange
 
@@ -143,6 +149,39 @@ class PartitionLog(AppendingLog):
 
     # Shortening.
 
+    def plan_truncation(self, offset: int) -> TruncationPlan | None:
+        """What to run in a thread before :meth:`truncate_to`, which reads much else; None if not.
+
+        Nothing has changed after that: the truncation is still to be asked for.
+        """
+        if not self._producers.entries or not (
+            self._local.segments.first.base_offset <= offset < self.log_end_offset
+        ):
+            return None
+        planned = self._truncation_plan
+        if planned is not None and planned.is_done and self._is_of_use(planned, offset):
+            return None
+        with self._local.guarded("Error while planning a truncation of"):
+            plan = plan_truncation(
+                self._snapshots,
+                self._local.segments,
+                offset=offset,
+                generation=self.generation,
+                log_start_offset=min(offset, self._log_start_offset),
+                expiration_ms=self._environment.producer_id_expiration_ms(),
+                now_ms=self._environment.now_ms(),
+            )
+        self._truncation_plan = plan if plan.size > READ_AT_ONCE_BYTES else None
+        return self._truncation_plan
+
+    def _is_of_use(self, plan: TruncationPlan, offset: int) -> bool:
+        """Whether what the plan reads is what the log has before ``offset``."""
+        return (plan.offset, plan.generation, plan.log_start_offset) == (
+            offset,
+            self.generation,
+            min(offset, self._log_start_offset),
+        )
+
     def truncate_to(self, offset: int) -> bool:
         """Drops everything from ``offset`` on; says whether there was anything.
 
@@ -152,6 +191,10 @@ class PartitionLog(AppendingLog):
             raise IllegalState(f"{self.name} cannot be truncated to offset {offset}")
         if offset < self.log_end_offset:
             self._environment.before_truncation(self.directory)
+        plan, self._truncation_plan = self._truncation_plan, None
+        prepared = None
+        if plan is not None and self._is_of_use(plan, offset):
+            prepared = plan.prepared
         with self._local.guarded("Error while truncating log to an offset for"):
             if offset >= self.log_end_offset:
                 _log.info(
@@ -170,7 +213,10 @@ class PartitionLog(AppendingLog):
             self._delete_snapshots(self._local.truncate_to(offset))
             self._truncate_epochs(offset)
             self._log_start_offset = min(offset, self._log_start_offset)
-            self._rebuild_producers(offset)
+            if prepared is None:
+                self._rebuild_producers(offset)
+            else:
+                self._take_producers(prepared, offset)
             if self._high_watermark.message_offset >= offset:
                 self._set_high_watermark(self._local.end)
             self._environment.after_truncation(self.directory, self.active_segment.base_offset)
@@ -209,6 +255,16 @@ class PartitionLog(AppendingLog):
             self._environment.now_ms(),
             skip_without_snapshot=False,
         )
+
+    def _take_producers(self, prepared: Prepared, offset: int) -> None:
+        """Does what :meth:`_rebuild_producers` does, without reading."""
+        self._snapshots.remove_outside(self._log_start_offset, offset)
+        latest = self._snapshots.latest
+        self._snapshots.last_taken = self._log_start_offset if latest is None else latest
+        for snapshot in prepared.snapshots:
+            self._snapshots.take(snapshot.entries, snapshot.offset)
+        self._producers.take_over(prepared.producers)
+        self._snapshots.take(self._producers.entries.values(), offset)
 
     def _delete_snapshots(self, segments: Iterable[LogSegment]) -> None:
         deleted = [self._snapshots.mark_deleted(segment.base_offset) for segment in segments]

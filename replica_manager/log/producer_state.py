@@ -283,6 +283,12 @@ class ProducerStates:
             if not self._is_expired(entry, now_ms):
                 self._put(entry)
 
+    def take_over(self, other: ProducerStates) -> None:
+        """Takes the producers of ``other``, which is not used any more, in the place of all."""
+        self._entries, self._ongoing = other._entries, other._ongoing
+        self._unreplicated = other._unreplicated
+        self.end_offset = other.end_offset
+
     def put(self, advanced: Advance) -> None:
         """Takes over what has been appended."""
         self._put(advanced.entry)

@@ -56,7 +56,7 @@ from replica_manager.replication.fetch_values import (
     FetchedPartition,
     FetchPartition,
 )
-from replica_manager.replication.replica_log import FollowerAppend, ReplicaLog
+from replica_manager.replication.replica_log import FollowerAppend, ReplicaLog, TruncationPlan
 from replica_manager.replication.throttle import ReplicationThrottle
 from zkcontroller.errors import (
     CorruptRecord,
@@ -122,6 +122,7 @@ class ReplicaFetcher:
         self.partitions: dict[TopicPartition, PartitionFetchState] = {}
         self.failed: set[TopicPartition] = set() if failed is None else failed
         """Partitions that cannot go on before they are added again; may be shared by fetchers."""
+        self._planned: dict[TopicPartition, TruncationPlan] = {}
         self._turn = 0
 
     # ------------------------------------------------------------------ partitions
@@ -157,6 +158,16 @@ class ReplicaFetcher:
             self.partitions[partition] = state._replace(topic_id=topic_id)
 
     # ------------------------------------------------------------------ asking
+
+    def take_planned(self) -> list[TruncationPlan]:
+        """What to run in a thread before the next request, so that truncations need not wait.
+
+        A partition that has a plan stays as it is.  So its leader is asked again, and what it
+        answers then is done at once.
+        """
+        planned = [plan for tp, plan in self._planned.items() if tp in self.partitions]
+        self._planned.clear()
+        return planned
 
     def next_request(self, now_ms: int) -> Request | Idle:
         """What to send now; truncations that need no question are done on the way."""
@@ -198,13 +209,8 @@ class ReplicaFetcher:
                 questions[tp] = EpochQuestion(state.current_leader_epoch, latest)
             else:
                 cut = Truncation(state.fetch_offset, True)
-                self._log.info(
-                    "Truncating partition %s with %s due to local high watermark %d",
-                    tp,
-                    cut,
-                    state.fetch_offset,
-                )
-                self._truncate(tp, cut, now_ms)
+                cause = f"local high watermark {state.fetch_offset}"
+                self._truncate(tp, cut, cause, now_ms)
         return AskEpochEnds(questions) if questions else None
 
     def _ask_offsets(self, now_ms: int) -> AskOffsets | None:
@@ -505,6 +511,8 @@ class ReplicaFetcher:
                 self._turn = _OFFSETS_TURN  # a fetch may wait for records, and this after it
                 return
             if state.stage is FetchStage.FINDING_END:
+                if self._must_wait(tp, log, offset):
+                    return
                 self._log.warning(
                     "Reset fetch offset for partition %s from %d to current leader's "
                     "latest offset %d",
@@ -550,18 +558,15 @@ class ReplicaFetcher:
         except Exception:  # noqa: BLE001 - one partition must not stop the others
             self._fail_unforeseen(tp, "truncation", state)
             return
-        self._log.info(
-            "Truncating partition %s with %s due to leader epoch and offset %s",
-            tp,
-            cut,
-            _printed(tp, end),
-        )
-        self._truncate(tp, cut, now_ms)
+        self._truncate(tp, cut, f"leader epoch and offset {_printed(tp, end)}", now_ms)
 
-    def _truncate(self, tp: TopicPartition, cut: Truncation, now_ms: int) -> None:
+    def _truncate(self, tp: TopicPartition, cut: Truncation, cause: str, now_ms: int) -> None:
         state = self.partitions[tp]
         try:
             log = self._log_of(tp)
+            if self._must_wait(tp, log, cut.offset):
+                return
+            self._log.info("Truncating partition %s with %s due to %s", tp, cut, cause)
             if cut.offset < log.high_watermark:
                 self._log.warning(
                     "Truncating %s to offset %d below high watermark %d",
@@ -588,6 +593,13 @@ class ReplicaFetcher:
             stage=FetchStage.FETCHING if is_done else FetchStage.TRUNCATING,
             last_fetched_epoch=last_epoch,
         )
+
+    def _must_wait(self, tp: TopicPartition, log: ReplicaLog, offset: int) -> bool:
+        """Whether something is to be read before the log is cut to ``offset``."""
+        plan = log.plan_truncation(offset)
+        if plan is not None:
+            self._planned[tp] = plan
+        return plan is not None
 
     # ------------------------------------------------------------------ trouble
 

@@ -2,6 +2,7 @@
 
 A fetcher's steps never wait, so they exclude each other and the controller's requests; what waits
 is here.  A large answer is taken a partition at a time, and others get their turn in between.
+What a truncation must read first is read in a thread.
 
 Source: Kafka ``ReplicaFetcherThread``, ``AbstractFetcherThread`` (``doWork``), also for the log
 lines.  Deviations: the line about a failed request says how many partitions it was about and does
@@ -105,6 +106,7 @@ class FetcherTask:
     async def _step(self) -> None:
         self._has_news.clear()
         request = self.fetcher.next_request(self._now_ms())
+        await self._run_planned()
         if isinstance(request, Idle):
             await self._rest(request.until_ms)
             return
@@ -115,6 +117,13 @@ class FetcherTask:
             cause = throwable_text(failure)
             self._tell_of_failure(request, cause)
             self.fetcher.handle_failure(request, self._now_ms(), cause)
+        await self._run_planned()
+
+    async def _run_planned(self) -> None:
+        """Reads in a thread what truncations need; then they are tried again without a rest."""
+        for plan in self.fetcher.take_planned():
+            await asyncio.to_thread(plan.run)
+            self._has_news.set()
 
     async def _rest(self, until_ms: int | None) -> None:
         """Until there is something to ask for, or partitions were added."""

@@ -15,6 +15,7 @@ import logging
 from replica_manager.log.local_log import LogRead
 from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.truncation_plans import TruncationPlan
 from replica_manager.replication.fetch_state import truncation_for
 from replica_manager.replication.fetch_steps import append_as_follower, raise_log_start_offset
 
@@ -26,28 +27,41 @@ def has_caught_up(current: PartitionLog, future: PartitionLog) -> bool:
     return current.log_end_offset == future.log_end_offset
 
 
-def align(current: PartitionLog, future: PartitionLog) -> None:
-    """Cuts off what the future log has and the current one has not."""
+def align(current: PartitionLog, future: PartitionLog) -> TruncationPlan | None:
+    """Cuts off what the future log has and the current one has not.
+
+    Gives what to run in a thread before this is called again; None if everything is done.
+    """
     while (epoch := future.latest_epoch) is not None:
         leaders = current.end_offset_for_epoch(epoch)
         if leaders is None:
             # Nothing of that epoch is in the current log any more.
-            _truncate(future, future.epoch_entries[-1].start_offset)
+            plan = _truncate(future, future.epoch_entries[-1].start_offset)
+            if plan is not None:
+                return plan
             continue
         cut = truncation_for(leaders, future, future.high_watermark)
         if cut.offset < future.log_end_offset or not cut.is_complete:
-            _truncate(future, cut.offset)
+            plan = _truncate(future, cut.offset)
+            if plan is not None:
+                return plan
         if cut.is_complete:
             break
     if future.log_end_offset > current.log_end_offset:
-        _truncate(future, current.log_end_offset)
+        plan = _truncate(future, current.log_end_offset)
+        if plan is not None:
+            return plan
     if future.log_end_offset < current.log_start_offset:
         future.truncate_fully_and_start_at(current.log_start_offset)
+    return None
 
 
-def _truncate(future: PartitionLog, offset: int) -> None:
-    _log.info("Truncating future log %s to offset %d", future.name, offset)
-    future.truncate_to(offset)
+def _truncate(future: PartitionLog, offset: int) -> TruncationPlan | None:
+    plan = future.plan_truncation(offset)
+    if plan is None:
+        _log.info("Truncating future log %s to offset %d", future.name, offset)
+        future.truncate_to(offset)
+    return plan
 
 
 def read_next(current: PartitionLog, future: PartitionLog, max_bytes: int) -> LogRead:

@@ -225,8 +225,10 @@ class LogDirMoves:
         on_disk: PartitionLog | None = None
         while (move := self._found(tp)) is not None:
             try:
-                align(move.current, move.future)
-                if not has_caught_up(move.current, move.future):
+                plan = align(move.current, move.future)
+                if plan is not None:
+                    await asyncio.to_thread(plan.run)
+                elif not has_caught_up(move.current, move.future):
                     await self._copy(tp, move)
                 elif on_disk is not move.future:
                     # The current log will be deleted: what it has must be safe in the future one.

@@ -29,6 +29,13 @@ class FollowerAppend(Protocol):
         """Of the last record taken; None if nothing was."""
 
 
+class TruncationPlan(Protocol):
+    """Reads what a log must know once it is cut."""
+
+    def run(self) -> None:
+        """Reads, and changes nothing of the log.  Blocks; raises nothing."""
+
+
 class ReplicaLog(Protocol):
     """A partition's log on this broker.  No method waits for anything but the disk."""
 
@@ -76,6 +83,9 @@ class ReplicaLog(Protocol):
     def maybe_increment_log_start_offset(self, offset: int, reason: str, /) -> bool:
         """Raises the log start offset, True if it moved; OffsetOutOfRange above the HW."""
 
+    def plan_truncation(self, offset: int, /) -> TruncationPlan | None:
+        """What to run in a thread before ``truncate_to``; None if it can be asked for at once."""
+
     def truncate_to(self, offset: int, /) -> bool:
         """Drops the records from ``offset`` on, and the epochs that start there.
 
@@ -117,6 +127,9 @@ class AbsentLog:
     def maybe_increment_log_start_offset(self, _: int, __: str) -> bool:
         """False."""
         return False
+
+    def plan_truncation(self, _: int) -> None:
+        """None: nothing to read."""
 
     def truncate_to(self, _: int) -> bool:
         """False: nothing to drop."""

@@ -316,6 +316,9 @@ class LogStory:
                 log.truncate_fully_and_start_at(offset)
                 life.records.clear()
             else:
+                plan = log.plan_truncation(offset)
+                if plan is not None:
+                    plan.run()
                 log.truncate_to(offset)
             end = life.end
             life.cut(offset)
@@ -432,12 +435,12 @@ class LogStory:
         for tp, future in list(self.manager.future_logs.items()):
             current = self.manager.logs[tp]
             for _ in range(self.random.randint(1, 30)):
-                align(current, future)
+                self._align(current, future)
                 if has_caught_up(current, future):
                     break
                 found = read_next(current, future, 300)
                 append(current, future, b"" if found.slice is None else found.slice.read())
-            align(current, future)
+            self._align(current, future)
             if has_caught_up(current, future):
                 append(current, future, b"")
                 take_over_epochs(current, future)
@@ -445,6 +448,10 @@ class LogStory:
                 self.manager.replace_current_with_future(tp)
                 self.lives[tp].fsynced = self.lives[tp].end
                 self.history.append(f"moved {tp}")
+
+    def _align(self, current: PartitionLog, future: PartitionLog) -> None:
+        while (plan := align(current, future)) is not None:
+            plan.run()
 
     def _cancel_move(self) -> None:
         for tp in list(self.manager.future_logs):

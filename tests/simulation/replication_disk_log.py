@@ -15,6 +15,7 @@ from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_values import FetchIsolation, LogAppendInfo
 from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.truncation_plans import TruncationPlan
 from tests.simulation.replication_log import Record
 from zkcontroller.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
 from zkcontroller.protocol.records import Record as DataRecord
@@ -119,6 +120,9 @@ class DiskLog:
 
     def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
         return self._log.maybe_increment_log_start_offset(offset, reason)
+
+    def plan_truncation(self, offset: int) -> TruncationPlan | None:
+        return self._log.plan_truncation(offset)
 
     def truncate_to(self, offset: int) -> bool:
         self.changes += 1

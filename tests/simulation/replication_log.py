@@ -171,6 +171,9 @@ class InMemoryLog:
         self.log_start_offset = offset
         return True
 
+    def plan_truncation(self, _: int) -> None:
+        """None: it reads nothing again."""
+
     def truncate_to(self, offset: int) -> bool:
         self.changes += 1
         is_cut = offset < self._next_offset

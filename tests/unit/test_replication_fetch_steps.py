@@ -14,6 +14,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
+from replica_manager.log import partition_log
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.fetch_requests import (
     AskEpochEnds,
@@ -43,7 +44,7 @@ from replica_manager.replication.fetch_values import (
     FetchPartition,
 )
 from tests.simulation.replication_log import InMemoryLog, Record, encoded
-from tests.unit.log_world import LogWorld
+from tests.unit.log_world import LogWorld, at, batch
 from zkcontroller.errors import CorruptRecord, KafkaStorage
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.record_batch import encode_batch
@@ -618,3 +619,68 @@ def test_a_log_with_records_refuses_offsets_that_it_has() -> None:
 def test_fetchers_are_numbered_as_kafka_numbers_them(topic: str, numbers: tuple[int, ...]) -> None:
     # Computed with the classes of Kafka 3.9.1, for partitions 0, 7 and 49 among 13 fetchers.
     assert tuple(fetcher_id(TopicPartition(topic, p), 13) for p in (0, 7, 49)) == numbers
+
+
+# ---------------------------------------------------------------------- planned truncations
+
+
+@pytest.mark.parametrize("why", ["diverging", "epoch ends", "end of the leader's log"])
+def test_a_truncation_that_reads_much_is_planned_first_and_done_at_the_next_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    monkeypatch.setattr(partition_log, "READ_AT_ONCE_BYTES", 0)
+    follower = Follower(truncates_on_fetch=why != "epoch ends")
+    log = LogWorld(tmp_path / "orders-0").open()
+    for sequence in range(8):
+        sent = batch(producer_id=7, producer_epoch=0, base_sequence=sequence)
+        log.append_as_follower(at(sequence, sent, epoch=2))
+    follower.logs[ZERO] = cast("InMemoryLog", log)
+    follower.add()
+
+    def answered() -> None:
+        match why:
+            case "diverging":
+                follower.fetched(diverging(2, 5))
+            case "epoch ends":
+                request = follower.next()
+                ends = {ZERO: (ErrorCode.none, EpochEndOffset(2, 5))}
+                follower.fetcher.handle_epoch_ends(request, ends, follower.now_ms)
+            case _:
+                if follower.stage is FetchStage.FETCHING:
+                    follower.fetched(failed(ErrorCode.offset_out_of_range))
+                while not isinstance(request := follower.next(), AskOffsets):
+                    pass  # the fetch session lets the partition go
+                offsets = {ZERO: (ErrorCode.none, 5)}
+                follower.fetcher.handle_offsets(request, offsets, follower.now_ms)
+
+    answered()
+    before = (log.log_end_offset, log.producers.entry(7).last_sequence, follower.stage)
+    (plan,) = follower.fetcher.take_planned()
+    assert not follower.fetcher.take_planned()
+    plan.run()
+    assert before[:2] == (8, 7)
+    assert before == (log.log_end_offset, log.producers.entry(7).last_sequence, follower.stage)
+
+    answered()
+
+    assert not follower.fetcher.take_planned()
+    assert (log.log_end_offset, log.producers.entry(7).last_sequence) == (5, 4)
+    assert follower.fetcher.partitions[ZERO].fetch_offset == 5
+    assert follower.stage is FetchStage.FETCHING
+
+
+def test_a_partition_that_was_removed_has_no_truncation_to_prepare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_log, "READ_AT_ONCE_BYTES", 0)
+    follower = Follower()
+    log = LogWorld(tmp_path / "orders-0").open()
+    for sequence in range(8):
+        log.append_as_leader(batch(producer_id=7, producer_epoch=0, base_sequence=sequence), 2)
+    follower.logs[ZERO] = cast("InMemoryLog", log)
+    follower.add()
+    follower.fetched(diverging(2, 5))
+
+    follower.fetcher.remove_partitions([ZERO])
+
+    assert follower.fetcher.take_planned() == []

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
@@ -18,7 +20,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
+from replica_manager.log import partition_log
 from replica_manager.log.leader_epochs import EpochEndOffset
+from replica_manager.log.truncation_plans import TruncationPlan
 from replica_manager.replication.fetch_requests import FetcherSettings
 from replica_manager.replication.fetch_state import InitialFetchState
 from replica_manager.replication.fetch_steps import ReplicaFetcher
@@ -30,6 +34,7 @@ from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetc
 from replica_manager.server.schema import response_schema
 from tests.simulation.replication_log import InMemoryLog
 from tests.unit.kafka_log_shapes import shape_of
+from tests.unit.log_world import LogWorld, at, batch
 from tests.unit.wire_peer import HANG_UP, WirePeer, until
 from zkcontroller.model import Endpoint, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
@@ -361,6 +366,40 @@ def test_below_2_7_a_follower_asks_for_epochs_before_it_fetches() -> None:
             assert [(key, version) for key, version, _ in leader.requests[:2]] == [(23, 3), (1, 11)]
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("version", ["2.6", LATEST.name])
+def test_what_a_truncation_must_know_is_read_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setattr(partition_log, "READ_AT_ONCE_BYTES", 0)
+    threads: list[int] = []
+    run = TruncationPlan.run
+
+    def noted(plan: TruncationPlan) -> None:
+        threads.append(threading.get_ident())
+        run(plan)
+
+    monkeypatch.setattr(TruncationPlan, "run", noted)
+    log = LogWorld(tmp_path / "orders-0").open()
+    for sequence in range(8):
+        sent = batch(producer_id=7, producer_epoch=0, base_sequence=sequence)
+        log.append_as_follower(at(sequence, sent, epoch=2))
+
+    async def follow() -> None:
+        async with replication(version=version) as (leader, follower):
+            for _ in range(5):
+                leader.logs[ZERO].append_as_leader("common", 2)
+            leader.lead("the", "leader", "has", "more")
+            follower.logs[ZERO] = cast("InMemoryLog", log)
+            follower.follow()
+            await until(lambda: log.log_end_offset == 5)
+
+    asyncio.run(follow())
+
+    assert log.producers.entry(7).last_sequence == 4
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
 
 
 def test_a_log_that_the_leader_does_not_have_any_more_begins_anew_at_the_leaders_start() -> None:
