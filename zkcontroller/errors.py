@@ -31,7 +31,7 @@ class StateChangeFailed(ZkControllerError):
 
 
 class IllegalState(ZkControllerError):
-    """Bookkeeping contradicts itself, and is not acted on: a controller resigns, a log refuses."""
+    """Bookkeeping contradicts itself: a controller resigns, a broker refuses the change."""
 
 
 class EventQueueFull(ZkControllerError):

@@ -36,6 +36,7 @@ from replica_manager.groups.requests import (
     JoinedMember,
     Protocol,
 )
+from zkcontroller.errors import IllegalState
 
 
 class GroupState(Enum):
@@ -112,7 +113,11 @@ class Group:
     # ------------------------------------------------------------------ state
 
     def transition_to(self, target: GroupState, now_ms: int) -> None:
-        assert self.state in VALID_PREVIOUS[target], (self.group_id, self.state, target)
+        """Moves the group to that state; IllegalState if it may not follow the present one."""
+        if self.state not in VALID_PREVIOUS[target]:
+            raise IllegalState(
+                f"Group {self.group_id} cannot become {target.label}: it is {self.state.label}"
+            )
         self.state = target
         self.state_timestamp_ms = now_ms
 
@@ -162,9 +167,16 @@ class Group:
         """A new member; the first one leads and decides the protocol type."""
         if not self.members:
             self.protocol_type = member.protocol_type
-        assert self.protocol_type == member.protocol_type
+        if self.protocol_type != member.protocol_type:
+            raise IllegalState(
+                f"Member {member.member_id} is of protocol type {member.protocol_type}, group"
+                f" {self.group_id} of {self.protocol_type}"
+            )
         if member.group_instance_id is not None:
-            assert member.group_instance_id not in self.static_members
+            if member.group_instance_id in self.static_members:
+                raise IllegalState(
+                    f"Group {self.group_id} has a member of instance {member.group_instance_id}"
+                )
             self.static_members[member.group_instance_id] = member.member_id
         if self.leader_id is None:
             self.leader_id = member.member_id

@@ -17,6 +17,7 @@ from replica_manager.transactions.desk import Continuation, Desk
 from replica_manager.transactions.markers import Markers
 from replica_manager.transactions.states import TransactionState
 from replica_manager.transactions.transaction import NO_PRODUCER_EPOCH, Transaction, Transit
+from zkcontroller.errors import IllegalState
 
 _CANCELLED: Final = frozenset(
     {
@@ -128,7 +129,11 @@ class Ending:
         decided: Transit,
         then: Continuation,
     ) -> None:
-        assert transaction.state is decided.state, (transaction.transactional_id, decided)
+        if transaction.state is not decided.state:
+            raise IllegalState(
+                f"{transaction.transactional_id} cannot end as {decided}: it is"
+                f" {transaction.state.label}"
+            )
         transit = transaction.prepare_completion(self._desk.now_ms)
         then(ErrorCode.none)
         self._markers.begin(transaction, coordinator_epoch, transit)
@@ -199,4 +204,4 @@ def _refusal(transaction: Transaction, *, is_commit: bool) -> ErrorCode | None:
         case TransactionState.EMPTY:
             return ErrorCode.invalid_txn_state
         case TransactionState.DEAD | TransactionState.PREPARE_EPOCH_FENCE:
-            raise AssertionError(f"{transaction.transactional_id} is {transaction.state.label}")
+            raise IllegalState(f"{transaction.transactional_id} is {transaction.state.label}")

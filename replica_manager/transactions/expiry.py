@@ -14,6 +14,7 @@ from replica_manager.transactions.desk import Desk, OwnedPartition
 from replica_manager.transactions.records import encode_key
 from replica_manager.transactions.states import TransactionState
 from replica_manager.transactions.transaction import Transaction
+from zkcontroller.errors import IllegalState
 
 
 class Expiry:
@@ -59,7 +60,8 @@ class Expiry:
             for transaction, _ in batch:
                 if desk.owned.get(partition) is not owner:
                     return  # somebody else may have led it in between
-                assert transaction.pending_state is TransactionState.DEAD, transaction.state
+                if transaction.pending_state is not TransactionState.DEAD:
+                    raise IllegalState(f"{transaction.transactional_id} was not about to expire")
                 if error is ErrorCode.none:
                     del owner.transactions[transaction.transactional_id]
                     continue

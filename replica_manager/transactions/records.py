@@ -15,7 +15,7 @@ from typing import Final
 from replica_manager.groups.record_reader import GroupRecordCorrupt, RecordReader
 from replica_manager.transactions.states import TransactionState
 from replica_manager.transactions.transaction import Transaction, Transit
-from zkcontroller.errors import ZkControllerError
+from zkcontroller.errors import IllegalState, ZkControllerError
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.primitives import fixed_string
 
@@ -59,7 +59,8 @@ def encode_value(transit: Transit) -> bytes:
         )
     ]
     if transit.state is TransactionState.EMPTY:
-        assert not topics, transit
+        if topics:
+            raise IllegalState(f"An Empty transactional id has no partitions: {transit}")
         pieces.append(_NULL)
     else:
         pieces.append(_INT32.pack(len(topics)))

@@ -20,6 +20,7 @@ from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
 from replica_manager.transactions.states import VALID_PREVIOUS, TransactionState
+from zkcontroller.errors import IllegalState
 from zkcontroller.model import TopicPartition
 
 NO_PRODUCER_ID: Final = -1
@@ -121,7 +122,8 @@ class Transaction:
         """The epoch is raised above that of the producer whose transaction is open."""
         # One that failed has raised it already, perhaps to the very last.
         epoch = self.producer_epoch + (0 if self.has_failed_epoch_fence else 1)
-        assert epoch <= LAST_PRODUCER_EPOCH, self.transactional_id
+        if epoch > LAST_PRODUCER_EPOCH:
+            raise IllegalState(f"{self.transactional_id}: no epoch is left to fence its producer")
         return self._prepare(
             self._as_is(TransactionState.PREPARE_EPOCH_FENCE)._replace(
                 producer_epoch=epoch, last_producer_epoch=NO_PRODUCER_EPOCH
@@ -142,7 +144,8 @@ class Transaction:
             epoch, last_epoch = known, expected_epoch
         else:
             return ErrorCode.producer_fenced
-        assert epoch < LAST_PRODUCER_EPOCH, self.transactional_id
+        if epoch >= LAST_PRODUCER_EPOCH:
+            raise IllegalState(f"{self.transactional_id}: its producer id has no epoch left")
         return self._prepare(
             self._begun_anew(timeout_ms, now_ms)._replace(
                 producer_epoch=epoch, last_producer_epoch=last_epoch
@@ -203,9 +206,17 @@ class Transaction:
         )
 
     def _prepare(self, transit: Transit) -> Transit:
-        assert self.pending_state is None, (self.transactional_id, self.pending_state, transit)
-        assert self.state in VALID_PREVIOUS[transit.state], (self.transactional_id, self.state)
-        assert transit.state is TransactionState.DEAD or transit.producer_epoch >= 0, transit
+        if self.pending_state is not None:
+            raise IllegalState(
+                f"{self.transactional_id} cannot become {transit}: it is becoming"
+                f" {self.pending_state.label}"
+            )
+        if self.state not in VALID_PREVIOUS[transit.state]:
+            raise IllegalState(
+                f"{self.transactional_id} cannot become {transit}: it is {self.state.label}"
+            )
+        if transit.producer_epoch < 0 and transit.state is not TransactionState.DEAD:
+            raise IllegalState(f"{self.transactional_id} cannot become {transit} without an epoch")
         self.pending_state = transit.state
         return transit
 
@@ -213,7 +224,10 @@ class Transaction:
 
     def complete(self, transit: Transit) -> None:
         """What was prepared stands in the log, and is so now."""
-        assert self.pending_state is transit.state, (self.transactional_id, self.pending_state)
+        if self.pending_state is not transit.state:
+            raise IllegalState(
+                f"{self.transactional_id} cannot complete {transit}: it was not prepared"
+            )
         match transit.state:
             case TransactionState.EMPTY:
                 self.producer_id = transit.producer_id
@@ -233,16 +247,22 @@ class Transaction:
                 self._check_producer(transit)
                 self.partitions.clear()
             case TransactionState.DEAD | TransactionState.PREPARE_EPOCH_FENCE:
-                raise AssertionError(f"{transit} is never written to the log")
+                raise IllegalState(
+                    f"{self.transactional_id} cannot complete {transit}: that is never in the log"
+                )
         self.last_update_ms = transit.last_update_ms
         self.pending_state = None
         self.state = transit.state
 
     def _check_producer(self, transit: Transit) -> None:
-        assert transit.producer_id == self.producer_id, (self.transactional_id, transit)
-        assert transit.producer_epoch == self.producer_epoch, (self.transactional_id, transit)
+        known = (self.producer_id, self.producer_epoch)
+        if known != (transit.producer_id, transit.producer_epoch):
+            raise IllegalState(
+                f"{self.transactional_id} cannot complete {transit}: its producer is {known}"
+            )
 
     def has_marker(self, partition: TopicPartition) -> None:
         """That partition needs no marker any more."""
-        assert self.state.is_ending, (self.transactional_id, self.state)
+        if not self.state.is_ending:
+            raise IllegalState(f"{self.transactional_id} gets no markers: it is {self.state.label}")
         self.partitions.pop(partition, None)

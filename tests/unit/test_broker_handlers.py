@@ -32,7 +32,8 @@ from zkcontroller.protocol.bulk import (
     update_metadata_topics,
 )
 from zkcontroller.protocol.framing import parse_response_header, request_header
-from zkcontroller.protocol.messages import read_request, read_response, write
+from zkcontroller.protocol.messages import read, read_request, read_response, write
+from zkcontroller.protocol.numeric_times import numeric_response_type
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.znodes import ConfigZnode
 
@@ -605,15 +606,17 @@ def test_every_handler_can_refuse_in_every_version() -> None:
 
             response = handler.refuse(request, context, ErrorCode.unknown_server_error)
 
+            # kio reads no point in time of -1, which a refused delegation token has.
+            answer_type = numeric_response_type(api_key, version)
             match response:
                 case Unanswered():
                     assert request.acks == 0
                 case EncodedBody(chunks):
                     assert all(isinstance(chunk, bytes) for chunk in chunks)
-                    read_response(api_key, version, b"".join(chunks))  # type: ignore[arg-type]
+                    read(answer_type, b"".join(chunks))  # type: ignore[arg-type]
                 case _:
                     payload: Any = response
-                    assert type(read_response(api_key, version, write(payload))) is type(payload)
+                    assert write(read(answer_type, write(payload))) == write(payload)
 
 
 def _smallest_request(api_key: int, version: int) -> Any:
