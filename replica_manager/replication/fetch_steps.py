@@ -668,9 +668,22 @@ def _pieces(answer: FetchedPartition) -> Iterator[FetchedPartition]:
 
     Only the last piece has the leader's log start offset, which may be past what the others bring.
     """
-    records = answer.records
-    if isinstance(records, FileSlice) or len(records) < BATCHES_AT_ONCE * HEADER_BYTES:
+    if isinstance(answer.records, FileSlice):
         yield answer
+        return
+    left = len(answer.records)
+    for piece in batch_pieces(answer.records):
+        left -= len(piece)
+        if left:
+            yield answer._replace(records=piece, log_start_offset=UNKNOWN_OFFSET)
+        else:
+            yield answer if piece is answer.records else answer._replace(records=piece)
+
+
+def batch_pieces(records: bytes | memoryview) -> Iterator[bytes | memoryview]:
+    """The records, cut after each BATCHES_AT_ONCE batches; as they are if there are fewer."""
+    if len(records) < BATCHES_AT_ONCE * HEADER_BYTES:
+        yield records
         return
     view = memoryview(records)
     start = position = batches = 0
@@ -681,9 +694,9 @@ def _pieces(answer: FetchedPartition) -> Iterator[FetchedPartition]:
         if length <= 0 or position >= len(view):
             break  # it is the last one, or malformed: whoever appends it says so
         if batches % BATCHES_AT_ONCE == 0:
-            yield answer._replace(records=view[start:position], log_start_offset=UNKNOWN_OFFSET)
+            yield view[start:position]
             start = position
-    yield answer if start == 0 else answer._replace(records=view[start:])
+    yield records if start == 0 else view[start:]
 
 
 def _printed(tp: TopicPartition, end: EpochEndOffset) -> str:

@@ -71,7 +71,7 @@ def read_next(current: PartitionLog, future: PartitionLog, max_bytes: int) -> Lo
     )
 
 
-def append(current: PartitionLog, future: PartitionLog, records: bytes) -> bool:
+def append(current: PartitionLog, future: PartitionLog, records: bytes | memoryview) -> bool:
     """Appends what was read; says whether the future log's start has moved.
 
     Raises CorruptRecord if the bytes are damaged, KafkaStorage if the disk fails.

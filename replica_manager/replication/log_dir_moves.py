@@ -27,6 +27,7 @@ from replica_manager.log.local_log import LogRead
 from replica_manager.log.log_directory import FolderKind, folder_name
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.partition_log import PartitionLog
+from replica_manager.replication.fetch_steps import batch_pieces
 from replica_manager.replication.log_dir_copy import (
     align,
     append,
@@ -247,9 +248,10 @@ class LogDirMoves:
                 return
 
     async def _copy(self, tp: TopicPartition, move: _Move) -> None:
-        """Copies a piece; once the future log has everything, nobody gets a turn before this ends.
+        """Copies some records, BATCHES_AT_ONCE batches at a time.
 
-        The logs can be exchanged then, which might never be so otherwise.
+        Once the future log has everything nothing else runs before this ends: the logs can be
+        exchanged then, which might never be so otherwise.
         """
         settings = self._settings()
         offset = move.future.log_end_offset
@@ -265,10 +267,14 @@ class LogDirMoves:
             raise_if_limit(error, doing)
             self._logs.fail(move.current.log_dir, f"{doing}: {error}")
             return
-        if self._found(tp) != move or move.future.log_end_offset != offset:
-            return
-        if append(move.current, move.future, records):
-            self._replicas.partition_changed(tp)
+        for piece in batch_pieces(records):
+            if self._found(tp) != move or move.future.log_end_offset != offset:
+                return
+            if append(move.current, move.future, piece):
+                self._replicas.partition_changed(tp)
+            offset = move.future.log_end_offset
+            if not has_caught_up(move.current, move.future):
+                await asyncio.sleep(0)
         now_s = asyncio.get_running_loop().time()
         delay_s = self._pace.delay_s(now_s, len(records), settings.bytes_per_second)
         if not has_caught_up(move.current, move.future):

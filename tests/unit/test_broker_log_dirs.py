@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
 from replica_manager.log.partition_log import PartitionLog
+from replica_manager.replication.fetch_steps import BATCHES_AT_ONCE
 from replica_manager.replication.log_dir_copy import align, append, has_caught_up, read_next
 from replica_manager.replication.log_dir_moves import LogDirMoves, MoveSettings, Pace
 from tests.unit.broker_world import ORDERS_ID, BrokerWorld, metadata
@@ -151,6 +153,32 @@ def test_records_that_come_while_a_replica_moves_are_in_the_new_log(
     assert appended > 0
     assert now.log_end_offset == 80 + appended
     assert [offset for offset, _ in content(now)] == list(range(80 + appended))
+
+
+def test_others_get_a_turn_after_so_many_batches_of_a_copy(
+    world: BrokerWorld, dirs: list[Path]
+) -> None:
+    count = 3 * BATCHES_AT_ONCE + 1
+    log = filled(world, dirs)
+    while log.log_end_offset < count:
+        log.append_as_leader(batch(), 0)
+    ends = [0]
+
+    async def run() -> None:
+        world.log_dir_moves.start()
+        assert await alter(world, dirs[1]) is ErrorCode.none
+        while (future := world.logs.log(ORDERS, is_future=True)) is not None:
+            ends.append(future.log_end_offset)
+            await asyncio.sleep(0)
+        await world.log_dir_moves.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+    now = world.logs.log(ORDERS)
+    assert now is not None
+    assert now is not log
+    assert content(now) == content(log)
+    assert max(after - before for before, after in pairwise(ends)) <= BATCHES_AT_ONCE + 10
 
 
 def test_a_move_goes_on_after_the_broker_was_stopped(world: BrokerWorld, dirs: list[Path]) -> None:
