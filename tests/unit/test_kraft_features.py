@@ -251,9 +251,11 @@ def test_pre_migration_mode_is_in_the_log(registry: SnapshotRegistry) -> None:
 # ---------------------------------------------------------------------- the quorum
 
 
-def test_what_a_controller_supports() -> None:
-    assert default_feature_map() == {FEATURE_NAME: (1, 21), KRAFT_VERSION: (0, 1)}
-    assert default_feature_map(is_unstable_enabled=True)[FEATURE_NAME] == (1, 23)
+def test_a_controller_supports_metadata_versions_and_no_voters_in_the_log() -> None:
+    assert default_feature_map() == {FEATURE_NAME: (1, 21)}
+    unstable = default_feature_map(is_unstable_enabled=True)
+    assert unstable[FEATURE_NAME] == (1, 23)
+    assert KRAFT_VERSION not in unstable
 
 
 def test_why_somebody_does_not_support_a_level() -> None:
