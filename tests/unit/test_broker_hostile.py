@@ -80,8 +80,14 @@ def empty_body(api_key: int, version: int) -> bytes:
     row = APIS.get(api_key)
     if row is None or not row.is_flexible(version):
         return b"\0" * 120
-    # The tagged fields at the end of a Fetch request are known ones: there must be none.
-    size = (24 if version >= 15 else 28) if api_key == ApiKey.FETCH else 120
+    size = 120
+    if api_key == ApiKey.FETCH:
+        # The tagged fields at the end are known ones: there must be none.
+        size = 24 if version >= 15 else 28
+    elif api_key == ApiKey.CREATE_DELEGATION_TOKEN:
+        size = 3 if version >= 3 else 1  # then its life in milliseconds: kio reads no 0x0101…
+    elif api_key in (ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN):
+        size = 1
     return b"\1" * size + b"\0" * (120 - size)
 
 
@@ -100,8 +106,13 @@ def test_every_api_key_in_every_version_is_answered_or_closed() -> None:
                     is_offered = handler is not None and (
                         handler.VERSIONS[0] <= version <= handler.VERSIONS[1]
                     )
-                    # The zeros of an old Produce request say that no answer is wanted.
-                    is_answered = is_offered and (api_key != ApiKey.PRODUCE or flexible)
+                    # The zeros of an old Produce request say that no answer is wanted; an Envelope
+                    # closes the connection where nothing is forwarded.
+                    is_answered = (
+                        is_offered
+                        and (api_key != ApiKey.PRODUCE or flexible)
+                        and api_key != ApiKey.ENVELOPE
+                    )
                     assert len(answers) == int(is_answered or api_key == ApiKey.API_VERSIONS)
             assert await is_alive(port)
 

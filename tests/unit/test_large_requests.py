@@ -21,7 +21,7 @@ from typing_extensions import override
 from replica_manager.groups.desk import OFFSETS_TOPIC
 from replica_manager.server.connection import Answer, Peer
 from replica_manager.server.dispatch import respond
-from replica_manager.server.slices import PIECE, in_slices
+from replica_manager.server.slices import GROUPS_AT_ONCE, PIECE, in_slices
 from replica_manager.transactions.desk import TRANSACTION_TOPIC
 from tests.unit.broker_world import metadata
 from tests.unit.request_shapes import ORDERS, Shape, all_shapes
@@ -224,6 +224,34 @@ def test_a_large_commit_is_written_whole_in_several_batches(world: LargeWorld) -
     assert {each.error_code for each in topic.partitions} == {ErrorCode.none}
     [[topic]] = [group.topics for group in fetched.groups]
     assert [each.committed_offset for each in topic.partitions] == [5] * count
+
+
+def test_many_groups_are_deleted_in_several_steps(world: LargeWorld) -> None:
+    count = GROUPS_AT_ONCE + 1
+    asked: list[int] = []
+
+    async def story() -> Any:
+        await world.fill(1)
+        for number in range(count):
+            group_id = f"t{number}" if number else ORDERS
+            await world.ask(
+                request_of(ApiKey.OFFSET_COMMIT, 8, "topics", count=1, group_id=group_id)
+            )
+        ask = world.groups.ask
+
+        async def counted(request: Any, result_type: Any) -> Any:
+            asked.append(len(request.group_ids))
+            return await ask(request, result_type)
+
+        world.groups.ask = counted  # type: ignore[method-assign]
+        answer = await world.ask(request_of(ApiKey.DELETE_GROUPS, 2, "groups_names", count=count))
+        await world.end()
+        return answer
+
+    results = asyncio.run(story()).results
+
+    assert [each.error_code for each in results] == [ErrorCode.none] * count
+    assert asked == [GROUPS_AT_ONCE, 1]
 
 
 def test_a_request_ends_at_its_next_slice_when_its_client_has_gone() -> None:

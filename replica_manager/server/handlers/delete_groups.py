@@ -15,7 +15,7 @@ from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_answers import write_delete_groups
 from replica_manager.server.large_answers import composed
-from replica_manager.server.slices import in_pieces
+from replica_manager.server.slices import GROUPS_AT_ONCE, in_pieces
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
@@ -32,7 +32,7 @@ async def handle(
         broker, context, AclOperation.DELETE, ResourceType.GROUP, group_ids
     )
     errors: dict[str, ErrorCode] = {}
-    async for piece in in_pieces(list(deletable)):
+    async for piece in in_pieces(list(deletable), GROUPS_AT_ONCE):
         asked = DeleteGroups(broker.groups.new_request_id(), tuple(piece))
         errors |= (await broker.groups.ask(asked, DeleteGroupsResult)).errors
     refused = dict.fromkeys(
