@@ -42,7 +42,7 @@ MOST_BYTES_FOR_ONE: Final = 12
 APPLIED_AT_ONCE: Final = frozenset(
     {ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA}
 )
-"""What the controller says holds for all its partitions at the same moment."""
+"""Their change is one step: slices would need a lock among them (``docs/attack.md``)."""
 CORRELATION_ID: Final = 7
 
 
