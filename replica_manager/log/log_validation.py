@@ -134,11 +134,15 @@ def examine(data: Buffer, config: LogConfig, source: Source) -> Examination:
     needs_values = is_recompressed or config.is_compacted or _limits_timestamps(config)
     has_known_largest = header.is_log_append_time and not config.is_log_append_time
     largest, unpacked_bytes = header.max_timestamp, 0
-    if needs_values or not has_known_largest:
+    if needs_values or not has_known_largest or header.codec is not Codec.NONE:
         # Values are made only of what was found to be well-formed and within the bounds.
-        found, unpacked_bytes = yield from _look_through(data, position, header, config, source)
+        found = yield from _look_through(data, position, header, config, source)
+        unpacked_bytes = found.unpacked_bytes
         if not has_known_largest:
-            largest = found
+            largest = found.largest_timestamp
+        if not found.is_counted and not header.is_control:
+            # Some clients number the records within a compressed batch wrongly.
+            is_recompressed = needs_values = True
     if needs_values and header.record_count > _RECORDS_AT_ONCE:
         yield
     if is_recompressed:
@@ -183,17 +187,26 @@ def assign(
     return AssignedBatch(assigned, (start, rest))
 
 
+class _Found(NamedTuple):
+    """What a look through a batch has found."""
+
+    largest_timestamp: int
+    unpacked_bytes: int
+    is_counted: bool
+    """Whether a compressed batch's records are numbered 0, 1, 2…"""
+
+
 def _look_through(
     data: Buffer, position: int, header: BatchHeader, config: LogConfig, source: Source
-) -> Generator[None, None, tuple[int, int]]:
-    """The largest timestamp of a batch's records, and how much had to be unpacked to know it."""
+) -> Generator[None, None, _Found]:
+    """Checks a batch's records, and the offset deltas of compressed ones."""
     count = header.record_count
     if count <= 0:
         raise InvalidRecord(f"Invalid reported count for record batch: {count}")
     if header.codec is Codec.NONE:
         block, start = records_block(data, position, header)
-        delta = yield from walk_records(block, start, len(block), count)
-        return header.base_timestamp + delta, 0
+        walked = yield from walk_records(block, start, len(block), count)
+        return _Found(header.base_timestamp + walked.largest_delta, 0, walked.is_counted)
     limit = min(max(UNPACKED_BYTES, config.max_message_bytes), source.unpacked_limit)
     packed = memoryview(data)[position + HEADER_BYTES : position + header.size]
     try:
@@ -204,17 +217,18 @@ def _look_through(
                 if limit <= UNPACKED_AT_ONCE_BYTES:
                     raise
             else:
-                delta = yield from walk_records(block, 0, len(block), count)
-                return header.base_timestamp + delta, len(block)
+                walked = yield from walk_records(block, 0, len(block), count, counts=True)
+                largest = header.base_timestamp + walked.largest_delta
+                return _Found(largest, len(block), walked.is_counted)
         yield
         pages, size = unpack_aside(header.codec, packed, limit)
     except UnpackedTooLarge as refused:
         raise MessageTooLarge(f"{refused}, in the append to {source.partition}") from None
     try:
-        delta = yield from walk_records(pages, 0, size, count)
+        walked = yield from walk_records(pages, 0, size, count, counts=True)
     finally:
         pages.close()
-    return header.base_timestamp + delta, size
+    return _Found(header.base_timestamp + walked.largest_delta, size, walked.is_counted)
 
 
 _APPEND_TIME_REFUSAL: Final = (

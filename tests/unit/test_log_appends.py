@@ -433,3 +433,42 @@ def test_an_append_that_is_refused_leaves_no_trace(world: LogWorld) -> None:
         )
 
     assert (log.epoch_entries, base_offsets(log), log.log_end_offset) == (epochs, bases, 2)
+
+
+WRONGLY_NUMBERED = [Record(delta, START_MS, b"key", b"%d" % delta) for delta in (0, 7, 2)]
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+@pytest.mark.parametrize("is_log_append_time", [False, True])
+def test_records_that_are_numbered_wrongly_within_a_compressed_batch_are_numbered_anew(
+    world: LogWorld, codec: Codec, is_log_append_time: bool
+) -> None:
+    world.config = replace(world.config, is_log_append_time=is_log_append_time)
+    log = world.open()
+    log.append_as_leader(batch(4), 0)
+
+    info = log.append_as_leader(
+        encode_batch(
+            WRONGLY_NUMBERED, codec=codec, producer_id=7, producer_epoch=1, base_sequence=3
+        ),
+        0,
+    )
+
+    found = read(log, 4)
+    assert offsets(found) == [4, 5, 6]
+    assert [record.value for record in records_of(found)] == [b"0", b"7", b"2"]
+    assert (info.first_offset, info.last_offset) == (4, 6)
+    assert info.conversions.records == 3
+    assert found.slice is not None
+    header = read_header(found.slice.read())
+    assert header is not None
+    assert (header.codec, header.is_log_append_time) == (codec, is_log_append_time)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 3)
+
+
+def test_a_batch_that_is_not_compressed_is_written_as_it_is_numbered(world: LogWorld) -> None:
+    log = world.open()
+
+    log.append_as_leader(encode_batch(WRONGLY_NUMBERED), 0)
+
+    assert offsets(read(log, 0)) == [0, 7, 2]

@@ -73,7 +73,7 @@ some_records = st.lists(
 
 
 def largest_timestamp_delta(block: bytes, position: int, count: int) -> int:
-    return finish(walk_records(block, position, len(block), count))
+    return finish(walk_records(block, position, len(block), count)).largest_delta
 
 
 def largest_timestamp(data: bytes, position: int, header: BatchHeader) -> int:
@@ -474,3 +474,28 @@ def test_an_unknown_codec_is_corrupt() -> None:
 
     with pytest.raises(CorruptRecord, match="Unknown compression type id: 5"):
         list(iterate_batch(KAFKAS["plain-none"], 0, header))
+
+
+@pytest.mark.parametrize("wrong", [-3, 8192])
+@pytest.mark.parametrize("place", [0, 1, 63, 64, 5000, 8191, 8192, 8299, None])
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_a_walk_says_whether_records_are_numbered_one_after_the_other(
+    is_mixed: bool, place: int | None, wrong: int
+) -> None:
+    count = 8300
+    deltas = list(range(count))
+    if place is not None:
+        deltas[place] = wrong
+    block = encode_records(
+        [
+            Record(delta, 0, None, bytes(place % 7 if is_mixed else 5))
+            for place, delta in enumerate(deltas)
+        ],
+        0,
+        0,
+    )
+
+    walked = finish(walk_records(block, 0, len(block), count, counts=True))
+
+    assert walked.is_counted is (deltas == list(range(count)))
+    assert finish(walk_records(block, 0, len(block), count)).is_counted

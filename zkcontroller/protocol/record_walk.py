@@ -47,6 +47,24 @@ _LONGEST_REST: Final = 64
 """After short runs of equal neighbours the walk does not look for runs for so many records."""
 
 
+_ONE_BYTE: Final = bytes(range(0, 128, 2))
+"""The offset deltas 0, 1, 2… as they are written, as far as they have one byte."""
+_TWO_BYTES: Final = (
+    bytes(delta << 1 & 0x7F | 0x80 for delta in range(8_192)),
+    bytes(delta >> 6 for delta in range(8_192)),
+)
+"""The first and the second bytes of those of two bytes, by their deltas."""
+
+
+class Walked(NamedTuple):
+    """What a walk has found."""
+
+    largest_delta: int
+    """The largest of the timestamp deltas."""
+    is_counted: bool
+    """Whether the offset deltas are 0, 1, 2…; True if they were not looked at."""
+
+
 def finish(work: Generator[None, None, T]) -> T:
     """Runs a generator to its end; what it returns."""
     while True:
@@ -58,14 +76,16 @@ def finish(work: Generator[None, None, T]) -> T:
 
 
 def walk_records(  # noqa: C901 - one loop: a call would cost what it does
-    data: bytes | mmap, position: int, end: int, count: int
-) -> Generator[None, None, int]:
+    data: bytes | mmap, position: int, end: int, count: int, *, counts: bool = False
+) -> Generator[None, None, Walked]:
     """The largest timestamp delta of ``count`` records that must fill ``data`` up to ``end``.
 
-    Every length in every record is checked, as if they were all decoded.  Raises InvalidRecord if
+    Every length in every record is checked, as if they were all decoded; with ``counts`` their
+    offset deltas are looked at, too.  Raises InvalidRecord if
     a record is malformed or the lengths do not add up, MessageTooLarge for too many headers.
     """
     largest = _BELOW_ALL
+    total, is_counted = count, True
     headers_left = MOST_HEADERS
     rest = longer_rest = 0
     try:
@@ -97,6 +117,8 @@ def walk_records(  # noqa: C901 - one loop: a call would cost what it does
                 key_at = offset_at + 1
                 while data[key_at - 1] >= 0x80:
                     key_at += 1
+                if counts and not _is_delta(data, offset_at, total - count):
+                    counts = is_counted = False
                 # Most keys are null or short and most values have lengths of one or two bytes.
                 field = data[key_at]
                 if field == _NULL:
@@ -132,7 +154,11 @@ def walk_records(  # noqa: C901 - one loop: a call would cost what it does
                     rest -= 1
                 elif count and position < end and data[start] == data[position]:
                     layout = _Layout(start, body, offset_at, key_at, value_at, headers_at, position)
-                    run, in_run = _equal_neighbours(data, end, layout, count)
+                    run, in_run, is_counted_on = _equal_neighbours(
+                        data, end, layout, count, total - count if counts else None
+                    )
+                    if not is_counted_on:
+                        counts = is_counted = False
                     if run:
                         position += run * (position - start)
                         count -= run
@@ -152,7 +178,17 @@ def walk_records(  # noqa: C901 - one loop: a call would cost what it does
         raise InvalidRecord("A record goes past the end of its batch") from None
     if position != end:
         raise InvalidRecord(f"The records of a batch are {position - end} bytes too long")
-    return largest
+    return Walked(largest, is_counted)
+
+
+def _is_delta(data: bytes | mmap, position: int, delta: int) -> bool:
+    """Whether the number at ``position`` is ``delta``, in as few bytes as it needs."""
+    if delta < 64:
+        return data[position] == delta << 1
+    if delta < 8_192:
+        first, second = _TWO_BYTES
+        return data[position] == first[delta] and data[position + 1] == second[delta]
+    return read_zigzag(data, position, VARLONG_BYTES)[0] == delta
 
 
 def _after_field(data: bytes | mmap, position: int) -> int:
@@ -211,15 +247,17 @@ class _Layout(NamedTuple):
     end: int
 
 
-def _equal_neighbours(data: bytes | mmap, end: int, layout: _Layout, count: int) -> tuple[int, int]:
+def _equal_neighbours(
+    data: bytes | mmap, end: int, layout: _Layout, count: int, offset_delta: int | None
+) -> tuple[int, int, bool]:
     """How many records after this one have every length in the same place and of the same value.
 
     With them the largest of their timestamp deltas; none if a delta has several bytes, or the
-    record has headers.
+    record has headers.  And whether their offset deltas go on with ``offset_delta``, if given.
     """
     start, body, offset, key, value, headers, position = layout
     if offset != body + 2 or key - offset > _OFFSET_BYTES or data[headers]:
-        return 0, 0
+        return 0, 0, True
     stride = position - start
     count = min(count, (end - position) // stride, _MOST_IN_RUN)
     fixed = [
@@ -228,7 +266,7 @@ def _equal_neighbours(data: bytes | mmap, end: int, layout: _Layout, count: int)
         *_length_bytes(data, start, value),
         headers - start,
     ]
-    run, window, largest = 0, _FIRST_RUN, 0
+    run, window, largest, is_counted = 0, _FIRST_RUN, 0, True
     while run < count:
         window = min(window, count - run)
         first = position + run * stride
@@ -246,12 +284,17 @@ def _equal_neighbours(data: bytes | mmap, end: int, layout: _Layout, count: int)
             break
         if not _ends_with(data, first + offset - start, stop, stride, key - offset):
             break
+        if offset_delta is not None and is_counted:
+            offsets = first + offset - start
+            is_counted = _are_deltas(
+                data, offsets, stop, stride, key - offset, offset_delta + run, equal
+            )
         largest = max(largest, max(deltas) >> 1)
         run += equal
         if equal < window:
             break
         window *= _RUN_GROWTH
-    return run, largest
+    return run, largest, is_counted
 
 
 def _length_bytes(data: bytes | mmap, start: int, position: int) -> range:
@@ -266,4 +309,15 @@ def _ends_with(data: bytes | mmap, first: int, stop: int, stride: int, size: int
     """Whether the numbers in these columns all have ``size`` bytes."""
     return max(data[first + size - 1 : stop : stride]) < 0x80 and (
         size == 1 or min(data[first:stop:stride]) >= 0x80
+    )
+
+
+def _are_deltas(
+    data: bytes | mmap, first: int, stop: int, stride: int, size: int, delta: int, count: int
+) -> bool:
+    """Whether the numbers of ``size`` bytes in these columns are ``delta`` and those after it."""
+    tables = (_ONE_BYTE,) if size == 1 else _TWO_BYTES
+    return all(
+        data[first + place : stop : stride] == table[delta : delta + count]
+        for place, table in enumerate(tables)
     )
