@@ -39,6 +39,7 @@ from replica_manager.server.connection import ClientConnection
 from replica_manager.server.coordinator_run import CoordinatorRun
 from replica_manager.server.listener import SocketServer
 from replica_manager.server.producer_ids import ProducerIdsFromController
+from replica_manager.server.token_sweep import TokenSweep
 from tests.unit.broker_world import BrokerWorld
 from tests.unit.fetch_world import ORDERS_ID, fetch
 from tests.unit.log_world import batch
@@ -546,6 +547,26 @@ def _isr_look(_: World, error: Exception, __: pytest.MonkeyPatch) -> None:
     asyncio.run(keep_looking())
 
 
+@seam("a sweep of delegation tokens")
+def _token_sweep(_: World, error: Exception, __: pytest.MonkeyPatch) -> None:
+    sweeps = 0
+
+    def sweep() -> None:
+        nonlocal sweeps
+        sweeps += 1
+        raise error
+
+    async def keep_sweeping(executor: ThreadPoolExecutor) -> None:
+        store = cast(Any, SimpleNamespace(sweep=sweep))
+        sweeping = TokenSweep(store, 1, lambda: True, executor)
+        sweeping.start()
+        await until(lambda: sweeps >= 2)
+        await sweeping.stop()
+
+    with ThreadPoolExecutor(1) as executor:
+        asyncio.run(keep_sweeping(executor))
+
+
 # ---------------------------------------------------------------------- the walk over them
 
 
@@ -577,6 +598,7 @@ LOOPS: Final = {
     "Refresher._run": "a look of a refresher",
     "ReplicationTasks._look_now_and_then": "a look at the ISRs",
     "SocketServer._accept": "an accepted connection",
+    "TokenSweep._run": "a sweep of delegation tokens",
     "_Channel._run": _CHANNEL
     + "test_an_answer_that_makes_no_sense_is_told_and_the_next_request_goes_out",
 }

@@ -7,12 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zkcontroller.zookeeper.jute import OpCode, Reply
-from zkcontroller.zookeeper.plans import MAX_OPERATIONS, MOST_FATAL, Ask, ConnectionLostError, run
+from zkcontroller.zookeeper.plans import (
+    MAX_OPERATIONS,
+    MOST_FATAL,
+    SUSPECT_BYTES,
+    Ask,
+    ConnectionLostError,
+    run,
+)
 from zkcontroller.zookeeper.read_plan import SET_WATCHES_BYTES, requests_to_arm_again
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.watch_table import WatchTable, WatchType
 
-ASK = Ask(OpCode.EXISTS, b"body")
+SMALL = Ask(OpCode.EXISTS, bytes(SUSPECT_BYTES - 1))
+LARGE = Ask(OpCode.EXISTS, bytes(SUSPECT_BYTES))
 
 
 class Lost:
@@ -46,9 +54,9 @@ class Answered:
 class OneAsk:
     """A plan of one request."""
 
-    def __init__(self) -> None:
+    def __init__(self, ask: Ask) -> None:
         self.code: ZkCode | None = None
-        self._asks = [ASK]
+        self._asks = [ask]
 
     def next(self) -> Ask | None:
         return self._asks.pop() if self._asks else None
@@ -61,16 +69,19 @@ class OneAsk:
 
 
 @pytest.mark.parametrize("times", [1, 20])
-def test_a_request_that_is_lost_with_others_is_asked_until_it_is_answered(times: int) -> None:
-    link, plan = Link(times, was_alone=False), OneAsk()
+@pytest.mark.parametrize(("ask", "was_alone"), [(LARGE, False), (SMALL, True)])
+def test_a_request_that_cannot_be_to_blame_is_asked_until_it_is_answered(
+    ask: Ask, was_alone: bool, times: int
+) -> None:
+    link, plan = Link(times, was_alone=was_alone), OneAsk(ask)
 
     run(link, plan, 10)
 
     assert (plan.code, link.asked) == (ZkCode.NO_NODE, times + 1)
 
 
-def test_a_request_that_alone_ends_two_connections_is_not_sent_a_third_time() -> None:
-    link, plan = Link(1_000, was_alone=True), OneAsk()
+def test_a_large_request_that_alone_ends_two_connections_is_not_sent_a_third_time() -> None:
+    link, plan = Link(1_000, was_alone=True), OneAsk(LARGE)
 
     run(link, plan, 10)
 

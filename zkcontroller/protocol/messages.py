@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 from io import BytesIO
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from kio.index import KioIndexError, load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
@@ -17,9 +17,13 @@ from kio.serial.errors import SerialError
 from kio.static.protocol import Entity, RequestPayload, ResponsePayload
 
 from zkcontroller.errors import InvalidFrame, UnsupportedVersion
+from zkcontroller.protocol.numeric_fields import with_numbers
 from zkcontroller.protocol.wire_guard import checked
 
 E = TypeVar("E", bound=Entity)
+
+_NUMERIC: Final = frozenset((38, 39, 40))
+"""CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken."""
 
 
 @cache
@@ -41,8 +45,13 @@ def response_type(api_key: int, version: int) -> type[ResponsePayload]:
 
 
 def read_request(api_key: int, version: int, buffer: bytes, offset: int = 0) -> RequestPayload:
-    """The request that starts at ``offset``; InvalidFrame if none does."""
-    return read(request_type(api_key, version), buffer, offset)
+    """The request that starts at ``offset``; InvalidFrame if none does.
+
+    The durations in requests about delegation tokens are numbers of milliseconds: a client may ask
+    for any, and kio's durations do not hold the largest.
+    """
+    kind = request_type(api_key, version)
+    return read(with_numbers(kind) if api_key in _NUMERIC else kind, buffer, offset)
 
 
 def read_response(api_key: int, version: int, buffer: bytes, offset: int = 0) -> ResponsePayload:

@@ -6,9 +6,9 @@ A plan is pulled by :func:`run`.  The caller's duties, which ``run`` fulfils:
    now", and with nothing in flight it means "finished";
 2. give every answer to :meth:`Plan.answered`, oldest first;
 3. report a request whose connection went away to :meth:`Plan.lost`; the plan asks it again.
-4. give MARSHALLING_ERROR as the answer of a request that has ended MOST_FATAL connections while it
-   was the only one under way: ZooKeeper closes the connection of a client that sends more than its
-   ``jute.maxbuffer``, and says no word.
+4. give MARSHALLING_ERROR as the answer of a large request that has ended MOST_FATAL connections
+   while it was the only one under way: ZooKeeper closes the connection of a client that sends more
+   than its ``jute.maxbuffer``, and says no word.
 """
 
 from __future__ import annotations
@@ -33,6 +33,13 @@ MAX_OPERATIONS: Final = 1000  # per MultiRead, multi and setWatches
 
 MOST_FATAL: Final = 2
 """So many connections may end with the same request alone under way; then it is not sent again."""
+
+SUSPECT_BYTES: Final = 64 * 1024
+"""Only a request of this size or more can be given up.
+
+ZooKeeper refuses a request for its size alone, and a server whose ``jute.maxbuffer`` is lower
+cannot serve Kafka.  A smaller request loses its connection to the network, however often.
+"""
 
 
 class ConnectionLostError(Exception):
@@ -108,7 +115,7 @@ def run(link: Link, plan: Plan, max_in_flight: int) -> None:
         try:
             reply = pending.wait()
         except ConnectionLostError as lost:
-            fatal[id(ask)] += lost.was_alone
+            fatal[id(ask)] += lost.was_alone and len(ask.body) >= SUSPECT_BYTES
             if fatal[id(ask)] < MOST_FATAL:
                 plan.lost(ask)
                 continue

@@ -26,7 +26,6 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     RenewDelegationToken,
 )
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.milliseconds import milliseconds
 from zkcontroller.protocol.numeric_times import NO_TIME
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
@@ -45,7 +44,7 @@ async def _create(request: Any, call: Call) -> ResponsePayload:
                 str(requester),
                 str(owner),
                 tuple((each.principal_type, each.principal_name) for each in request.renewers),
-                milliseconds(request.max_lifetime),
+                request.max_lifetime,
             )
         )
     except ApiException as refused:
@@ -103,15 +102,13 @@ def _created(
 
 
 async def _renew(request: Any, call: Call) -> ResponsePayload:
-    wanted = RenewDelegationToken(
-        str(call.context.principal), request.hmac, milliseconds(request.renew_period)
-    )
+    wanted = RenewDelegationToken(str(call.context.principal), request.hmac, request.renew_period)
     return await _expiring(ApiKey.RENEW_DELEGATION_TOKEN, call, wanted)
 
 
 async def _expire(request: Any, call: Call) -> ResponsePayload:
     wanted = ExpireDelegationToken(
-        str(call.context.principal), request.hmac, milliseconds(request.expiry_time_period)
+        str(call.context.principal), request.hmac, request.expiry_time_period
     )
     return await _expiring(ApiKey.EXPIRE_DELEGATION_TOKEN, call, wanted)
 

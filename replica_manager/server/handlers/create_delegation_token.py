@@ -22,7 +22,6 @@ from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.token_requests import is_allowed_here, numeric_response
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.delegation_tokens import USER_TYPE
-from zkcontroller.protocol.milliseconds import milliseconds
 from zkcontroller.protocol.numeric_times import NO_TIME
 from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
@@ -43,7 +42,7 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
         str(owner),
         str(requester),
         [f"{each.principal_type}:{each.principal_name}" for each in request.renewers],
-        milliseconds(request.max_lifetime),
+        request.max_lifetime,
     )
     try:
         created = await broker.admin.run(create)

@@ -17,7 +17,6 @@ from replica_manager.security.delegation_token_store import DelegationTokenRefus
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.token_requests import is_allowed_here, numeric_response
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.milliseconds import milliseconds
 from zkcontroller.protocol.numeric_times import NO_TIME
 
 API_KEY: Final = ApiKey.EXPIRE_DELEGATION_TOKEN
@@ -34,7 +33,7 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
         broker.token_store.expire,
         str(context.principal),
         request.hmac,
-        milliseconds(request.expiry_time_period),
+        request.expiry_time_period,
     )
     try:
         expires_ms = await broker.admin.run(change)
