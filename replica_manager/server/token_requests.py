@@ -5,14 +5,21 @@ Source: Kafka ``KafkaApis.allowTokenRequests``, ``ControllerApis.allowTokenReque
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final, cast
 
+from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.security.delegation_token_store import (
+    DelegationTokenRefused,
+    DelegationTokenStore,
+)
 from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.schema import NO_THROTTLE
-from zkcontroller.protocol.numeric_times import numeric_response_type
+from zkcontroller.protocol.numeric_times import NO_TIME, numeric_response_type
 from zkcontroller.protocol.versioned_messages import made_of
 
 _PLAINTEXT: Final = "PLAINTEXT"
@@ -45,3 +52,37 @@ def numeric_response(api_key: int, version: int, **values: object) -> ResponsePa
     """A response whose points in time are numbers."""
     kind = numeric_response_type(api_key, version)
     return cast(ResponsePayload, made_of(kind, {"throttle_time": NO_THROTTLE} | values))
+
+
+async def changed_expiry(
+    context: RequestContext,
+    broker: BrokerContext,
+    change: Callable[[DelegationTokenStore, str, bytes, int], int],
+    hmac: bytes,
+    period_ms: int,
+) -> ResponsePayload:
+    """The answer to RenewDelegationToken and ExpireDelegationToken: when the token expires now.
+
+    DELEGATION_TOKEN_AUTH_DISABLED without a secret.
+    """
+    if not is_allowed_here(context, broker):
+        return expiry_response(context, ErrorCode.delegation_token_request_not_allowed)
+    store = broker.token_store
+    if store is None:
+        return expiry_response(context, ErrorCode.delegation_token_auth_disabled)
+    try:
+        expires_ms = await broker.admin.run(
+            partial(change, store, str(context.principal), hmac, period_ms)
+        )
+    except DelegationTokenRefused as refused:
+        return expiry_response(context, refused.error)
+    return expiry_response(context, ErrorCode.none, expires_ms)
+
+
+def expiry_response(
+    context: RequestContext, error: ErrorCode, expires_ms: int = NO_TIME
+) -> ResponsePayload:
+    """An answer to RenewDelegationToken or ExpireDelegationToken."""
+    return numeric_response(
+        context.api_key, context.api_version, error_code=error, expiry_timestamp=expires_ms
+    )
