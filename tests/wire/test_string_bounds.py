@@ -108,7 +108,8 @@ def test_every_message_is_read_with_strings_of_the_largest_size() -> None:
     for api_key, version, entity_type, read in messages():
         message = filled(entity_type, LONGEST if has_strings(entity_type) else "")
 
-        assert read(api_key, version, write(message)) == message
+        # As bytes: some messages are read into classes with numbers for durations.
+        assert write(read(api_key, version, write(message))) == write(message)
 
 
 @pytest.mark.parametrize(
