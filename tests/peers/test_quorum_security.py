@@ -180,7 +180,10 @@ def cluster(
 ) -> Iterator[SecuredCluster]:
     made = SecuredCluster(tmp_path_factory.mktemp("secured"))
     try:
-        made.quorum.start()
+        # Kafka's node, which waits without jitter, would stand first: ours shall lead.
+        made.quorum.start(*OURS)
+        made.quorum.leader()
+        made.quorum.start(KAFKA)
         made.broker.start()
         yield made
         for voter in made.quorum.voters.values():
