@@ -76,7 +76,7 @@ def test_a_zookeeper_that_refuses_misleads_no_controller(
     seed: int, request: pytest.FixtureRequest
 ) -> None:
     if seed == 7:
-        reason = "known: a new partition whose first leader was refused waits for the next event"
+        reason = "known, not yet explained: a new partition never had a leader"
         request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
     world = refusing_world(seed)
 
