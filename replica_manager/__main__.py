@@ -65,8 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         for warning in config.warnings:
             logging.getLogger("kafka.server.KafkaConfig").warning("%s", warning)
-        if (rights := root_warning(os.geteuid())) is not None:
-            _log.warning("%s", rights)
+        if not options.quiet and (rights := root_warning(os.geteuid())) is not None:
+            # Not in server.log: Kafka's has no such line, and its readers know every line of it.
+            print(f"warning: {rights}", file=sys.stderr)
         metrics = Metrics()
         with (
             watching(metrics, has_readers=options.metrics_port is not None),
@@ -193,7 +194,9 @@ def _parser() -> argparse.ArgumentParser:
         help="the address of the metrics port (default: %(default)s)",
     )
     parser.add_argument(
-        "--quiet", action="store_true", help="do not repeat server.log on standard output"
+        "--quiet",
+        action="store_true",
+        help="do not repeat server.log on standard output, and do not warn about root",
     )
     return parser
 

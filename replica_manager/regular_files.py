@@ -57,7 +57,7 @@ def refuse_link(directory: Path) -> None:
 
 
 def root_warning(user_id: int) -> str | None:
-    """What to log when the process has all rights; None for any other user."""
+    """The warning for a process that has all rights; None for any other user."""
     if user_id != 0:
         return None
     return (
