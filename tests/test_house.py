@@ -230,3 +230,26 @@ def test_every_test_that_a_document_names_exists(document: str) -> None:
         if not (ROOT / file).exists()
         or not re.search(rf"^(async )?def {name}\(", (ROOT / file).read_text(), re.MULTILINE)
     ] == []
+
+
+def guides() -> list[Path]:
+    """The ``__init__.py`` of every package."""
+    return [
+        path.relative_to(ROOT)
+        for folder in INSTALLED_FOLDERS
+        for path in sorted((ROOT / folder).rglob("__init__.py"))
+    ]
+
+
+@pytest.mark.parametrize("guide", guides(), ids=lambda path: str(path.parent))
+def test_every_package_has_a_guide_to_modules_that_exist(guide: Path) -> None:
+    text = (ROOT / guide).read_text()
+    named = re.findall(r":mod:`\.(\w+)`", text)
+    folder = ROOT / guide.parent
+
+    assert len(text.splitlines()) >= 5, "a guide says what lives here and in which order to read it"
+    assert [
+        name
+        for name in named
+        if not (folder / f"{name}.py").exists() and not (folder / name / "__init__.py").exists()
+    ] == []

@@ -1,1 +1,20 @@
-"""The controller, and the vocabulary that brokers share with it."""
+"""The controller, and the vocabulary that brokers share with it.
+
+The packages, from the bottom up.  A package imports only what stands above it in this list;
+``setup.cfg`` holds the contract (*The controller's shell calls its core, never the reverse*).
+
+1. :mod:`.errors` (the one exception tree), then :mod:`.model` and :mod:`.topic_names` (values).
+2. :mod:`.protocol` (Kafka's wire format) and :mod:`.zookeeper` (znodes, requests, the session).
+   Neither imports the other.
+3. :mod:`.state_changes`: the record of each change, Kafka's log lines, the history of logs.
+4. :mod:`.core` (the ZooKeeper controller) and :mod:`.kraft` (the quorum and its controller).
+   Both are pure, and neither imports the other.
+5. :mod:`.runtime`: threads, sockets, clocks and log files around the pure packages.
+
+Read :mod:`.model` first, then the docstring of :mod:`.core`, then
+``zkcontroller/core/controller.py``.
+
+What must not be done here: import ``replica_manager`` or the command line; read a clock, a socket
+or a random number in a module that the contract *Pure code does no I/O* names; raise an error that
+a caller must handle and that is not in :mod:`.errors`.
+"""

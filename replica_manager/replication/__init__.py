@@ -1,1 +1,24 @@
-"""Partitions: leaders, followers, in-sync replicas and high watermarks."""
+"""Partitions: leaders, followers, in-sync replicas and high watermarks.
+
+How to read it:
+
+1. :mod:`.replica_manager` with :mod:`.hosted_replicas`: every partition of this broker;
+   :mod:`.leader_and_isr`: how one LeaderAndIsr request changes them;
+2. :mod:`.partition` (role and epochs), :mod:`.partition_replicas` (what a leader does between two
+   changes) and :mod:`.isr` (the rules of the ISR and of the high watermark);
+3. in: :mod:`.record_appends`, :mod:`.delayed_produce`; out: :mod:`.record_reads`,
+   :mod:`.partition_reads`, :mod:`.delayed_fetch`, :mod:`.fetch_sessions`;
+   :mod:`.purgatory` and :mod:`.waiting_room` hold the requests that wait;
+4. the follower: :mod:`.fetch_steps` (pure: what to ask, what an answer changes),
+   :mod:`.fetcher_task` (waits), :mod:`.leader_link` (the connection), :mod:`.replica_fetchers`;
+5. the way to the controller: :mod:`.isr_proposals`, :mod:`.isr_changes`, :mod:`.controller_link`,
+   or :mod:`.isr_znodes` below 2.7-IV2;
+6. :mod:`.metadata_cache`, :mod:`.log_dir_moves`, :mod:`.throttle`.
+
+May import ``log``, configuration and ``zkcontroller``; not ``security``, ``groups`` or ``server``.
+The modules that the contract *Pure code does no I/O* names import neither asyncio nor a clock.
+
+What must not be done here: put an ``await`` into a method of ``Partition``, ``ReplicaManager`` or
+``ReplicaFetcher`` (each must run to its end); raise a leader's high watermark by another rule than
+that in :mod:`.isr`; go on after an ``await`` without asking again whether this broker still leads.
+"""
