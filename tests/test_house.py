@@ -5,6 +5,7 @@ A list that nobody compares with what it lists is wrong within a month.
 
 from __future__ import annotations
 
+import ast
 import configparser
 import re
 import subprocess
@@ -18,6 +19,7 @@ from scripts.draw_state_machines import DOCUMENT, redrawn
 
 ROOT = Path(__file__).parent.parent
 INSTALLED_FOLDERS = ("zkcontroller", "replica_manager", "cli")
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @pytest.fixture(scope="module")
@@ -253,3 +255,65 @@ def test_every_package_has_a_guide_to_modules_that_exist(guide: Path) -> None:
         for name in named
         if not (folder / f"{name}.py").exists() and not (folder / name / "__init__.py").exists()
     ] == []
+
+
+def definitions(file: Path) -> set[str]:
+    """What a module defines: classes, functions, names, and ``Class.method``."""
+    found: set[str] = set()
+    for node in ast.parse(file.read_text()).body:
+        match node:
+            case ast.ClassDef():
+                inner = (each for each in node.body if isinstance(each, FUNCTION))
+                found |= {node.name, *(f"{node.name}.{each.name}" for each in inner)}
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                found.add(node.name)
+            case ast.Assign(targets=targets):
+                found |= {each.id for each in targets if isinstance(each, ast.Name)}
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                found.add(name)
+            case _:
+                pass
+    return found
+
+
+def document_rows(document: str) -> list[tuple[str, str, list[str]]]:
+    """(first cell, second cell, files of the last cell) of each row of a document's tables."""
+    rows = []
+    for line in (ROOT / document).read_text().splitlines():
+        cells = line.strip("|").split(" | ")
+        if line.startswith("| ") and len(cells) >= 3:
+            rows.append((cells[0], cells[-2], re.findall(r"`([\w/]+\.py)`", cells[-1])))
+    return [row for row in rows if row[2]]
+
+
+NAME = re.compile(r"`([A-Za-z_]\w*(?:\.\w+)?)`")
+
+
+def test_the_glossary_is_long_enough_to_look_things_up() -> None:
+    kafka_names = {
+        name
+        for first, _, _ in document_rows("docs/glossary.md")
+        for name in re.findall(r"`([A-Z]\w+)(?:\.\w+)?`", first)
+    }
+
+    assert len(kafka_names) >= 120
+
+
+def test_every_name_of_the_glossary_is_defined_in_its_file() -> None:
+    rows = document_rows("docs/glossary.md")
+
+    assert [
+        (first, name)
+        for first, here, files in rows
+        for name in NAME.findall(here)
+        if name != "zkctl"
+        and not any(name in definitions(ROOT / file) for file in files if (ROOT / file).exists())
+    ] == []
+
+
+@pytest.mark.parametrize("document", ["docs/glossary.md"])
+def test_every_file_of_a_table_exists(document: str) -> None:
+    named = [file for _, _, files in document_rows(document) for file in files]
+
+    assert named
+    assert [file for file in named if not (ROOT / file).exists()] == []
