@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import Znode
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,
@@ -13,7 +14,7 @@ from zkcontroller.zookeeper.znodes import (
 )
 
 from .cluster_file import ClusterFile
-from .zookeeper import ZooKeeper, decoded, optional
+from .zookeeper import ZooKeeper, decoded
 
 _READS_MAX: Final = 10
 

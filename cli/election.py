@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from zkcontroller.state_changes.record import Kind
+from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import (
     Check,
     Delete,
@@ -34,7 +35,7 @@ from .options import Settings
 from .registrations import read_registrations
 from .wire import Deadline, run
 from .wire_polls import CacheHistory, record_caches
-from .zookeeper import ZooKeeper, now_ms, open_zookeeper, optional
+from .zookeeper import ZooKeeper, now_ms, open_zookeeper
 
 _SETTLE_S: Final = 10.0
 """How long brokers may take to learn of a controller that stands, before we stop looking."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from zkcontroller.model import NO_LEADER, ReplicaAssignment
+from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.znodes import (
     BrokerIdsZnode,
@@ -16,7 +17,7 @@ from zkcontroller.zookeeper.znodes import (
 )
 
 from .errors import Refused
-from .zookeeper import ZooKeeper, decoded, optional
+from .zookeeper import ZooKeeper, decoded
 
 
 class PartitionView(NamedTuple):

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from zkcontroller.model import Broker
+from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.znodes import BrokerIdZnode
 
 from .cluster_view import session_text
 from .partitions import live_broker_ids
-from .zookeeper import ZooKeeper, decoded, optional
+from .zookeeper import ZooKeeper, decoded
 
 
 class Registration(NamedTuple):

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
+from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.znodes import ConfigZnode, encode_topic_id
 
 from .partitions import PartitionView, TopicView, live_broker_ids, partitions_of, read_topics
-from .zookeeper import ZooKeeper, decoded, optional
+from .zookeeper import ZooKeeper, decoded
 
 # What Kafka itself creates (Topic.INTERNAL_TOPICS); ZooKeeper does not say it, Metadata does.
 _INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")

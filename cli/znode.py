@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -11,7 +11,11 @@ from .options import Group, settings
 from .render import Layout, Row, named
 
 if TYPE_CHECKING:
+    from zkcontroller.zookeeper.requests import ZkCode
+
     from .zookeeper import ZooKeeper
+
+T = TypeVar("T")
 
 _STAT_KEYS: Final = (
     "czxid",
@@ -80,14 +84,12 @@ def get(path: str, with_stat: bool) -> None:
 @click.option("--stat", "with_stat", is_flag=True, help="Show each znode's metadata as well.")
 def tree(path: str, depth: int | None, with_stat: bool) -> None:
     """PATH and everything below it, decoded, parents before their children."""
-    from zkcontroller.zookeeper.requests import ZkCode
-
     from .zookeeper import open_zookeeper
 
     root = _clean(path)
     with open_zookeeper(settings()) as zookeeper:
         paths = sorted(_walk(zookeeper, root, depth), key=lambda found: found.split("/"))
-        znodes = zookeeper.read(paths)
+        znodes = list(map(_readable, paths, zookeeper.read(paths)))
         stats: Sequence[Any] = zookeeper.stats(paths) if with_stat else [None] * len(paths)
     rows = [
         {
@@ -98,7 +100,7 @@ def tree(path: str, depth: int | None, with_stat: bool) -> None:
             **(_stat(stat) if isinstance(stat, tuple) else {}),
         }
         for found, znode, stat in zip(paths, znodes, stats, strict=True)
-        if not isinstance(znode, ZkCode)  # gone since it was listed
+        if znode is not None
     ]
     columns = ("path", "zk_version", "data", *(("num_children",) if with_stat else ()))
     keys = ("path", "depth", "zk_version", "data", "raw", "is_corrupt")
@@ -107,8 +109,6 @@ def tree(path: str, depth: int | None, with_stat: bool) -> None:
 
 def _walk(zookeeper: ZooKeeper, root: str, depth: int | None) -> list[str]:
     """Every path from ``root`` down, read level by level in bulk."""
-    from zkcontroller.zookeeper.requests import ZkCode
-
     from .zookeeper import existing
 
     existing(root, zookeeper.stats([root])[0])
@@ -117,11 +117,24 @@ def _walk(zookeeper: ZooKeeper, root: str, depth: int | None) -> list[str]:
         level = [
             _child(parent, name)
             for parent, names in zip(level, zookeeper.children(level), strict=True)
-            if not isinstance(names, ZkCode)
-            for name in names
+            for name in _readable(parent, names) or ()
         ]
         found += level
     return found
+
+
+def _readable(path: str, answer: T | ZkCode) -> T | None:
+    """The answer; None if the znode has gone, or with a warning if ZooKeeper refuses it."""
+    from zkcontroller.errors import ZooKeeperRefused
+    from zkcontroller.zookeeper.answers import optional
+
+    from .options import say
+
+    try:
+        return optional(path, answer)
+    except ZooKeeperRefused as refused:
+        say(f"warning: {refused}: not shown")
+        return None
 
 
 def _content(path: str, data: bytes) -> dict[str, Any]:

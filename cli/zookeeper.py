@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from ssl import SSLContext
 from typing import Final, ParamSpec, TypeVar
 
-from zkcontroller.errors import ConfigInvalid, SessionExpired, ZnodeCorrupt, ZooKeeperRefused
+from zkcontroller.errors import ConfigInvalid, SessionExpired, ZnodeCorrupt
+from zkcontroller.zookeeper.answers import required
 from zkcontroller.zookeeper.connect_string import ConnectString, parse_connect, parse_credentials
 from zkcontroller.zookeeper.requests import (
     CheckExists,
@@ -160,14 +161,7 @@ def existing(path: str, answer: T | ZkCode) -> T:
     """An answer that must be no error: Refused if the znode is missing, else ZooKeeperRefused."""
     if answer is ZkCode.NO_NODE:
         raise Refused(f"there is no znode {path}")
-    if isinstance(answer, ZkCode):
-        raise ZooKeeperRefused(path, answer.name)
-    return answer
-
-
-def optional(path: str, answer: T | ZkCode) -> T | None:
-    """An answer that may be missing, then None; any other error is ZooKeeperRefused."""
-    return None if answer is ZkCode.NO_NODE else existing(path, answer)
+    return required(path, answer)
 
 
 def decoded(decode: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T | None:

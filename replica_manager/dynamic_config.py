@@ -1,8 +1,8 @@
 """Configuration that changes at run time: ``/config/changes`` says what, ``/config/…`` says how.
 
-Whoever changes a configuration leaves a numbered notification; every broker reads the new ones, and
-clears away those older than 15 minutes.  Notifications are read again after each new ZooKeeper
-session, because none is sent to a broker that is away.
+The broker that changes a configuration creates a numbered notification; every broker reads the new
+ones.  They are read again after each new ZooKeeper session, because ZooKeeper fires no watch of a
+session that is over.
 
 Source: Kafka ``ZkNodeChangeNotificationListener``, ``ZkConfigManager``, ``TopicConfigHandler``,
 ``BrokerConfigHandler``, ``QuotaConfigHandler``, ``IpConfigHandler``.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -25,15 +24,10 @@ from replica_manager.config import (
 from replica_manager.key_effects import BROKER_EFFECTS, TOPIC_EFFECTS, Effect
 from replica_manager.reconfiguration import ReconfigurationRefused
 from replica_manager.security.dynamic_passwords import DynamicPasswords
-from zkcontroller.errors import ConfigInvalid, ZnodeCorrupt, ZooKeeperRefused
-from zkcontroller.zookeeper.requests import (
-    CheckExists,
-    Delete,
-    ReadZnodes,
-    SetData,
-    UnfencedBatch,
-    ZkCode,
-)
+from zkcontroller.errors import ConfigInvalid, ZnodeCorrupt
+from zkcontroller.zookeeper.answers import optional
+from zkcontroller.zookeeper.change_notifications import ZkNodeChangeNotificationListener
+from zkcontroller.zookeeper.requests import ReadZnodes, SetData, ZkCode, Znode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (
     DEFAULT_ENTITY,
@@ -42,9 +36,7 @@ from zkcontroller.zookeeper.znodes import (
     ConfigZnode,
 )
 
-CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
 UNCLEAN_LEADER_ELECTION_ENABLE: Final = "unclean.leader.election.enable"
-_PREFIX: Final = "config_change_"
 _log = logging.getLogger("kafka.common.ZkNodeChangeNotificationListener")
 
 
@@ -81,7 +73,9 @@ class DynamicConfig:
         self._telling_of_topics = threading.Lock()
         self._on_unclean_topic = on_unclean_topic
         self._on_client = on_client
-        self._last_change = -1
+        self._notifications = ZkNodeChangeNotificationListener(
+            session, ConfigChangesZnode.PATH, ConfigChangeZnode.PREFIX
+        )
         self.current = config
         """The configuration as it is now; replaced, never changed."""
 
@@ -101,9 +95,9 @@ class DynamicConfig:
 
     def _re_encode(self) -> None:
         path = ConfigZnode.path(f"brokers/{self._broker_id}")
-        znode = self._session.read(path)
-        if isinstance(znode, ZkCode):
-            return  # nothing there, or the next read says what is wrong
+        znode = optional(path, self._session.read(path))
+        if znode is None:
+            return
         changed = self._passwords.re_encoded(ConfigZnode.decode(path, znode.data).config)
         if changed is not None:
             data = ConfigZnode(changed).encode()
@@ -156,11 +150,7 @@ class DynamicConfig:
                 names, paths, self._session.perform(ReadZnodes(paths)), strict=True
             ):
                 try:
-                    config = (
-                        {}
-                        if isinstance(znode, ZkCode)
-                        else ConfigZnode.decode(path, znode.data).config
-                    )
+                    config = _decoded(path, znode)
                 except ZnodeCorrupt as corrupt:
                     _log.error("The configuration of topic %s is ignored: %s", name, corrupt)
                     continue
@@ -179,34 +169,15 @@ class DynamicConfig:
 
     def process_changes(self) -> None:
         """Acts on every notification not seen yet, and leaves a watch for the next."""
-        names = self._session.children(ConfigChangesZnode.PATH, watch=True)
-        if isinstance(names, ZkCode):
-            raise ZooKeeperRefused(ConfigChangesZnode.PATH, names.name)
-        notifications = sorted(
-            name for name in names if name.startswith(_PREFIX) and _number(name) >= 0
-        )
-        if not notifications:
-            return
-        _log.info("Processing notification(s) to %s", ConfigChangesZnode.PATH)
-        unseen = [name for name in notifications if _number(name) > self._last_change]
-        for entity_path in dict.fromkeys(self._entity_paths(unseen)):
-            self.entity_changed(entity_path)
-        self._last_change = max(map(_number, notifications), default=self._last_change)
-        self._purge(notifications)
-
-    def _entity_paths(self, notifications: Sequence[str]) -> list[str]:
-        paths = [ConfigChangeZnode.path(name) for name in notifications]
-        entity_paths: list[str] = []
-        znodes = self._session.perform(ReadZnodes(paths))
-        for path, znode in zip(paths, znodes, strict=True):
-            if isinstance(znode, ZkCode):
-                _log.warning("read null data from %s", path)
-                continue
+        entity_paths: dict[str, None] = {}
+        for path, data in self._notifications.unseen():
             try:
-                entity_paths.append(ConfigChangeZnode.decode(path, znode.data).entity_path)
+                entity_paths[ConfigChangeZnode.decode(path, data).entity_path] = None
             except ZnodeCorrupt as corrupt:
                 _log.error("error processing change notification: %s", corrupt)
-        return entity_paths
+        for entity_path in entity_paths:
+            self.entity_changed(entity_path)
+        self._notifications.processed()
 
     def entity_changed(self, entity_path: str) -> None:
         """Reads that configuration, and gives it to its part of the broker."""
@@ -232,41 +203,20 @@ class DynamicConfig:
 
     def _names(self, entity_type: str) -> list[str]:
         path = ConfigZnode.path(entity_type)
-        names = self._session.children(path)
-        if names is ZkCode.NO_NODE:
-            return []
-        if isinstance(names, ZkCode):
-            raise ZooKeeperRefused(path, names.name)
-        return sorted(names)
+        return sorted(optional(path, self._session.children(path)) or ())
 
     def _config(self, entity_path: str) -> dict[str, str]:
         path = ConfigZnode.path(entity_path)
-        znode = self._session.read(path)
-        if znode is ZkCode.NO_NODE:
-            return {}
-        if isinstance(znode, ZkCode):
-            raise ZooKeeperRefused(path, znode.name)
-        return dict(ConfigZnode.decode(path, znode.data).config)
+        return _decoded(path, self._session.read(path))
 
-    def _purge(self, notifications: Sequence[str]) -> None:
-        paths = [ConfigChangeZnode.path(name) for name in notifications]
-        now_ms = time.time_ns() // 1_000_000
-        old = [
-            path
-            for path, stat in zip(paths, self._session.perform(CheckExists(paths)), strict=True)
-            if not isinstance(stat, ZkCode) and now_ms - stat.ctime_ms > CHANGE_EXPIRATION_MS
-        ]
-        # Other brokers purge too: one that is gone already is as good.
-        self._session.perform(UnfencedBatch([Delete(path) for path in old]))
+
+def _decoded(path: str, answer: Znode | ZkCode) -> dict[str, str]:
+    """The configuration in a znode; empty if there is none."""
+    znode = optional(path, answer)
+    return {} if znode is None else dict(ConfigZnode.decode(path, znode.data).config)
 
 
 def _warn_of_ineffective(names: Iterable[str], effects: Mapping[str, Effect]) -> None:
     ineffective = without_effect(names, effects)
     if ineffective:
         _log.warning("%s", no_effect_warning(ineffective))
-
-
-def _number(name: str) -> int:
-    """The sequence number of a notification; -1 for a name without one."""
-    digits = name.removeprefix(_PREFIX)
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 10 else -1

@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from zkcontroller.errors import ZooKeeperRefused
 from zkcontroller.protocol.api_versions import NO_FEATURES_EPOCH
 from zkcontroller.runtime.presence import abandonable
-from zkcontroller.zookeeper.requests import ZkCode
+from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import FeatureStatus, FeatureZnode
 
@@ -60,14 +59,12 @@ class FeatureEpoch:
         return True
 
     def _look(self) -> None:
-        stat = self._session.exists(FeatureZnode.PATH, watch=True)
-        if stat is ZkCode.NO_NODE:
+        path = FeatureZnode.PATH
+        if optional(path, self._session.exists(path, watch=True)) is None:
             self._epoch = NO_FEATURES_EPOCH
             return
-        found = self._session.read(FeatureZnode.PATH)
-        if found is ZkCode.NO_NODE:
-            return  # deleted since: the watch tells again
-        if isinstance(found, ZkCode):
-            raise ZooKeeperRefused(FeatureZnode.PATH, found.name)
+        found = optional(path, self._session.read(path))
+        if found is None:
+            return  # deleted since: the watch fires
         is_enabled = FeatureZnode.decode(found.data).status is FeatureStatus.ENABLED
         self._epoch = found.zk_version if is_enabled else NO_FEATURES_EPOCH

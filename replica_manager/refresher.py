@@ -1,4 +1,4 @@
-"""Looks at ZooKeeper again whenever something may have changed, one look at a time."""
+"""Reads ZooKeeper again when something may have changed, or after it has refused to answer."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import Final
 
 from zkcontroller.errors import SessionExpired, ZkControllerError
+
+RETRY_PAUSE_S: Final = 5.0
+"""How long after a refusal ZooKeeper is asked again, if nothing changes before."""
 
 _log = logging.getLogger("kafka.server.KafkaServer")
 
@@ -24,8 +28,10 @@ class Refresher:
         look: Callable[[], None],
         loop: asyncio.AbstractEventLoop,
         executor: Executor,
+        retry_pause_s: float = RETRY_PAUSE_S,
     ) -> None:
         self._what = what
+        self._retry_pause_s = retry_pause_s
         self._look = look
         self._loop = loop
         self._executor = executor
@@ -58,5 +64,6 @@ class Refresher:
                 pass  # the next session pokes
             except ZkControllerError as failure:
                 _log.error("Error while processing %s: %s", self._what, failure)
+                self._loop.call_later(self._retry_pause_s, self._poked.set)
             except Exception:  # noqa: BLE001 - the next change must be noticed whatever happens
                 _log.exception("Error while processing %s", self._what)

@@ -32,12 +32,14 @@ from zkcontroller.errors import (
     ZooKeeperRefused,
 )
 from zkcontroller.model import Broker, Endpoint
+from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
     Committed,
     Create,
     Delete,
     ReadZnodes,
     SetData,
+    Stat,
     Transaction,
     ZkCode,
     Znode,
@@ -80,31 +82,26 @@ def cluster_id(session: ZooKeeperSession) -> str:
             return new_id
         # Another broker was faster, or our first attempt's answer was lost: its id counts.
         found = session.read(ClusterIdZnode.PATH)
-    if isinstance(found, ZkCode):
-        raise ZooKeeperRefused(ClusterIdZnode.PATH, found.name)
-    return ClusterIdZnode.decode(found.data).cluster_id
+    return ClusterIdZnode.decode(required(ClusterIdZnode.PATH, found).data).cluster_id
 
 
 def generate_broker_id(session: ZooKeeperSession, reserved_max_id: int) -> int:
     """A new id above ``reserved_max_id``: ``/brokers/seqid`` counts its writes."""
     written = session.write(SetData(BrokerSequenceIdZnode.PATH, b""))
-    if isinstance(written, ZkCode):
-        raise ZooKeeperRefused(BrokerSequenceIdZnode.PATH, written.name)
-    return written.zk_version + reserved_max_id
+    return required(BrokerSequenceIdZnode.PATH, written).zk_version + reserved_max_id
 
 
 def check_endpoints(
     session: ZooKeeperSession, broker_id: int, endpoints: Sequence[Endpoint]
 ) -> None:
     """Raises ConfigInvalid if another live broker advertises one of our addresses."""
-    names = session.children(BrokerIdsZnode.PATH)
-    if isinstance(names, ZkCode):
-        raise ZooKeeperRefused(BrokerIdsZnode.PATH, names.name)
+    names = required(BrokerIdsZnode.PATH, session.children(BrokerIdsZnode.PATH))
     others = [int(name) for name in names if name.isdecimal() and int(name) != broker_id]
     ours = {(endpoint.host, endpoint.port) for endpoint in endpoints}
     znodes = session.perform(ReadZnodes([BrokerIdZnode.path(other) for other in others]))
-    for other, znode in zip(others, znodes, strict=True):
-        if isinstance(znode, ZkCode):
+    for other, answer in zip(others, znodes, strict=True):
+        znode = optional(BrokerIdZnode.path(other), answer)
+        if znode is None:
             continue  # it has gone since the listing
         try:
             registered = BrokerIdZnode.decode(other, znode.data).broker
@@ -177,8 +174,8 @@ class Registration:
 
         Without one nothing is written: the next registration has them.
         """
-        znode = self.session.read(self._path)
-        if isinstance(znode, ZkCode) or znode.ephemeral_owner != self.session.session_id:
+        znode = optional(self._path, self.session.read(self._path))
+        if znode is None or znode.ephemeral_owner != self.session.session_id:
             return
         written = self.session.write(SetData(self._path, self._data(), znode.zk_version))
         if isinstance(written, ZkCode) and written is not ZkCode.NO_NODE:
@@ -212,11 +209,9 @@ class Registration:
 
     def _owner(self) -> _Owner | None:
         """Whose registration is in the way; None if it is gone."""
-        znode = self.session.read(self._path)
-        if znode is ZkCode.NO_NODE:
+        znode = optional(self._path, self.session.read(self._path))
+        if znode is None:
             return None
-        if isinstance(znode, ZkCode):
-            raise ZooKeeperRefused(self._path, znode.name)
         return _Owner(znode.ephemeral_owner, self._describe(znode))
 
     def _describe(self, znode: Znode) -> str:
@@ -232,8 +227,8 @@ class Registration:
         """The registration's czxid if it is our own: the answer to our transaction was lost."""
         if owner.session_id != self.session.session_id:
             return None
-        stat = self.session.exists(self._path)
-        if isinstance(stat, ZkCode) or stat.ephemeral_owner != owner.session_id:
+        stat = optional(self._path, self.session.exists(self._path))
+        if stat is None or stat.ephemeral_owner != owner.session_id:
             return None
         return stat.czxid
 
@@ -253,7 +248,9 @@ class Registration:
         )
         while self.now_s() < deadline_s and not self.is_stopping():
             stat = self.session.exists(self._path)
-            if isinstance(stat, ZkCode) or stat.ephemeral_owner != owner.session_id:
+            # Any other code says nothing about the registration: look again.
+            is_gone = stat is ZkCode.NO_NODE
+            if is_gone or (isinstance(stat, Stat) and stat.ephemeral_owner != owner.session_id):
                 return
             self.sleep(PREDECESSOR_POLL_MS / 1000)
         raise BrokerIdInUse(

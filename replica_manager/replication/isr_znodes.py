@@ -91,6 +91,8 @@ class IsrZnodes:
         except ZkControllerError as failure:
             _log.warning("Error while updating ISRs in ZooKeeper: %s", failure)
             return None
+        if not written and states:
+            return None
         for tp, zk_version in written.items():
             if zk_version is None:
                 answers[tp] = ErrorCode.invalid_update_version
@@ -142,24 +144,34 @@ class IsrZnodes:
 def _write(
     session: ZooKeeperSession, states: dict[TopicPartition, tuple[PartitionStateZnode, int]]
 ) -> dict[TopicPartition, int | None]:
-    """The new version of each partition's znode; None where another one was written before."""
+    """The new version of each partition's znode; None where another one was written before.
+
+    A partition whose write was refused for another reason is left out: it is proposed again.
+    """
     paths = {tp: PartitionStateZnode.path(*tp) for tp in states}
     results = session.perform(
         UnfencedBatch(
             [SetData(paths[tp], state.encode(), version) for tp, (state, version) in states.items()]
         )
     )
-    versions = {
-        tp: result.zk_version if isinstance(result, Written) else None
-        for tp, result in zip(states, results, strict=True)
-    }
+    versions: dict[TopicPartition, int | None] = {}
+    for tp, result in zip(states, results, strict=True):
+        if isinstance(result, Written):
+            versions[tp] = result.zk_version
+        elif result in (ZkCode.BAD_VERSION, ZkCode.NO_NODE):
+            versions[tp] = None
+        else:
+            _log.warning("Error while updating the ISR of %s in ZooKeeper: %s", tp, result.name)
     # A write whose reply was lost was sent again, and found its own work.
     doubtful = [
         tp for tp, result in zip(states, results, strict=True) if result is ZkCode.BAD_VERSION
     ]
     found = session.perform(ReadZnodes([paths[tp] for tp in doubtful])) if doubtful else []
     for tp, znode in zip(doubtful, found, strict=True):
-        if not isinstance(znode, ZkCode) and _is_same(paths[tp], znode.data, states[tp][0]):
+        if isinstance(znode, ZkCode):
+            if znode is not ZkCode.NO_NODE:
+                del versions[tp]  # whether it is our own work is asked again
+        elif _is_same(paths[tp], znode.data, states[tp][0]):
             versions[tp] = znode.zk_version
     return versions
 

@@ -1,8 +1,9 @@
 """The rules of Kafka's access control lists in ZooKeeper: loaded, followed, changed.
 
-A change is written by the version that was read, as often as it takes; then a note tells the other
-brokers, who read the rules of that one resource again.  Notes are read again after each new
-ZooKeeper session, because none is sent to a broker that is away.
+A change is written at the version that was read, and tried again if another broker was faster; then
+a notification makes the other brokers read the rules of that one resource again.  Notifications are
+read again after each new ZooKeeper session, because ZooKeeper fires no watch of a session that is
+over.
 
 All of this blocks and is called outside of the event loop, by one thread at a time: what is written
 to the cache must be what was read last.
@@ -16,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
@@ -32,6 +33,8 @@ from replica_manager.security.acl_cache import (
 from replica_manager.security.authorizer import Authorizer
 from zkcontroller.errors import ZkControllerError, ZnodeCorrupt, ZooKeeperRefused
 from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.zookeeper.answers import optional, required
+from zkcontroller.zookeeper.change_notifications import ZkNodeChangeNotificationListener
 from zkcontroller.zookeeper.kafka_acl_znodes import (
     AccessControlEntry,
     AclChangeZnode,
@@ -43,20 +46,16 @@ from zkcontroller.zookeeper.kafka_acl_znodes import (
     pascal_name,
 )
 from zkcontroller.zookeeper.requests import (
-    ANY_VERSION,
-    CheckExists,
     Create,
     Delete,
     ListChildren,
     ReadZnodes,
     SetData,
-    UnfencedBatch,
     ZkCode,
     Znode,
 )
 from zkcontroller.zookeeper.session import ZooKeeperSession
 
-CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
 MAX_UPDATE_RETRIES: Final = 10
 RETRY_BACKOFF_S: Final = 0.1
 
@@ -79,24 +78,25 @@ class AclStore:
         self._authorizer = authorizer
         self._sleep = sleep
         self._turn = threading.Lock()
-        self._last_changes = dict.fromkeys(AclChangeZnode.ROOTS, -1)
+        self._notifications = [
+            ZkNodeChangeNotificationListener(session, root, AclChangeZnode.PREFIX)
+            for root in AclChangeZnode.ROOTS
+        ]
 
     def load(self) -> None:
         """Creates what is missing, leaves the watches for changes, then reads every rule."""
         with self._turn:
             self._session.create_missing(_paths())
             # First the watches, so that no change falls between them and the reading.
-            for root in AclChangeZnode.ROOTS:
-                self._last_changes[root] = max(map(_number, self._changes(root)), default=-1)
+            for notifications in self._notifications:
+                notifications.skip()
             self._authorizer.cache = AclCache(self._read(list(self._patterns())))
 
     def process_changes(self) -> None:
-        """Acts on every note not seen yet, and leaves a watch for the next."""
+        """Acts on every notification not seen yet, and leaves a watch for the next."""
         with self._turn:
-            for root in AclChangeZnode.ROOTS:
-                names = self._changes(root)
-                unseen = [name for name in names if _number(name) > self._last_changes[root]]
-                patterns = dict.fromkeys(self._changed_patterns(root, unseen))
+            for notifications in self._notifications:
+                patterns = dict.fromkeys(_changed_patterns(notifications.unseen()))
                 found = self._readable(list(patterns))
                 for pattern, acls in found.items():
                     _log.info(
@@ -108,8 +108,7 @@ class AclStore:
                     )
                 if found:
                     self._authorizer.cache = self._authorizer.cache.updated(found)
-                self._last_changes[root] = max(map(_number, names), default=-1)
-                self._purge(root, names)
+                notifications.processed()
 
     def create(self, bindings: Sequence[AclBinding]) -> list[ErrorCode]:
         """Adds rules; an outcome for each."""
@@ -205,15 +204,13 @@ class AclStore:
                 return NO_VERSION
         if result in (ZkCode.BAD_VERSION, ZkCode.NODE_EXISTS, ZkCode.NO_NODE):
             return None
-        if isinstance(result, ZkCode):
-            raise ZooKeeperRefused(path, result.name)
-        return result.zk_version
+        return required(path, result).zk_version
 
     def _announce(self, pattern: ResourcePattern) -> None:
         change = AclChangeZnode(pattern)
-        created = self._session.write(Create(change.create_path, change.encode(), sequential=True))
-        if isinstance(created, ZkCode):
-            raise ZooKeeperRefused(change.create_path, created.name)
+        self._notifications[AclChangeZnode.ROOTS.index(change.root)].create(
+            change.create_path, change.encode()
+        )
 
     def _read(self, patterns: Sequence[ResourcePattern]) -> dict[ResourcePattern, VersionedAcls]:
         paths = [AclZnode.path(pattern) for pattern in patterns]
@@ -254,48 +251,25 @@ class AclStore:
 
     def _children(self, paths: Sequence[str]) -> list[list[str]]:
         return [
-            [] if isinstance(names, ZkCode) else sorted(names)
-            for names in self._session.perform(ListChildren(paths))
+            sorted(optional(path, names) or ())
+            for path, names in zip(paths, self._session.perform(ListChildren(paths)), strict=True)
         ]
 
-    def _changes(self, root: str) -> list[str]:
-        """The names of the notes, oldest first; leaves a watch."""
-        names = self._session.children(root, watch=True)
-        if isinstance(names, ZkCode):
-            raise ZooKeeperRefused(root, names.name)
-        return sorted((name for name in names if _number(name) >= 0), key=_number)
 
-    def _changed_patterns(self, root: str, names: Sequence[str]) -> list[ResourcePattern]:
-        paths = [f"{root}/{name}" for name in names]
-        patterns = []
-        for path, znode in zip(paths, self._session.perform(ReadZnodes(paths)), strict=True):
-            if isinstance(znode, ZkCode):
-                _change_log.warning("read null data from %s", path)
-                continue
-            try:
-                pattern = AclChangeZnode.decode(path, znode.data).pattern
-            except ZnodeCorrupt as corrupt:
-                _change_log.error("error processing change notification: %s", corrupt)
-                continue
-            if ResourceType.UNKNOWN is pattern.resource_type or pattern.pattern_type not in (
-                PatternType.LITERAL,
-                PatternType.PREFIXED,
-            ):
-                _change_log.error("error processing change notification: %s", pattern)
-                continue
-            patterns.append(pattern)
-        return patterns
-
-    def _purge(self, root: str, names: Sequence[str]) -> None:
-        paths = [f"{root}/{name}" for name in names]
-        now_ms = time.time_ns() // 1_000_000
-        old = [
-            path
-            for path, stat in zip(paths, self._session.perform(CheckExists(paths)), strict=True)
-            if not isinstance(stat, ZkCode) and now_ms - stat.ctime_ms > CHANGE_EXPIRATION_MS
-        ]
-        # Other brokers purge too: one that is gone already is as good.
-        self._session.perform(UnfencedBatch([Delete(path, ANY_VERSION) for path in old]))
+def _changed_patterns(notifications: Iterable[tuple[str, bytes]]) -> Iterator[ResourcePattern]:
+    for path, data in notifications:
+        try:
+            pattern = AclChangeZnode.decode(path, data).pattern
+        except ZnodeCorrupt as corrupt:
+            _change_log.error("error processing change notification: %s", corrupt)
+            continue
+        if ResourceType.UNKNOWN is pattern.resource_type or pattern.pattern_type not in (
+            PatternType.LITERAL,
+            PatternType.PREFIXED,
+        ):
+            _change_log.error("error processing change notification: %s", pattern)
+            continue
+        yield pattern
 
 
 def _paths() -> list[str]:
@@ -311,19 +285,11 @@ def _paths() -> list[str]:
     ]
 
 
-def _decoded(path: str, znode: Znode | ZkCode) -> VersionedAcls:
-    if znode is ZkCode.NO_NODE:
+def _decoded(path: str, answer: Znode | ZkCode) -> VersionedAcls:
+    znode = optional(path, answer)
+    if znode is None:
         return NO_ACLS
-    if isinstance(znode, ZkCode):
-        raise ZooKeeperRefused(path, znode.name)
     return VersionedAcls(AclZnode.decode(path, znode.data).entries, znode.zk_version)
-
-
-def _number(name: str) -> int:
-    """The sequence number of a note; -1 for a name without one."""
-    digits = name.removeprefix(AclChangeZnode.PREFIX)
-    is_number = digits != name and digits.isascii() and digits.isdigit() and len(digits) <= 10
-    return int(digits) if is_number else -1
 
 
 def _text(entry: AccessControlEntry) -> str:

@@ -19,15 +19,16 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.security.change_notes import ChangeNotes
 from replica_manager.security.delegation_tokens import DelegationTokens, KnownToken
-from zkcontroller.errors import ZkControllerError, ZnodeCorrupt, ZooKeeperRefused
+from zkcontroller.errors import ZkControllerError, ZnodeCorrupt
 from zkcontroller.protocol.delegation_tokens import (
     DelegationTokenConfig,
     is_expired,
     token_hmac,
 )
 from zkcontroller.protocol.uuid_text import uuid_text
+from zkcontroller.zookeeper.answers import optional, required
+from zkcontroller.zookeeper.change_notifications import ZkNodeChangeNotificationListener
 from zkcontroller.zookeeper.delegation_token_znodes import DelegationTokenZnode, TokenChangeZnode
 from zkcontroller.zookeeper.requests import (
     ANY_VERSION,
@@ -76,16 +77,17 @@ class DelegationTokenStore:
         self._new_uuid = new_uuid
         self._prefix = f"[Token Manager on Node {broker_id}]: "
         self._turn = threading.Lock()
-        self._notes = ChangeNotes(session, TokenChangeZnode.ROOT, TokenChangeZnode.PREFIX)
+        self._notifications = ZkNodeChangeNotificationListener(
+            session, TokenChangeZnode.ROOT, TokenChangeZnode.PREFIX
+        )
 
     def load(self) -> None:
         """Creates what is missing, leaves the watch for changes, then reads every token."""
         with self._turn:
             self._session.create_missing([TokenChangeZnode.ROOT, DelegationTokenZnode.ROOT])
-            self._notes.skip()
-            (names,) = self._session.perform(ListChildren([DelegationTokenZnode.ROOT]))
-            if isinstance(names, ZkCode):
-                raise ZooKeeperRefused(DelegationTokenZnode.ROOT, names.name)
+            self._notifications.skip()
+            (answer,) = self._session.perform(ListChildren([DelegationTokenZnode.ROOT]))
+            names = required(DelegationTokenZnode.ROOT, answer)
             _log.info("%sLoading the token cache. Total token count: %d", self._prefix, len(names))
             found = self._read(sorted(names))
             self._tokens.known = {token_id: token for token_id, token in found if token}
@@ -94,7 +96,7 @@ class DelegationTokenStore:
         """Acts on every note not seen yet, and leaves a watch for the next."""
         with self._turn:
             changed: dict[str, None] = {}
-            for path, data in self._notes.unseen():
+            for path, data in self._notifications.unseen():
                 try:
                     token_id = TokenChangeZnode.decode(path, data).token_id
                 except ZnodeCorrupt as corrupt:
@@ -104,7 +106,7 @@ class DelegationTokenStore:
                 changed[token_id] = None
             if changed:
                 self._put(self._read(list(changed)))
-            self._notes.acted()
+            self._notifications.processed()
 
     def create(
         self, owner: str, requester: str, renewers: Sequence[str], max_lifetime_ms: int
@@ -219,8 +221,7 @@ class DelegationTokenStore:
         written = self._session.write(SetData(path, data, ANY_VERSION))
         if written is ZkCode.NO_NODE:
             written = self._session.write(Create(path, data))
-        if isinstance(written, ZkCode):
-            raise ZooKeeperRefused(path, written.name)
+        required(path, written)
         known = self._known(token)
         self._put([(token.token_id, known)])
         self._tell(token.token_id)
@@ -228,16 +229,14 @@ class DelegationTokenStore:
 
     def _remove(self, token: DelegationTokenZnode) -> None:
         path = token.path(token.token_id)
-        deleted = self._session.write(Delete(path, ANY_VERSION))
         # Another broker may have been faster.
-        if isinstance(deleted, ZkCode) and deleted is not ZkCode.NO_NODE:
-            raise ZooKeeperRefused(path, deleted.name)
+        optional(path, self._session.write(Delete(path, ANY_VERSION)))
         self._put([(token.token_id, None)])
         self._tell(token.token_id)
 
     def _tell(self, token_id: str) -> None:
         change = TokenChangeZnode(token_id)
-        self._notes.leave(change.create_path, change.encode())
+        self._notifications.create(change.create_path, change.encode())
 
     def _read(self, token_ids: Sequence[str]) -> list[tuple[str, KnownToken | None]]:
         """Those tokens as they are; None for one that is gone.  What is corrupt is left out."""
@@ -255,11 +254,10 @@ class DelegationTokenStore:
         return found
 
     def _decoded(self, path: str, znode: Znode | ZkCode) -> KnownToken | None:
-        if znode is ZkCode.NO_NODE:
+        found = optional(path, znode)
+        if found is None:
             return None
-        if isinstance(znode, ZkCode):
-            raise ZooKeeperRefused(path, znode.name)
-        return self._known(DelegationTokenZnode.decode(path, znode.data))
+        return self._known(DelegationTokenZnode.decode(path, found.data))
 
     def _known(self, token: DelegationTokenZnode) -> KnownToken:
         assert self._config.secret_key is not None, "without a secret there is no store"

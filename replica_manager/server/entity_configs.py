@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.server.errors import RequestRefused
 from zkcontroller.errors import ZooKeeperRefused
+from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
     Check,
     Committed,
@@ -37,37 +38,29 @@ _log = logging.getLogger("kafka.zk.AdminZkClient")
 def read_entity_config(session: ZooKeeperSession, entity_path: str) -> dict[str, str]:
     """The configuration of ``topics/orders`` or ``brokers/1``; empty if there is none."""
     path = ConfigZnode.path(entity_path)
-    znode = session.read(path)
-    if znode is ZkCode.NO_NODE:
-        return {}
-    if isinstance(znode, ZkCode):
-        raise ZooKeeperRefused(path, znode.name)
-    return dict(ConfigZnode.decode(path, znode.data).config)
+    znode = optional(path, session.read(path))
+    return {} if znode is None else dict(ConfigZnode.decode(path, znode.data).config)
 
 
 def read_entity_configs(session: ZooKeeperSession, entity_type: str) -> dict[str, dict[str, str]]:
     """The configuration of every entity of a type (``users``), by the name of its znode."""
     root = ConfigZnode.type_path(entity_type)
-    names = session.children(root)
-    if names is ZkCode.NO_NODE:
-        return {}
-    if isinstance(names, ZkCode):
-        raise ZooKeeperRefused(root, names.name)
+    names = optional(root, session.children(root)) or []
     paths = [ConfigZnode.path(f"{entity_type}/{name}") for name in names]
-    znodes = session.perform(ReadZnodes(paths))
-    return {
-        name: dict(ConfigZnode.decode(path, znode.data).config)
-        for name, path, znode in zip(names, paths, znodes, strict=True)
-        if not isinstance(znode, ZkCode)  # gone between the two reads
-    }
+    configs: dict[str, dict[str, str]] = {}
+    for name, path, answer in zip(names, paths, session.perform(ReadZnodes(paths)), strict=True):
+        znode = optional(path, answer)
+        if znode is not None:  # else gone between the two reads
+            configs[name] = dict(ConfigZnode.decode(path, znode.data).config)
+    return configs
 
 
 def write_entity_config(
     session: ZooKeeperSession, entity_path: str, config: Mapping[str, str]
 ) -> None:
     """Sets or creates that configuration; RequestRefused without a ZooKeeper controller."""
-    controller = session.read(ControllerZnode.PATH)
-    if isinstance(controller, ZkCode):
+    controller = optional(ControllerZnode.PATH, session.read(ControllerZnode.PATH))
+    if controller is None:
         raise RequestRefused(ErrorCode.stale_controller_epoch, "there is no controller")
     if ControllerZnode.decode(controller.data).kraft_controller_epoch > 0:
         raise RequestRefused(ErrorCode.stale_controller_epoch, "the controller is in KRaft mode")
@@ -77,16 +70,17 @@ def write_entity_config(
     )
     if isinstance(written, Committed):
         return
-    if written.failed_index == 0:
+    if written.failed_index == 0 and written.code in (ZkCode.BAD_VERSION, ZkCode.NO_NODE):
         raise RequestRefused(ErrorCode.stale_controller_epoch, "the controller has moved")
+    if written.failed_index == 0:
+        raise ZooKeeperRefused(ControllerZnode.PATH, written.code.name)
     if written.code is not ZkCode.NO_NODE:
         raise ZooKeeperRefused(path, written.code.name)
     created = session.write(Create(path, data))
     if created is ZkCode.NO_NODE:  # a client of a user of whom nothing stands there
         session.create_missing([path.rpartition("/")[0]])
         created = session.write(Create(path, data))
-    if isinstance(created, ZkCode):
-        raise ZooKeeperRefused(path, created.name)
+    required(path, created)
 
 
 def delete_empty_entity(session: ZooKeeperSession, entity_path: str) -> bool:
@@ -115,15 +109,13 @@ def delete_empty_entity(session: ZooKeeperSession, entity_path: str) -> bool:
         doomed[-1],
         *entity_path.split("/", 1),
     )
-    # Who has come below one of them meanwhile keeps it.
-    session.perform(UnfencedBatch([Delete(path) for path in doomed]))
+    deleted = session.perform(UnfencedBatch([Delete(path) for path in doomed]))
+    for path, answer in zip(doomed, deleted, strict=True):
+        # A znode that has got children meanwhile stays.
+        if answer is not ZkCode.NOT_EMPTY:
+            optional(path, answer)
     return True
 
 
 def _children(session: ZooKeeperSession, path: str) -> list[str]:
-    names = session.children(path)
-    if names is ZkCode.NO_NODE:
-        return []
-    if isinstance(names, ZkCode):
-        raise ZooKeeperRefused(path, names.name)
-    return names
+    return optional(path, session.children(path)) or []

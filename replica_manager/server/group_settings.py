@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 from replica_manager.config import BrokerConfig
 from replica_manager.groups.config import GroupConfig
 from replica_manager.groups.desk import OFFSETS_TOPIC
-from zkcontroller.errors import ConfigInvalid, ZooKeeperRefused
+from zkcontroller.errors import ConfigInvalid
 from zkcontroller.protocol.compression import Codec
-from zkcontroller.zookeeper.requests import ZkCode
+from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import TopicZnode
 
@@ -84,9 +84,5 @@ def offsets_partition_count(session: ZooKeeperSession) -> int | None:
 def partition_count(session: ZooKeeperSession, topic: str) -> int | None:
     """How many partitions that topic has; None if there is no such topic.  Blocks."""
     path = TopicZnode.path(topic)
-    znode = session.read(path)
-    if znode is ZkCode.NO_NODE:
-        return None
-    if isinstance(znode, ZkCode):
-        raise ZooKeeperRefused(path, znode.name)
-    return len(TopicZnode.decode(topic, znode.data).partitions)
+    znode = optional(path, session.read(path))
+    return None if znode is None else len(TopicZnode.decode(topic, znode.data).partitions)

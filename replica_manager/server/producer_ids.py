@@ -24,11 +24,14 @@ from zkcontroller.errors import ZooKeeperRefused
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_name
 from zkcontroller.protocol.messages import request_type
+from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ProducerIdBlockZnode
 
 RETRY_MS: Final = 50
+MOST_ATTEMPTS: Final = 100
+"""How often a block is asked of ZooKeeper while other brokers are faster."""
 """After a request for a block that failed, before the next."""
 _PREFETCH_AT: Final = 0.9
 _log = logging.getLogger("kafka.coordinator.transaction.RPCProducerIdManager")
@@ -181,13 +184,13 @@ class ProducerIdsFromZooKeeper:
 
     def _take_block(self) -> Block:
         path = ProducerIdBlockZnode.PATH
-        while True:
-            znode = self._session.read(path)
-            if znode is ZkCode.NO_NODE:
-                self._session.write(Create(path))
+        for _ in range(MOST_ATTEMPTS):
+            znode = optional(path, self._session.read(path))
+            if znode is None:
+                created = self._session.write(Create(path))
+                if created is not ZkCode.NODE_EXISTS:
+                    required(path, created)
                 continue
-            if isinstance(znode, ZkCode):
-                raise ZooKeeperRefused(path, znode.name)
             start = (
                 ProducerIdBlockZnode.decode(znode.data).last_producer_id + 1 if znode.data else 0
             )
@@ -205,5 +208,6 @@ class ProducerIdsFromZooKeeper:
                     self._broker_id, self._broker_id, start, BLOCK_LENGTH, written.zk_version,
                 )  # fmt: skip
                 return Block(start, BLOCK_LENGTH)
-            if written is not ZkCode.BAD_VERSION:  # else another broker was quicker
+            if written is not ZkCode.BAD_VERSION:  # else another broker was faster
                 raise ZooKeeperRefused(path, written.name)
+        raise ZooKeeperRefused(path, f"BAD_VERSION {MOST_ATTEMPTS} times")

@@ -28,7 +28,8 @@ from replica_manager.server.quota_entities import (
     entity_path,
     quotas_in,
 )
-from zkcontroller.zookeeper.requests import ListChildren, ZkCode
+from zkcontroller.zookeeper.answers import optional
+from zkcontroller.zookeeper.requests import ListChildren
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode
 
@@ -156,11 +157,14 @@ def _all(
     if root is not None:
         configs = read_entity_configs(session, root)
         return [((entity_name(name),), configs[name]) for name in sorted(configs)]
-    users = session.children(ConfigZnode.type_path("users"))
-    names = [] if isinstance(users, ZkCode) else sorted(users)
-    below = session.perform(ListChildren([ConfigZnode.path(f"users/{n}/clients") for n in names]))
+    users_path = ConfigZnode.type_path("users")
+    names = sorted(optional(users_path, session.children(users_path)) or ())
+    paths = [ConfigZnode.path(f"users/{name}/clients") for name in names]
+    below = session.perform(ListChildren(paths))
     with_clients = [
-        user for user, clients in zip(names, below, strict=True) if not isinstance(clients, ZkCode)
+        user
+        for user, path, clients in zip(names, paths, below, strict=True)
+        if optional(path, clients) is not None
     ]
     return [
         ((entity_name(user), entity_name(client_id)), configs[client_id])

@@ -26,10 +26,10 @@ from replica_manager.server.entity_configs import read_entity_config, write_enti
 from replica_manager.server.errors import RequestRefused
 from replica_manager.server.topic_creation import FROM_BROKER_DEFAULT, NewTopic
 from replica_manager.server.topic_waiters import TopicWaiters
-from zkcontroller.errors import ZooKeeperRefused
 from zkcontroller.model import Broker, ReplicaAssignment
 from zkcontroller.protocol.inter_broker_versions import is_topic_id_supported
 from zkcontroller.topic_names import has_collision_characters
+from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import (
     Create,
     ZkCode,
@@ -168,8 +168,7 @@ class TopicAdmin:
         created = self._session.write(Create(path, znode.encode()))
         if created is ZkCode.NODE_EXISTS:
             raise RequestRefused(ErrorCode.topic_already_exists, f"Topic '{topic}' already exists.")
-        if isinstance(created, ZkCode):
-            raise ZooKeeperRefused(path, created.name)
+        required(path, created)
 
     def _delete(self, topic: str) -> None:
         if not self._exists(TopicZnode.path(topic)):
@@ -178,19 +177,11 @@ class TopicAdmin:
             )
         path = DeleteTopicZnode.path(topic)
         created = self._session.write(Create(path))
-        if isinstance(created, ZkCode) and created is not ZkCode.NODE_EXISTS:
-            raise ZooKeeperRefused(path, created.name)
+        if created is not ZkCode.NODE_EXISTS:
+            required(path, created)
 
     def _exists(self, path: str) -> bool:
-        stat = self._session.exists(path)
-        if stat is ZkCode.NO_NODE:
-            return False
-        if isinstance(stat, ZkCode):
-            raise ZooKeeperRefused(path, stat.name)
-        return True
+        return optional(path, self._session.exists(path)) is not None
 
     def _all_topics(self) -> list[str]:
-        topics = self._session.children(TopicsZnode.PATH)
-        if isinstance(topics, ZkCode):
-            raise ZooKeeperRefused(TopicsZnode.PATH, topics.name)
-        return topics
+        return required(TopicsZnode.PATH, self._session.children(TopicsZnode.PATH))

@@ -37,9 +37,9 @@ from replica_manager.server.quota_entities import (
     entity_path,
 )
 from replica_manager.server.quota_filters import Described, QuotaFilter
-from zkcontroller.errors import ZooKeeperRefused
 from zkcontroller.model import Broker, ReplicaAssignment, TopicPartition
 from zkcontroller.topic_names import invalid_name_reason
+from zkcontroller.zookeeper.answers import optional, required
 from zkcontroller.zookeeper.requests import Create, ReadZnodes, SetData, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (
@@ -111,12 +111,8 @@ class ZooKeeperAdmin:
     async def old_offset_of(self, group_id: str, partition: TopicPartition) -> int | None:
         """What an old consumer has committed to ZooKeeper; None if it has not."""
         path = ConsumerOffsetZnode.path(group_id, *partition)
-        znode = await self._blocking(lambda: self._session.read(path))
-        if znode is ZkCode.NO_NODE:
-            return None
-        if isinstance(znode, ZkCode):
-            raise ZooKeeperRefused(path, znode.name)
-        return ConsumerOffsetZnode.decode(path, znode.data)
+        znode = optional(path, await self._blocking(lambda: self._session.read(path)))
+        return None if znode is None else ConsumerOffsetZnode.decode(path, znode.data)
 
     async def commit_old_offset(
         self, group_id: str, partition: TopicPartition, offset: int
@@ -152,16 +148,16 @@ class ZooKeeperAdmin:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     def _brokers(self) -> dict[int, Broker]:
-        names = self._session.children(BrokerIdsZnode.PATH)
-        if isinstance(names, ZkCode):
-            raise ZooKeeperRefused(BrokerIdsZnode.PATH, names.name)
+        path = BrokerIdsZnode.PATH
+        names = required(path, self._session.children(path))
         broker_ids = sorted(int(name) for name in names if name.isdecimal())
-        znodes = self._session.perform(ReadZnodes([BrokerIdZnode.path(id_) for id_ in broker_ids]))
-        return {
-            broker_id: BrokerIdZnode.decode(broker_id, znode.data).broker
-            for broker_id, znode in zip(broker_ids, znodes, strict=True)
-            if not isinstance(znode, ZkCode)  # gone between the two reads
-        }
+        answers = self._session.perform(ReadZnodes([BrokerIdZnode.path(id_) for id_ in broker_ids]))
+        brokers: dict[int, Broker] = {}
+        for broker_id, answer in zip(broker_ids, answers, strict=True):
+            znode = optional(BrokerIdZnode.path(broker_id), answer)
+            if znode is not None:  # else gone between the two reads
+                brokers[broker_id] = BrokerIdZnode.decode(broker_id, znode.data).broker
+        return brokers
 
     def _plan_partitions(
         self, wanted: NewPartitions, brokers: Mapping[int, Broker]
@@ -176,11 +172,9 @@ class ZooKeeperAdmin:
                 ErrorCode.invalid_topic_exception, "The topic is queued for deletion."
             )
         path = TopicZnode.path(wanted.topic)
-        znode = self._session.read(path)
-        if znode is ZkCode.NO_NODE:
+        znode = optional(path, self._session.read(path))
+        if znode is None:
             raise unknown
-        if isinstance(znode, ZkCode):
-            raise ZooKeeperRefused(path, znode.name)
         topic = TopicZnode.decode(wanted.topic, znode.data)
         added = partition_creation.assign(wanted, topic.partitions, brokers)
         return _PartitionPlan(
@@ -200,8 +194,7 @@ class ZooKeeperAdmin:
         written = self._session.write(SetData(path, data, plan.zk_version))
         if written is ZkCode.BAD_VERSION:
             return False
-        if isinstance(written, ZkCode):
-            raise ZooKeeperRefused(path, written.name)
+        required(path, written)
         return True
 
     def _alter_client_quotas(
@@ -225,9 +218,7 @@ class ZooKeeperAdmin:
         notice = Create(
             ConfigChangeZnode.CREATE_PATH, ConfigChangeZnode(entity_path).encode(), sequential=True
         )
-        created = self._session.write(notice)
-        if isinstance(created, ZkCode):
-            raise ZooKeeperRefused(notice.path, created.name)
+        required(notice.path, self._session.write(notice))
 
     def _write_old_offset(self, path: str, offset: int) -> None:
         operation = SetData(path, ConsumerOffsetZnode.encode(offset))
@@ -235,16 +226,10 @@ class ZooKeeperAdmin:
         if written is ZkCode.NO_NODE:
             self._session.create_missing((path,))
             written = self._session.write(operation)
-        if isinstance(written, ZkCode):
-            raise ZooKeeperRefused(path, written.name)
+        required(path, written)
 
     def _exists(self, path: str) -> bool:
-        stat = self._session.exists(path)
-        if stat is ZkCode.NO_NODE:
-            return False
-        if isinstance(stat, ZkCode):
-            raise ZooKeeperRefused(path, stat.name)
-        return True
+        return optional(path, self._session.exists(path)) is not None
 
 
 def _is_address(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 from urllib.parse import quote, unquote_plus
 
 from zkcontroller.zookeeper.scala_order import properties_order
@@ -105,7 +105,8 @@ class ConfigChangeZnode:
     named ``entity_type`` (topics or clients) and ``entity_name``.
     """
 
-    CREATE_PATH = "/config/changes/config_change_"
+    PREFIX: ClassVar[str] = "config_change_"
+    CREATE_PATH: ClassVar[str] = "/config/changes/config_change_"
 
     entity_path: str
 

@@ -213,9 +213,13 @@ class AclChangeZnode:
     pattern: ResourcePattern
 
     @property
+    def root(self) -> str:
+        """The parent of this notification."""
+        return self.ROOTS[self.pattern.pattern_type is not PatternType.LITERAL]
+
+    @property
     def create_path(self) -> str:
-        is_extended = self.pattern.pattern_type is not PatternType.LITERAL
-        return f"{self.ROOTS[is_extended]}/{self.PREFIX}"
+        return f"{self.root}/{self.PREFIX}"
 
     def encode(self) -> bytes:
         resource_type, name, pattern_type = self.pattern
