@@ -80,7 +80,9 @@ def test_the_list_of_modules_is_up_to_date() -> None:
     assert (ROOT / "docs" / "modules.md").read_text() == list_modules.listed()
 
 
-@pytest.mark.parametrize("document", ["ARCHITECTURE.md", "docs/deviations.md"])
+@pytest.mark.parametrize(
+    "document", ["ARCHITECTURE.md", "docs/deviations.md", "docs/walkthrough-broker.md"]
+)
 def test_every_file_that_a_document_names_exists(document: str) -> None:
     folders = "|".join((*INSTALLED_FOLDERS, "tests", "scripts", "benchmarks", "docs", "compose"))
     named = re.findall(rf"`((?:{folders})/[\w./-]+\.\w+)", (ROOT / document).read_text())
@@ -299,9 +301,11 @@ def test_the_glossary_is_long_enough_to_look_things_up() -> None:
     assert len(kafka_names) >= 120
 
 
-def test_every_name_of_the_glossary_is_defined_in_its_file() -> None:
-    rows = document_rows("docs/glossary.md")
+@pytest.mark.parametrize("document", ["docs/glossary.md", "docs/walkthrough-broker.md"])
+def test_every_name_of_a_table_is_defined_in_the_file_beside_it(document: str) -> None:
+    rows = document_rows(document)
 
+    assert rows
     assert [
         (first, name)
         for first, here, files in rows
@@ -311,7 +315,7 @@ def test_every_name_of_the_glossary_is_defined_in_its_file() -> None:
     ] == []
 
 
-@pytest.mark.parametrize("document", ["docs/glossary.md"])
+@pytest.mark.parametrize("document", ["docs/glossary.md", "docs/walkthrough-broker.md"])
 def test_every_file_of_a_table_exists(document: str) -> None:
     named = [file for _, _, files in document_rows(document) for file in files]
 
