@@ -80,9 +80,18 @@ def test_the_list_of_modules_is_up_to_date() -> None:
     assert (ROOT / "docs" / "modules.md").read_text() == list_modules.listed()
 
 
-@pytest.mark.parametrize(
-    "document", ["ARCHITECTURE.md", "docs/deviations.md", "docs/walkthrough-broker.md"]
-)
+NAMING_FILES = [
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    *(
+        str(path.relative_to(ROOT))
+        for name in ("debugging.md", "deviations.md", "walkthrough-broker.md", "decisions/*.md")
+        for path in sorted((ROOT / "docs").glob(name))
+    ),
+]
+
+
+@pytest.mark.parametrize("document", NAMING_FILES)
 def test_every_file_that_a_document_names_exists(document: str) -> None:
     folders = "|".join((*INSTALLED_FOLDERS, "tests", "scripts", "benchmarks", "docs", "compose"))
     named = re.findall(rf"`((?:{folders})/[\w./-]+\.\w+)", (ROOT / document).read_text())
