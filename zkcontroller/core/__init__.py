@@ -1,22 +1,22 @@
-"""The controller's decisions, and nothing but decisions.
+"""The ZooKeeper controller's decisions: pure code without sockets, threads or clocks.
 
 Nothing here opens a socket, reads a clock, starts a thread or knows kazoo.  One event goes in
-(:mod:`.events`), questions and deeds come out (:mod:`.effects`), and a driver outside performs
+(:mod:`.events`), questions and effects come out (:mod:`.effects`), and a driver outside performs
 them: the controller-event-thread in production, a seeded simulator in the tests.
 
 How to read it, top down:
 
-* :mod:`.controller` — which story an event belongs to;
-* one file per story: :mod:`.failover` (becoming controller and ceasing to be it), :mod:`.brokers`,
-  :mod:`.topics`, :mod:`.topic_deletion`, :mod:`.reassignment`, :mod:`.preferred_election`,
-  :mod:`.isr_changes`, :mod:`.controlled_shutdown`, :mod:`.responses`, :mod:`.log_dir_failures`,
-  :mod:`.producer_ids`, :mod:`.features`;
-* the two state machines the stories drive: :mod:`.partition_states`, :mod:`.replica_states`, with
+* :mod:`.controller` — which part of the core handles an event;
+* one file per concern: :mod:`.failover` (becoming controller and ceasing to be it),
+  :mod:`.brokers`, :mod:`.topics`, :mod:`.topic_deletion`, :mod:`.reassignment`,
+  :mod:`.preferred_election`, :mod:`.isr_changes`, :mod:`.controlled_shutdown`, :mod:`.responses`,
+  :mod:`.log_dir_failures`, :mod:`.producer_ids`, :mod:`.features`;
+* the two state machines that they use: :mod:`.partition_states`, :mod:`.replica_states`, with
   the tables of legal transitions; :mod:`.elections`, the choice of a leader as plain functions;
   :mod:`.leader_epochs`, raising an epoch without an election; :mod:`.state_znodes`, what they all
   read and write;
-* :mod:`.broker_requests` — what the brokers must be told;
+* :mod:`.broker_requests` — the requests to the brokers;
 * what is remembered: :mod:`.context`, :mod:`.partition_table` (columns for a million partitions);
 * :mod:`.desk`, :mod:`.journal`, :mod:`.config`, :mod:`.topic_configs`, :mod:`.watches` — the
-  tools all stories share.
+  tools that all of them share.
 """

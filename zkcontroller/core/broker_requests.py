@@ -1,8 +1,8 @@
-"""What the brokers must be told, gathered while decisions are made and sent in one go.
+"""Collects LeaderAndIsr, UpdateMetadata and StopReplica for brokers and sends them together.
 
 A batch collects three things: LeaderAndIsr per broker, UpdateMetadata for a set of brokers (one
 set of partitions for all of them), StopReplica per broker.  :meth:`RequestBatch.send` turns them
-into ``Send`` deeds in Kafka's order.  A partition's state is encoded once for all of them.
+into ``Send`` effects in Kafka's order.  A partition's state is encoded once for all of them.
 
 A batch lives for one state change and is then dropped; Kafka keeps three for ever and trips over
 a batch that an earlier failure left filled.
@@ -53,14 +53,14 @@ REQUEST_NAMES = {
 
 
 class _Stop(NamedTuple):
-    """What a StopReplica says of one partition."""
+    """The fields of one partition in a StopReplica request."""
 
     leader_epoch: int
     delete: bool
 
 
 class RequestBatch:
-    """Control requests for one state change."""
+    """The control requests that one state change sends to brokers."""
 
     def __init__(
         self, context: ControllerContext, config: ControllerConfig, journal: Journal, outbox: Outbox
@@ -81,7 +81,7 @@ class RequestBatch:
     def add_leader_and_isr(
         self, broker_ids: Iterable[int], rows: Sequence[int], *, is_new: bool = False
     ) -> None:
-        """Tell these brokers about these partitions, and every broker by UpdateMetadata.
+        """Adds LeaderAndIsr for these brokers and UpdateMetadata for every broker.
 
         ``is_new`` sticks: once a (broker, partition) was added as new it stays new in this batch.
         """
@@ -92,15 +92,15 @@ class RequestBatch:
         self.add_update_metadata(self._context.live_or_shutting_down_broker_ids, rows)
 
     def _reachable(self, broker_ids: Iterable[int]) -> list[int]:
-        """Those who have a channel: what a dead broker should know it is told when it returns."""
+        """The brokers that have a channel; a dead broker gets its requests when it returns."""
         return [broker for broker in broker_ids if broker in self._context.live_broker_epochs]
 
     def put_leader_and_isr(self, broker_id: int, rows: Sequence[int]) -> None:
-        """As :meth:`add_leader_and_isr` for many partitions; the UpdateMetadata is the caller's."""
+        """As :meth:`add_leader_and_isr` for one broker, without the UpdateMetadata."""
         self._leader_and_isr.setdefault(broker_id, []).append(rows)
 
     def add_update_metadata(self, broker_ids: Iterable[int], rows: Sequence[int] = ()) -> None:
-        """Tell these brokers who is alive and, in addition, about these partitions."""
+        """Adds UpdateMetadata: the live brokers and these partitions."""
         self._metadata_brokers.update(dict.fromkeys(b for b in broker_ids if b >= 0))
         table = self._context.table
         known = [row for row in rows if table.leader_epoch[row] >= 0]
@@ -117,10 +117,10 @@ class RequestBatch:
     def add_stop_replica(
         self, broker_ids: Iterable[int], rows: Iterable[int], *, delete: bool
     ) -> None:
-        """Tell these brokers to stop (``delete``: and remove) their replicas; delete sticks.
+        """Adds StopReplica for these replicas; ``delete`` also removes their logs, and it sticks.
 
-        They are told the leader epoch of now: leaving the ISR afterwards, in the same batch, raises
-        it, and a replica that stops with the older epoch is what Kafka's brokers expect.
+        The request carries the current leader epoch: leaving the ISR afterwards, in the same batch,
+        raises it, and a replica that stops with the older epoch is what Kafka's brokers expect.
         """
         context = self._context
         for broker_id in self._reachable(broker_ids):
@@ -132,7 +132,7 @@ class RequestBatch:
     # ------------------------------------------------------------------ sending
 
     def send(self) -> None:
-        """Everything gathered, as deeds: LeaderAndIsr, then UpdateMetadata, then StopReplica."""
+        """Fills the outbox with the requests: LeaderAndIsr, UpdateMetadata, then StopReplica."""
         self._send_leader_and_isr()
         self._send_update_metadata()
         self._send_stop_replica()
@@ -176,7 +176,7 @@ class RequestBatch:
             )
 
     def _ends(self, version: int, broker_id: int, rows: Sequence[int]) -> Iterable[bytes]:
-        """What follows the states in a LeaderAndIsr to that broker."""
+        """The bytes that follow each partition's state in a LeaderAndIsr to that broker."""
         table = self._context.table
         recovery = pick(table.leader_recovery_state, rows)
         if not (table.reassigning or self._is_new or any(recovery)):
@@ -195,7 +195,7 @@ class RequestBatch:
         )
 
     def _states(self, layout: bulk.StateLayout, rows: Sequence[int]) -> Sequence[bytes]:
-        """What both requests say of these partitions, encoded once for both."""
+        """The bytes of the partitions' states, encoded once for both kinds of request."""
         known = self._encoded_states.setdefault(layout, {})
         missing = [row for row in rows if row not in known]
         if missing:
@@ -259,7 +259,7 @@ class RequestBatch:
             self._outbox.append(Send(broker_id, UPDATE_METADATA, version, body, context.epoch))
 
     def _metadata_states(self, layout: bulk.StateLayout, rows: Sequence[int]) -> Sequence[bytes]:
-        """The partitions' states; a topic that is being deleted has a leader that says so."""
+        """The encoded states; a partition under deletion has the leader LEADER_DURING_DELETE."""
         table = self._context.table
         states = self._states(layout, rows)
         if not table.deleting:
@@ -282,7 +282,7 @@ class RequestBatch:
         ]
 
     def _metadata_ends(self, version: int, rows: Sequence[int]) -> Iterable[bytes]:
-        """What follows the states in an UpdateMetadata: the replicas that are offline."""
+        """The bytes that follow each state in an UpdateMetadata: the offline replicas."""
         context = self._context
         replicas = pick(context.table.replicas, rows)
         if any(context.offline_dir_rows.values()):
@@ -426,7 +426,7 @@ def _distinct(parts: Sequence[Sequence[int]]) -> Sequence[int]:
 
 
 def event_for_response(send: Send, body: bytes) -> Event | None:
-    """The event that a broker's answer becomes; None if nobody needs to know.
+    """The event for a broker's response; None if the controller does not need it.
 
     ``body`` is the response without its header.  Raises InvalidFrame if it cannot be read.
     """

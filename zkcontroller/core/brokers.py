@@ -1,7 +1,7 @@
-"""Brokers come, go, bounce and change their listeners: ``/brokers/ids``.
+"""Brokers start, fail, restart and change their listeners: watches ``/brokers/ids``.
 
 A *bounce* is a broker that died and returned between two looks: same id, larger czxid.  It is
-treated as a death followed by a start, because whatever it was told before is lost.
+treated as a death followed by a start, because it has lost all earlier control requests.
 
 Source: Kafka ``KafkaController.processBrokerChange``, ``onBrokerStartup``, ``onBrokerFailure``.
 """
@@ -24,7 +24,7 @@ from zkcontroller.zookeeper.znodes import BrokerIdsZnode, BrokerIdZnode
 
 
 class Brokers:
-    """Keeps the context's live brokers equal to ``/brokers/ids`` and acts on what changed."""
+    """Keeps the context's live brokers equal to ``/brokers/ids`` and handles each change."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Brokers:
         return found
 
     def compatible(self, brokers: Iterable[tuple[Broker, int]]) -> list[tuple[Broker, int]]:
-        """Those that support the finalized features; the others are named and do not count."""
+        """The brokers that support the finalized features; logs the others and leaves them out."""
         found: list[tuple[Broker, int]] = []
         others: list[tuple[Broker, int]] = []
         for each in brokers:
@@ -90,7 +90,7 @@ class Brokers:
     # ------------------------------------------------------------------ events
 
     def reconcile(self) -> Procedure[None]:
-        """The children of ``/brokers/ids`` changed."""
+        """Handles a change of the children of ``/brokers/ids``."""
         context = self._context
         current = {
             broker.broker_id: (broker, epoch) for broker, epoch in (yield from self.read_all())
@@ -134,7 +134,7 @@ class Brokers:
             )
 
     def modify(self, broker_id: int) -> Procedure[None]:
-        """The data of a broker's znode changed: its listeners may be others now."""
+        """Handles a change of a broker's znode: its listeners may have changed."""
         path = BrokerIdZnode.path(broker_id)
         znode = yield from self._desk.read_one(path, watch=True)
         cached = self._context.live_brokers.get(broker_id)
@@ -162,8 +162,8 @@ class Brokers:
         for broker_id in broker_ids:
             context.offline_dir_rows.pop(broker_id, None)
         started = set(broker_ids)
-        # The others must know the new brokers before they are told to follow them; the new ones
-        # must know everything before they are told what to lead.
+        # The others must know the new brokers before they get the order to follow them; the new
+        # ones must know everything before they learn what they lead.
         self._desk.send_update_metadata(
             [b for b in context.live_or_shutting_down_broker_ids if b not in started]
         )
@@ -218,7 +218,7 @@ class Brokers:
         )
 
     def become_offline(self, replicas: Mapping[int, Sequence[int]]) -> Procedure[None]:
-        """These replicas (broker to rows) are gone: elect other leaders, shrink the ISRs.
+        """Handles replicas (broker to rows) that went offline: elects leaders, shrinks ISRs.
 
         Every partition whose leader is offline is looked at, not only those of these replicas.
         """
@@ -236,7 +236,7 @@ class Brokers:
         if deleting:
             yield from self._deletion.fail_replicas(deleting)
         if not kept and not outcome.elected:
-            # No LeaderAndIsr carried an UpdateMetadata along: the brokers still have to hear of it.
+            # No LeaderAndIsr carried an UpdateMetadata along: the brokers still need it.
             self._desk.send_update_metadata()
 
 

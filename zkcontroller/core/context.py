@@ -1,4 +1,4 @@
-"""All that the active controller knows, and nothing else: emptied when it resigns.
+"""The state that the active controller keeps in memory; emptied when it resigns.
 
 Source: Kafka ``ControllerContext``.
 """
@@ -14,7 +14,7 @@ from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, Broker
 
 
 class ControllerContext:
-    """The controller's memory of the cluster.
+    """The controller's view of the cluster: brokers, topics, partitions, replicas.
 
     ``epoch`` and ``epoch_zk_version`` are 0 while this broker is not the controller: a late
     fenced write
@@ -68,7 +68,7 @@ class ControllerContext:
             self.live_broker_epochs.pop(broker_id, None)
 
     def is_live(self, broker_id: int) -> bool:
-        """Registered and not in controlled shutdown."""
+        """Whether the broker is registered and not in controlled shutdown."""
         return broker_id in self.live_broker_epochs and broker_id not in self.shutting_down
 
     @property
@@ -82,7 +82,7 @@ class ControllerContext:
     def is_replica_online(
         self, broker_id: int, row: int, *, include_shutting_down: bool = False
     ) -> bool:
-        """The broker is live and the replica's log directory has not failed."""
+        """Whether the broker is live and the replica's log directory has not failed."""
         if include_shutting_down:
             is_up = broker_id in self.live_broker_epochs
         else:
@@ -92,7 +92,7 @@ class ControllerContext:
     def online_replicas(
         self, *, include_shutting_down: bool = False
     ) -> Callable[[int], Callable[[int], bool]]:
-        """:meth:`is_replica_online` of many, as things are now: row to a test of broker ids."""
+        """:meth:`is_replica_online` for many rows: returns a function from row to a broker test."""
         if any(self.offline_dir_rows.values()):
             return lambda row: (
                 lambda broker_id: self.is_replica_online(
@@ -133,7 +133,7 @@ class ControllerContext:
         known.topic_id = topic_id
 
     def remove_topic(self, topic: str) -> None:
-        """Forget the topic and whatever is known of its partitions and replicas.
+        """Removes the topic with its partitions and replicas.
 
         Kafka keeps their states, so that a topic whose znode was removed by hand and created
         again has no leader until the next failover; ours starts afresh.
@@ -153,7 +153,7 @@ class ControllerContext:
     # ------------------------------------------------------------------ partitions
 
     def put_initial_partition_states(self, states: bytes) -> None:
-        """A state for every row at once, at failover, when no row was freed yet."""
+        """Sets the state of every row at once, at failover, before any row was freed."""
         assert len(states) == len(self.table), (len(states), len(self.table))
         self.table.partition_state[:] = states
         self.offline_partition_count = states.count(PartitionState.OFFLINE)
@@ -173,7 +173,7 @@ class ControllerContext:
             self.offline_partition_count += change
 
     def rows_with_offline_leader(self) -> list[int]:
-        """Partitions with leadership whose leader is not online; topics under deletion left out."""
+        """Rows whose leader is not online; topics under deletion are left out."""
         table = self.table
         live = set(self.live_broker_ids)
         suspects = [
@@ -186,7 +186,7 @@ class ControllerContext:
         return [row for row in suspects if table.topic_of[row] not in table.deleting]
 
     def rows_led_by(self, broker_id: int) -> list[int]:
-        """Partitions the broker leads that have more than one replica and are not being deleted."""
+        """Rows that the broker leads, with more than one replica and not under deletion."""
         table = self.table
         return [
             row

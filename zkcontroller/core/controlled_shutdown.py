@@ -1,4 +1,4 @@
-"""A broker that wants to stop hands over what it leads and leaves the ISRs it follows in.
+"""Controlled shutdown: moves leaderships off a stopping broker and removes it from ISRs.
 
 Source: Kafka ``KafkaController.doControlledShutdown``.
 """
@@ -35,7 +35,7 @@ class ControlledShutdowns:
         self._replicas = replicas
 
     def run(self, event: ControlledShutdown) -> Procedure[None]:
-        """Move leaderships away; the answer names the partitions that the broker still leads."""
+        """Moves leaderships away; the answer names the partitions that the broker still leads."""
         context = self._context
         refusal = self._refusal(event)
         if refusal is not None:
@@ -73,7 +73,7 @@ class ControlledShutdowns:
 
     def _hand_over(self, broker_id: int) -> Procedure[None]:
         context, table = self._context, self._context.table
-        # A partition with one replica has nobody to hand over to: it is left alone.
+        # A partition with one replica has no other leader: it is left as it is.
         affected = [
             row
             for row in table.rows_on_broker(broker_id)

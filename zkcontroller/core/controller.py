@@ -1,8 +1,8 @@
-"""The controller: one event in, questions and deeds out.
+"""The controller: takes one event, yields questions and appends effects to the outbox.
 
 :meth:`Controller.handle` returns a procedure for each event; a driver advances it (see
-:mod:`zkcontroller.core.effects`).  The class holds no policy of its own: it knows which story an
-event belongs to and which events concern only the active controller.
+:mod:`zkcontroller.core.effects`).  The class holds no policy of its own: it knows which part
+of the core handles an event, and which events only the active controller handles.
 
 Source: Kafka ``KafkaController.process``.
 """
@@ -140,7 +140,7 @@ class Controller:
 
     @property
     def outbox(self) -> Outbox:
-        """Deeds to be performed, oldest first; the driver empties it."""
+        """Effects to be performed, oldest first; the driver empties it."""
         return self._desk.outbox
 
     @property
@@ -164,7 +164,7 @@ class Controller:
     # ------------------------------------------------------------------ events
 
     def handle(self, event: Event, now_ms: int) -> Procedure[None]:
-        """Process one event to its end; ``now_ms`` is the time at which that begins.
+        """Processes one event to its end; ``now_ms`` is the time at which processing begins.
 
         Three errors make this broker stop acting as controller, and are handled here:
         ControllerMoved; a contradiction in the controller's own bookkeeping (IllegalState); and an
@@ -188,14 +188,14 @@ class Controller:
             raise
 
     def _refuse(self, event: Event) -> None:
-        """Answers a request as a broker does that is not the controller; Kafka lets it wait."""
+        """Refuses a request on a broker that is not the controller; Kafka leaves it unanswered."""
         if isinstance(event, Question) and event.request_id is not None:
             result = self.refusal(event)
             assert result is not None
             self.outbox.append(Answer(event.request_id, result))
 
     def resign(self) -> Procedure[None]:
-        """Stop acting as controller, at shutdown; ``/controller`` goes with the session."""
+        """Resigns at shutdown; ``/controller`` is deleted when the session closes."""
         self._failover.expire()
         yield from ()
 
@@ -233,8 +233,8 @@ class Controller:
 
     def _controller_changed(self, now_ms: int) -> Procedure[None]:
         yield from self._failover.maybe_resign()
-        # If nobody is there now, the deletion fell between two watches and no Reelect will come; if
-        # it names this broker, which does not act, nobody will ever act.
+        # If there is no controller now, the deletion fell between two watches and no Reelect will
+        # come; if it names this broker, which does not act, no broker ever will.
         candidates = (NO_CONTROLLER, self.config.broker_id)
         if self.active_controller_id in candidates and not self.is_active:
             yield from self._failover.elect(now_ms)
@@ -252,7 +252,7 @@ class Controller:
             yield from self._failover.elect(now_ms)
 
     def _answer(self, event: Question) -> Procedure[None]:
-        """A request that the active controller decides."""
+        """Handles a request for the active controller."""
         match event:
             case ControlledShutdown():
                 yield from self._shutdowns.run(event)
@@ -272,7 +272,7 @@ class Controller:
                 assert_never(event)
 
     def refusal(self, event: Question, error_code: int | None = None) -> Result | None:
-        """What is answered instead of a decision; None if nobody waits.
+        """The answer when the request cannot be handled; None if the event needs no answer.
 
         Without ``error_code`` it is what a broker answers that is not the controller.  May be
         called from any thread: it looks at nothing but the event.
@@ -302,7 +302,7 @@ class Controller:
                 assert_never(event)
 
     def _notice(self, event: Notice) -> Procedure[None]:  # noqa: C901 - one line per event
-        """What happened in the cluster; it concerns the active controller alone."""
+        """Handles a change in the cluster; only the active controller does."""
         match event:
             case BrokerChange():
                 yield from self._brokers.reconcile()

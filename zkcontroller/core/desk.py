@@ -1,4 +1,4 @@
-"""What all parts of the controller work with: context, journal, outbox and questions.
+"""What every part of the controller shares: configuration, context, journal, outbox, questions.
 
 The questions are procedures with a typed answer, so that a caller reads ``znodes = yield from
 desk.read(paths)`` and mypy knows the type of the answer.
@@ -48,7 +48,7 @@ BUSY_PAUSE_MS: Final = 100
 
 
 class Desk:
-    """Shared by all parts of one controller."""
+    """The context, journal and outbox of one controller, and its questions to ZooKeeper."""
 
     def __init__(self, config: ControllerConfig) -> None:
         self.config = config
@@ -107,7 +107,7 @@ class Desk:
         return _found(paths, answers)
 
     def exists(self, paths: Sequence[str], *, watch: bool = False) -> Procedure[list[bool]]:
-        """Whether there is such a node, for each path.
+        """Whether each path exists.
 
         Raises ZooKeeperRefused for any answer but yes and NO_NODE: no watch is left then.
         """
@@ -117,7 +117,7 @@ class Desk:
         return [stat is not None for stat in _found(paths, answers)]
 
     def write(self, operations: Sequence[Write]) -> Procedure[list[WriteResult]]:
-        """Fenced writes: they land only while this controller's epoch is the cluster's."""
+        """Writes, fenced by this controller's epoch: refused once another controller is elected."""
         fence = self.context.epoch_zk_version
         answers: list[WriteResult] = yield from _persistently(
             operations, lambda some: FencedBatch(some, fence)
@@ -125,7 +125,7 @@ class Desk:
         return answers
 
     def delete(self, paths: Sequence[str]) -> Procedure[None]:
-        """Removes nodes; those that are gone already are fine.
+        """Deletes znodes; a znode that does not exist is no error.
 
         Raises ZooKeeperRefused for the first one that stays.
         """
@@ -165,7 +165,7 @@ def _found(paths: Sequence[str], answers: Sequence[T | ZkCode]) -> list[T | None
 def _persistently(
     items: Sequence[Item], make: Callable[[Sequence[Item]], ZkRequest]
 ) -> Procedure[list[Any]]:
-    """Asks about all items, and again, after a pause, about those ZooKeeper was too busy for."""
+    """Sends a request for all items; retries the items for which ZooKeeper was busy."""
     if not items:
         return []
     answers: list[Any] = yield make(items)

@@ -1,20 +1,19 @@
-"""Everything the core may ask of the world, as values.
+"""Everything the core may ask its driver to do, as values.
 
 Two kinds, and two ways out:
 
 * **Questions** are *yielded* by a :data:`Procedure`, because the next decision needs the answer:
   the requests of :mod:`zkcontroller.zookeeper.requests`, :class:`RegisterBroker` and
   :class:`Pause`.
-* **Deeds** need no answer.  Pure code appends them to the outbox (``Outbox.append``) in the order
+* **Effects** need no answer.  Pure code appends them to the outbox (``Outbox.append``) in the order
   in which they must happen; the driver of the procedure performs the outbox before it performs the
-  next question, and once more when the procedure ends.  So a deed never overtakes a write that
+  next question, and once more when the procedure ends.  So an effect never overtakes a write that
   precedes it.
 
-The driver's duties, in order, for each event: (1) ``procedure = controller.handle(event, now_ms)``;
-(2) advance it; (3) perform and clear ``controller.outbox``; (4) perform the question it yielded
-and send
-the answer in, or throw ControllerMoved / SessionExpired in; repeat from 2 until StopIteration,
-then 3.
+The driver does this, in order, for each event: (1) ``procedure = controller.handle(event,
+now_ms)``; (2) advance it; (3) perform and clear ``controller.outbox``; (4) perform the question it
+yielded and send the answer in, or throw ControllerMoved / SessionExpired in; repeat from 2 until
+StopIteration, then 3.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Go on after this long: ZooKeeper was too busy to answer.  Answer: None."""
+    """Wait this long because ZooKeeper was too busy to answer.  Answer: None."""
 
     delay_ms: int
 
@@ -119,7 +118,7 @@ class OngoingReassignments:
 
 
 class IsrChangeResult(NamedTuple):
-    """The outcome for one partition of AlterPartition; ``state`` only where the code is 0."""
+    """The outcome for one partition of AlterPartition; ``state`` is set only without an error."""
 
     topic: UUID | str
     partition: int
@@ -169,7 +168,7 @@ Result: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Queue an event, ``delay_ms`` later; a delayed one is dropped when the controller resigns."""
+    """Put an event into the queue after ``delay_ms``; a delayed one is dropped at resignation."""
 
     event: Event
     delay_ms: int = 0
@@ -177,12 +176,12 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class CancelPuts:
-    """Forget every delayed event: the controller resigned."""
+    """Drop every delayed event: the controller resigned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to the event that carried this ``request_id``."""
+    """The response to the request whose event carried this ``request_id``."""
 
     request_id: int
     result: Result

@@ -1,7 +1,7 @@
-"""Who leads next: four strategies as plain functions of values.
+"""The four leader election strategies, as pure functions.
 
 Each returns the ``LeaderAndIsr`` to be written (leader epoch one higher, ``zk_version`` still
-that of the state it was computed from), or None when nobody may lead.
+that of the state it was computed from), or None when no replica may lead.
 
 Source: Kafka ``Election`` and ``PartitionLeaderElectionAlgorithms``.
 """
@@ -52,7 +52,7 @@ class ReassignElection:
 
 @dataclass(frozen=True, slots=True)
 class PreferredElection:
-    """The first assigned replica shall lead again."""
+    """The preferred leader, the first assigned replica, leads again."""
 
     @override
     def __str__(self) -> str:
@@ -104,7 +104,7 @@ def elect_offline(
     dirty = next((broker for broker in replicas if is_online(broker)), None)
     if dirty is None:
         return None
-    # The unclean leader's log becomes the truth: everybody else truncates to it.
+    # The unclean leader's log becomes the truth: the other replicas truncate to it.
     return current._replace(
         leader=dirty,
         leader_epoch=current.leader_epoch + 1,
@@ -119,7 +119,7 @@ def elect_for_controlled_shutdown(
     is_online_or_shutting_down: IsOnline,
     shutting_down: Callable[[int], bool],
 ) -> LeaderAndIsr | None:
-    """The state in which no broker that is shutting down leads or is in sync."""
+    """The state without the brokers that are shutting down, neither as leader nor in the ISR."""
     isr = current.in_sync_replicas
     leader = next(
         (
@@ -160,7 +160,7 @@ def without_replica(
 
     The last member stays, so that only its return (or an unclean election) can bring a leader back.
     A broker that an interrupted order has dropped may be in the ISR beside it; it holds no replica
-    any more and cannot lead, so it does not count.  In Kafka it does, and then nobody leads for
+    any more and cannot lead, so it does not count.  In Kafka it does, and then no replica leads for
     ever.
     """
     leader, leader_epoch, isr, zk_version, _, recovery = current

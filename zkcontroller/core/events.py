@@ -1,8 +1,9 @@
-"""Everything that can happen to a controller, as values: the queue holds nothing else.
+"""Every event of the controller, as a value; the event queue holds only these.
 
-A watch, a broker's answer, a request: whoever sees it puts one of these into the event queue,
-and the controller-event-thread takes them one by one.  An event carries no callback; where somebody
-waits for an answer it carries a ``request_id`` and the core answers with :class:`~.effects.Answer`.
+A watch, a broker's response or a request puts one of these into the event queue,
+and the controller-event-thread takes them one by one.  An event carries no callback; where a client
+waits for an answer, it carries a ``request_id`` and the core answers with
+:class:`~.effects.Answer`.
 
 Source: Kafka ``KafkaController`` (``ControllerEvent``), ``ControllerState``.
 """
@@ -42,7 +43,7 @@ class ControllerState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """The controller starts: watch ``/controller`` and run for it."""
+    """The controller starts: watches ``/controller`` and tries to be elected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Reelect:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerAndReelect:
-    """A new ZooKeeper session stands: register the broker again, then as :class:`Reelect`."""
+    """A new ZooKeeper session began: register the broker again, then as :class:`Reelect`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class ControlledShutdown:
     """A broker asks to hand over its leaderships before it stops."""
 
     broker_id: int
-    broker_epoch: int  # czxid of /brokers/ids/<id>: tells this incarnation from the one before
+    broker_epoch: int  # czxid of /brokers/ids/<id>: differs for each incarnation of the broker
     request_id: int  # answered by Answer(request_id, …)
 
 
@@ -174,7 +175,7 @@ class ElectionType(IntEnum):
 
 
 class ElectionTrigger(StrEnum):
-    """Who asked for a leader election; the values are Kafka's names."""
+    """What triggered a leader election; the values are Kafka's names."""
 
     AUTO = "AutoTriggered"
     ZOOKEEPER = "ZkTriggered"
@@ -183,7 +184,7 @@ class ElectionTrigger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ZkPartitionReassignment:
-    """``/admin/reassign_partitions`` was created or deleted; not new: it was rewritten."""
+    """``/admin/reassign_partitions`` was created or deleted; ``is_new`` is False for a rewrite."""
 
     is_new: bool = field(default=True, repr=False)
 
@@ -213,14 +214,14 @@ class PartitionReassignmentIsrChange:
 
 @dataclass(frozen=True, slots=True)
 class AutoPreferredReplicaLeaderElection:
-    """Time to look whether leaders should go back to their preferred brokers."""
+    """The periodic check of whether leaders should move back to preferred replicas is due."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLeaderElection:
     """Elect leaders for these partitions; None means those that the znode names.
 
-    ``request_id`` is None where nobody waits for an answer.
+    ``request_id`` is None where no client waits for an answer.
     """
 
     partitions: tuple[TopicPartition, ...] | None

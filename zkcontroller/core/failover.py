@@ -1,15 +1,14 @@
-"""Becoming the controller, and ceasing to be it.
+"""Controller election, failover and resignation.
 
-Every broker runs for ``/controller`` when it finds nobody there.  The election is one
-transaction: create
-the ephemeral ``/controller`` and raise ``/controller_epoch``; whoever wins holds the version of
-``/controller_epoch`` that fences all its later writes.  A controller starts from ZooKeeper alone
+A broker tries to be elected when ``/controller`` does not exist.  The election is one transaction:
+create the ephemeral ``/controller`` and raise ``/controller_epoch``.  The winner holds the version
+of ``/controller_epoch`` that fences all its later writes.  A controller starts from ZooKeeper alone
 (:meth:`Failover._on_controller_failover`) and forgets everything when it resigns.
 
 Five things differ from Kafka on purpose, each after a defect seen there:
 
-* whoever *finds* no controller runs for it, also when no watch told of the deletion (with one live
-  candidate Kafka can stay without a controller for ever);
+* a broker that *finds* no controller tries to be elected, also when no watch reported the deletion
+  (with one live candidate Kafka can stay without a controller for ever);
 * a ``/controller`` that names this broker while it is not acting as controller is deleted,
   whichever earlier session owns it (KAFKA-13407, KAFKA-4229);
 * resigning drops the whole context and starts from an empty one (KAFKA-5310);
@@ -115,7 +114,7 @@ class Failover:
     # ------------------------------------------------------------------ election
 
     def elect(self, now_ms: int) -> Procedure[None]:
-        """Run for controller unless somebody is; take over if the election is won."""
+        """Try to become controller unless there is one; take over if the election is won."""
         found = yield from self._read_controller()
         if found is not None and found[0] == self._broker_id and not self.is_active:
             yield from self._remove_own_stale_znode()
@@ -163,9 +162,9 @@ class Failover:
         yield from self.trigger_controller_move()
 
     def _register(self, now_ms: int) -> Procedure[tuple[int, int]]:
-        """Win the election: the new epoch and the version of ``/controller_epoch``.
+        """Win the election; returns the new epoch and the zk_version of ``/controller_epoch``.
 
-        Raises ControllerMoved if somebody else won, ZooKeeperRefused for any other answer.
+        Raises ControllerMoved if another broker won, ZooKeeperRefused for any other answer.
         """
         epoch, zk_version = yield from self._read_or_create_epoch()
         outcome: Committed | RolledBack = yield Transaction(
@@ -206,7 +205,7 @@ class Failover:
                 raise ZooKeeperRefused(ControllerEpochZnode.PATH, answer[0].name)
 
     def _read_controller(self) -> Procedure[tuple[int, Znode] | None]:
-        """Who ``/controller`` names, with the znode; None if nobody, or nobody legible."""
+        """The broker id in ``/controller`` with the znode; None if it is missing or corrupt."""
         znode = yield from self._desk.read_one(ControllerZnode.PATH)
         if znode is None:
             return None
@@ -217,9 +216,10 @@ class Failover:
             return None
 
     def _remove_own_stale_znode(self) -> Procedure[None]:
-        """Delete a ``/controller`` that names this broker; harmless if there is another by now.
+        """Delete a ``/controller`` that names this broker but belongs to an earlier session.
 
-        The version of ``/controller`` is 0 whoever created it, so the epoch is the fence here too.
+        ``/controller`` has version 0 for every creator, so the epoch fences this delete.  No harm
+        is done if another broker has created it meanwhile.
         """
         epoch = yield from self._desk.read_one(ControllerEpochZnode.PATH)
         found = yield from self._read_controller()
@@ -238,7 +238,7 @@ class Failover:
     # ------------------------------------------------------------------ failover
 
     def _on_controller_failover(self) -> Procedure[None]:
-        """Learn the cluster from ZooKeeper and tell every broker.  Steps in Kafka's order."""
+        """Load the cluster from ZooKeeper and update every broker.  Steps in Kafka's order."""
         journal, context = self._journal, self._context
         yield from set_up_feature_versioning(self._desk)
         journal.info("Registering handlers")
@@ -252,7 +252,7 @@ class Failover:
         queued, ineligible = yield from self._topic_deletions_in_progress()
         journal.info("Initializing topic deletion manager")
         yield from self._deletion.initialize(queued, ineligible)
-        # Brokers must know who is alive before they are told whom to follow.
+        # Brokers must know the live brokers before they get a LeaderAndIsr.
         journal.info("Sending update metadata request")
         self._desk.send_update_metadata()
         yield from self._replicas.startup()
@@ -337,10 +337,10 @@ class Failover:
     # ------------------------------------------------------------------ resignation
 
     def maybe_resign(self) -> Procedure[None]:
-        """Look who is controller, leaving a watch; stop acting as one if it is another broker.
+        """Read ``/controller``, leaving a watch; resign if it names another broker or none.
 
-        Whatever was seen before: who holds an epoch and is not named resigns.  Kafka asks whether
-        it was active until now, and keeps the context of an earlier life if it has seen its
+        A broker that holds an epoch and is not named resigns, whatever it saw before.  Kafka
+        resigns only if it was active until now, and so keeps its old context if it has seen its
         successor already.
         """
         yield from self._desk.exists([ControllerZnode.PATH], watch=True)
@@ -350,10 +350,10 @@ class Failover:
             self.resign()
 
     def follow_the_move(self) -> Procedure[None]:
-        """A fence failed: this broker's epoch is over, whatever ``/controller`` says.
+        """Handle a failed fence: this broker's epoch is over, whatever ``/controller`` says.
 
-        It may still name this broker, if the epoch was raised by hand.  Then nobody else runs, and
-        this broker runs again.
+        ``/controller`` may still name this broker, if the epoch was raised by hand.  Then no other
+        broker tries to be elected, so this broker does.
         """
         yield from self.maybe_resign()
         if self._context.epoch:
@@ -362,7 +362,7 @@ class Failover:
             self._desk.outbox.append(Put(Reelect()))
 
     def expire(self) -> None:
-        """The session is over, and with it whatever it owned."""
+        """Handle the end of the ZooKeeper session, which deleted this broker's ephemeral znodes."""
         self.active_controller_id = NO_CONTROLLER
         self.resign()
 
@@ -379,12 +379,12 @@ class Failover:
         self._journal.info("Resigned")
 
     def trigger_controller_move(self) -> Procedure[None]:
-        """Resign, then delete ``/controller`` so that every broker runs again, this one included.
+        """Resign, then delete ``/controller`` so that every broker tries to be elected again.
 
         A controller that holds an epoch resigns first, and asks ZooKeeper afterwards: Kafka reads
         ``/controller`` before, and keeps its context if that fails or names another broker.  The
         fence keeps the successor's znode from being deleted.  The delayed look is for what no watch
-        tells of: a failed delete, a lost watch, a corrupt znode that was mended.
+        reports: a failed delete, a lost watch, a corrupt znode that was mended.
         """
         fence, is_in_office = self._context.epoch_zk_version, self._context.epoch > 0
         if is_in_office:

@@ -1,4 +1,4 @@
-"""``/feature``: the finalized features of the cluster, put in order at each failover.
+"""The finalized features of the cluster: ``/feature`` and UpdateFeatures.
 
 A ZooKeeper-mode broker supports no feature of its own, so what is finalized is empty; the node's
 version and status follow ``inter.broker.protocol.version``.
@@ -33,7 +33,7 @@ UNSAFE_DOWNGRADE = 3
 
 
 def set_up_feature_versioning(desk: Desk) -> Procedure[None]:
-    """Create ``/feature``, or bring it in line; a corrupt node is left alone.
+    """Create or update ``/feature`` at failover; a corrupt znode is left alone.
 
     The writes are fenced: a controller that slept meanwhile must not undo its successor's.  Kafka
     writes whatever the epoch.
@@ -81,7 +81,7 @@ class FeatureUpdates:
         self._desk = desk
 
     def update(self, event: UpdateFeatures) -> Procedure[None]:
-        """Judge each item on its own; write what is left if it changes anything."""
+        """Checks each item; writes the accepted ones if they change anything."""
         existing: dict[str, int] = {}
         znode = yield from self._desk.read_one(FeatureZnode.PATH)
         if znode is not None:

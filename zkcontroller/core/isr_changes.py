@@ -1,8 +1,8 @@
-"""Leaders change their ISRs: by AlterPartition, or in ZooKeeper with a notification.
+"""ISR changes by leaders: AlterPartition requests, or ZooKeeper notifications.
 
-AlterPartition is the controller's to judge: it knows who is alive, and it writes the state znode by
-version.  A leader below inter.broker.protocol.version 2.7-IV2 writes the znode itself and leaves a
-notification, so that the controller reads it again and tells everybody.
+The controller decides on AlterPartition: it knows the live brokers, and it writes the state znode
+by version.  A leader below inter.broker.protocol.version 2.7-IV2 writes the znode itself and leaves
+a notification, so that the controller reads it again and updates every broker.
 
 Source: Kafka ``KafkaController.processAlterPartition``, ``processIsrChangeNotification`` (KIP-497,
 KIP-841).
@@ -52,7 +52,7 @@ TOPIC_IDS_SINCE = 2
 
 
 class IsrChanges:
-    """Answers AlterPartition and follows the notifications."""
+    """Handles AlterPartition requests and ISR change notifications."""
 
     def __init__(self, desk: Desk, reassignments: Reassignments) -> None:
         self._desk = desk
@@ -63,7 +63,7 @@ class IsrChanges:
     # ------------------------------------------------------------------ AlterPartition
 
     def alter(self, event: AlterPartitionReceived) -> Procedure[None]:
-        """Judge and write each change.  The answer comes before reassignments are completed."""
+        """Checks and writes each change.  The answer comes before reassignments are completed."""
         try:
             results = yield from self._alter(event)
         except ControllerMoved as moved:
@@ -117,8 +117,8 @@ class IsrChanges:
             topic, partition = event.changes[at][:2]
             state = self._context.table.leader_and_isr(row) if code == NONE else None
             results[at] = IsrChangeResult(topic, partition, code, state)
-        # Everybody hears of every partition asked about, refused ones too: whoever asked with old
-        # knowledge gets the new.
+        # Every broker gets every partition of the request, refused ones too: a leader that sent
+        # outdated state gets the current one.
         rows = [row for change in event.changes if (row := self._row(change)) != NO_ROW]
         self._desk.send_update_metadata(None, list(dict.fromkeys(rows)))
         assert None not in results
@@ -134,7 +134,7 @@ class IsrChanges:
     def _judge(
         self, event: AlterPartitionReceived, change: IsrChange
     ) -> IsrChangeResult | LeaderAndIsr:
-        """The state to be written, or the answer if nothing is to be written."""
+        """The state to write, or the error if the change is refused."""
 
         def refused(code: int) -> IsrChangeResult:
             return IsrChangeResult(change.topic, change.partition, code)
@@ -186,8 +186,8 @@ class IsrChanges:
                 " the leader recovery state cannot change from RECOVERED to RECOVERING"
             )
             return INVALID_REQUEST
-        # A replica that an order dropped may stay in the ISR until it is its turn; nobody else who
-        # holds no replica comes in.  A leader that missed the end of a move would let it.
+        # A replica that an order dropped may stay in the ISR until its turn; no other broker
+        # without a replica comes in.  A leader that missed the end of a move would let it.
         holding = {*self._context.table.replicas[self._row(change)], *current.in_sync_replicas}
         ineligible = [b for b in change.new_isr if b not in holding or not self._context.is_live(b)]
         if ineligible:
@@ -233,7 +233,7 @@ class IsrChanges:
 
         A write whose reply was lost is sent again and then finds its own work.  Kafka answers
         INVALID_UPDATE_VERSION, keeps what it knew, and the leader waits for a newer LeaderAndIsr
-        that nobody will send.
+        that is never sent.
         """
         table = self._context.table
         (znode,) = yield from self._desk.try_read([state_path(table, row)])
@@ -282,6 +282,6 @@ class IsrChanges:
             if isinstance(reason, ZnodeCorrupt):
                 self._journal.error(str(reason))
             elif reason is not ZkCode.NO_NODE:
-                # The leader has changed its ISR, and only this notification tells of it.
+                # The leader has changed its ISR, and only this notification reports it.
                 raise ZooKeeperRefused(state_path(self._context.table, row), reason.name)
         self._context.table.put_leaderships(states.found)

@@ -1,7 +1,7 @@
-"""What the core says while it works: lines for ``controller.log`` and state-change records.
+"""Lines for ``controller.log`` and records of state changes, collected in the outbox.
 
 Both go into the outbox in the order in which they happen, as data.  Nothing is formatted here that
-is written once per partition: a record is a value, and whoever writes the log formats it on another
+is written once per partition: a record is a value, and the log writer formats it on another
 thread.
 """
 
@@ -56,7 +56,7 @@ class Journal:
         self.log("ERROR", message, logger)
 
     def record(self, record: StateChange) -> None:
-        # Neighbours share one deed: 10,000 records are 10,000 list appends, not 10,000 deeds.
+        # Neighbours share one effect: 10,000 records are 10,000 list appends, not 10,000 effects.
         last = self._outbox[-1] if self._outbox else None
         if isinstance(last, StateChanges) and isinstance(last.records, list):
             last.records.append(record)
@@ -64,7 +64,7 @@ class Journal:
             self._outbox.append(StateChanges([record]))
 
     def record_all(self, records: AlikeStateChanges) -> None:
-        """Many at once."""
+        """Adds many records at once."""
         if records:
             self._outbox.append(StateChanges(records))
 

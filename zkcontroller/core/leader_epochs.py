@@ -1,4 +1,4 @@
-"""Raising leader epochs without an election: brokers obey only what carries a higher one.
+"""Raises leader epochs without an election: brokers obey only a higher leader epoch.
 
 Source: Kafka ``KafkaController.updateLeaderEpoch``.
 """
@@ -15,7 +15,7 @@ from zkcontroller.model import LeaderAndIsr
 
 
 def bump_leader_epochs(desk: Desk, rows: Sequence[int]) -> Procedure[dict[int, LeaderAndIsr]]:
-    """Leader epoch + 1 in ZooKeeper and in memory; a lost race is run again.
+    """Raises leader epochs by 1 in ZooKeeper and in memory; retries a lost race.
 
     Rows that are missing in the answer have no legible state znode, or one that a later controller
     wrote.

@@ -1,4 +1,4 @@
-"""A broker lost a log directory: ask it which replicas are gone.
+"""Log directory failures: asks the broker by LeaderAndIsr which replicas are offline.
 
 The notification names only the broker.  A LeaderAndIsr for every replica it has is the question,
 its answer (KAFKA_STORAGE_ERROR per partition) is handled by :mod:`.responses`.

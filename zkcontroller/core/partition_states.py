@@ -4,10 +4,10 @@
 
     NonExistent → New → Online ⇄ Offline → NonExistent
 
-Entering Online is the only move that touches ZooKeeper: a new partition gets its first state
-znode, any
-other an election (elect, write the state znodes by version, tell the replicas).  All partitions of
-one call share one round of writes, and one of reads if the states in memory do not do.
+Only a move to Online touches ZooKeeper: a new partition gets its first state znode, any other
+an election (elect, write the state znodes by version, send LeaderAndIsr to the replicas).  All
+partitions of one call share one round of writes, and one of reads if the states in memory do not
+do.
 
 Source: Kafka ``ZkPartitionStateMachine``.
 """
@@ -79,7 +79,7 @@ STATE_WRITTEN_BY_ANOTHER = (
 
 @dataclass(slots=True)
 class ElectionOutcome:
-    """Rows that have a new leader, and rows that do not with the reason."""
+    """Rows that have a new leader, and rows that have none, with the reason."""
 
     elected: list[int] = field(default_factory=list)
     failed: dict[int, str] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class PartitionStateMachine:
     # ------------------------------------------------------------------ life
 
     def startup(self) -> Procedure[None]:
-        """Every partition gets the state that ZooKeeper implies, and a leader if it has none."""
+        """Sets every partition's state from its leadership; elects leaders where none is online."""
         self._journal.info("Initializing partition state", PARTITION_STATE_MACHINE)
         table, context = self._context.table, self._context
         live = set(context.live_broker_ids)
@@ -206,7 +206,7 @@ class PartitionStateMachine:
         target: PartitionState,
         leaderships: Sequence[LeaderAndIsr] = (),
     ) -> None:
-        """The partitions are in that state from now on; those that are online have a leadership."""
+        """Sets the state of the partitions; those that become online have a leadership."""
         # Kafka logs the others at TRACE, but losing a leader belongs into every export.
         is_told = target is not PartitionState.NON_EXISTENT or self._journal.is_tracing
         table = self._context.table
@@ -242,7 +242,7 @@ class PartitionStateMachine:
         return change._replace(topic=table.topic_of[row], partition=table.partition_of[row])
 
     def _change(self, current: PartitionState, target: PartitionState) -> StateChange:
-        """A change of whatever partition."""
+        """Moves one partition to the target state."""
         return StateChange(
             Kind.PARTITION_STATE_CHANGED,
             "controller",
@@ -307,7 +307,7 @@ class PartitionStateMachine:
         return self._bring_online(created)
 
     def _bring_online(self, states: Mapping[int, LeaderAndIsr]) -> list[int]:
-        """These states stand in ZooKeeper now; returns their rows."""
+        """Takes over the states that were written to ZooKeeper; returns their rows."""
         rows = list(states)
         self._context.table.put_leaderships(states)
         self._enter(rows, PartitionState.ONLINE, list(states.values()))
@@ -317,8 +317,8 @@ class PartitionStateMachine:
         """Rows whose state znode exists because an earlier attempt of ours wrote it.
 
         A create whose reply was lost is sent again and finds its own work: same bytes, this
-        controller's epoch in them.  Kafka leaves such a partition New, without a leader that
-        anybody was told of, until the next failover.
+        controller's epoch in them.  Kafka leaves such a partition New until the next
+        failover, and no broker learns of its leader.
         """
         table = self._context.table
         paths = [state_path(table, row) for row, _ in existing]
@@ -340,7 +340,7 @@ class PartitionStateMachine:
     # ------------------------------------------------------------------ Online, Offline → Online
 
     def _elect(self, rows: Sequence[int], strategy: Strategy) -> Procedure[ElectionOutcome]:
-        """Elect until each partition has a leader or a reason; a lost race is run again at once.
+        """Elect until each partition has a leader or a reason; retries a lost race at once.
 
         The first try goes by the states in memory; who cannot be helped by these is read.
         """
@@ -392,17 +392,17 @@ class PartitionStateMachine:
         verdicts = yield from self._write(chosen, outcome)
         for row, code in verdicts.refused.items():
             outcome.failed[row] = keeper_exception(code, table.text(row))
-        return verdicts.lost  # somebody shrank the ISR meanwhile: read again, elect again
+        return verdicts.lost  # the ISR changed meanwhile: read again, elect again
 
     def _signed(self, state: LeaderAndIsr) -> LeaderAndIsr:
-        """The state as this controller writes it."""
+        """The state with this controller's epoch."""
         leader, leader_epoch, isr, zk_version, _, recovery = state
         return LeaderAndIsr(leader, leader_epoch, isr, zk_version, self._context.epoch, recovery)
 
     def _write(
         self, chosen: Mapping[int, LeaderAndIsr], outcome: ElectionOutcome
     ) -> Procedure[Verdicts]:
-        """Writes what was chosen; who is written is online."""
+        """Writes the elected states; a partition whose write succeeds is online."""
         verdicts = yield from write_states(self._desk, chosen)
         outcome.elected += self._bring_online(verdicts.written)
         return verdicts
@@ -410,7 +410,7 @@ class PartitionStateMachine:
     def _read_states(
         self, rows: Sequence[int], outcome: ElectionOutcome
     ) -> Procedure[dict[int, LeaderAndIsr]]:
-        """States of the partitions as they are now; failures go into the outcome."""
+        """Reads the current states of the partitions; failures go into the outcome."""
         table = self._context.table
         states = yield from read_states(self._desk, rows)
         for row, reason in states.unreadable.items():
@@ -457,7 +457,7 @@ class PartitionStateMachine:
     def _chooser(
         self, strategy: Strategy
     ) -> Callable[[int, LeaderAndIsr, bool], LeaderAndIsr | None]:
-        """What becomes of a row's state, as things are now; the last argument: may be unclean."""
+        """The election function: takes a row, its state and "may be unclean", gives a new state."""
         context, table = self._context, self._context.table
         is_recovery_tracked = self._desk.config.is_leader_recovery_supported
         online = context.online_replicas(
@@ -492,7 +492,7 @@ class PartitionStateMachine:
     def _recipients(
         self, rows: Iterable[int], strategy: Strategy
     ) -> dict[tuple[int, ...], list[int]]:
-        """Brokers to be told by LeaderAndIsr, grouped: brokers to rows."""
+        """Brokers that get the LeaderAndIsr, grouped: tuple of brokers to rows."""
         table = self._context.table
         online = self._context.online_replicas(
             include_shutting_down=isinstance(strategy, ControlledShutdownElection)

@@ -1,4 +1,4 @@
-"""Every partition of the cluster, in columns.
+"""All partitions of the cluster, stored in columns instead of objects.
 
 A controller holds up to a million partitions.  Dictionaries keyed by topic-partition cost some 700
 bytes for each; columns cost about 60, and a question such as "which partitions does broker 7
@@ -85,7 +85,7 @@ _REPLICA_LABELS = {
 
 
 def pick(column: Sequence[T] | Mapping[int, T], rows: Sequence[int]) -> Sequence[T]:
-    """The column's values at these rows; a tenth of the time of a loop."""
+    """The column's values at these rows, in a tenth of the time of a loop."""
     if len(rows) < 2:
         return [column[row] for row in rows]
     values: tuple[T, ...] = itemgetter(*rows)(column)
@@ -130,9 +130,9 @@ class TopicRows:
 
 
 class PartitionTable:
-    """Columns over all partitions; the counters Kafka's gauges show are kept up to date.
+    """Columns over all partitions, with the counters that Kafka's gauges show.
 
-    ``is_deleting(topic)`` tells whether a topic is queued for deletion: the imbalance of such a
+    ``is_deleting(topic)`` says whether a topic is queued for deletion: the imbalance of such a
     topic no longer counts.  The owner calls :meth:`forget_imbalance` when it queues a topic.
     """
 
@@ -171,7 +171,7 @@ class PartitionTable:
         return len(self.topic_of) - len(self._free)
 
     def add_topic(self, topic: str, topic_id: UUID | None) -> TopicRows:
-        """The topic's rows; makes an empty topic if it is unknown."""
+        """The topic's rows; adds a topic without partitions if it is unknown."""
         known = self.topics.get(topic)
         if known is None:
             known = self.topics[topic] = TopicRows(topic, topic_id)
@@ -243,7 +243,7 @@ class PartitionTable:
         return topic.rows
 
     def remove_topic(self, topic: str) -> None:
-        """Forget a topic, its partitions and the states of their replicas."""
+        """Removes a topic, its partitions and the states of their replicas."""
         gone = self.topics.pop(topic, None)
         if gone is None:
             self.deleting.discard(topic)  # queued by its request alone
@@ -308,7 +308,7 @@ class PartitionTable:
         return self._states.setdefault(states, states)
 
     def _forget_unused_tuples(self) -> None:
-        """Keep only what a partition has now; what is kept at most doubles before the next time.
+        """Drops interned tuples that no partition uses; the limit is twice the number in use.
 
         Every move of a partition leaves several replica lists behind, and every change of an ISR
         one.
@@ -323,7 +323,7 @@ class PartitionTable:
         return self.reassigning.get(row) or ReplicaAssignment(self.replicas[row])
 
     def put_assignment(self, row: int, assignment: ReplicaAssignment) -> None:
-        """Replace the assignment; replicas keep their state, also those that leave, until gone."""
+        """Replaces the assignment; replicas keep their states until they are deleted."""
         before: dict[int, int] = dict(self._departing.pop(row, {}))
         before.update(zip(self.replicas[row], self.replica_states[row], strict=True))
         departing = {
@@ -377,7 +377,7 @@ class PartitionTable:
         self.put_leaderships({row: state})
 
     def put_leaderships(self, states: Mapping[int, LeaderAndIsr]) -> None:
-        """What the state znodes of these partitions say from now on."""
+        """Stores the content of these partitions' state znodes."""
         before = self._imbalanced_among(states)
         if len(self._tuples) >= self._most_tuples:
             self._forget_unused_tuples()
@@ -395,7 +395,7 @@ class PartitionTable:
         self.imbalanced += self._imbalanced_among(states) - before
 
     def _imbalanced_among(self, rows: Iterable[int]) -> int:
-        """How many of these rows count."""
+        """The number of these rows that count as imbalanced."""
         leader, leader_epoch, replicas = self.leader, self.leader_epoch, self.replicas
         if self.deleting or self.reassigning:
             led = (row for row in rows if leader_epoch[row] != _NO_LEADERSHIP)
@@ -414,7 +414,7 @@ class PartitionTable:
         states: Sequence[tuple[int, int, tuple[int, ...], int, int] | None],
         zk_versions: Sequence[int],
     ) -> None:
-        """Leadership of neighbouring rows that have none yet, column by column, at failover.
+        """Stores the first leadership of neighbouring rows, column by column, at failover.
 
         A state is (leader, leader_epoch, in_sync_replicas, controller_epoch,
         leader_recovery_state), None where no state znode is known.
@@ -440,7 +440,7 @@ class PartitionTable:
         )
 
     def forget_imbalance(self, topic: str) -> None:
-        """The topic was queued for deletion: from now on it does not count."""
+        """A topic queued for deletion does not count as imbalanced any more."""
         if topic in self.deleting:
             return
         for row in self.rows_of(topic):
@@ -506,7 +506,7 @@ class PartitionTable:
         return any(state in self.replica_states[row] for row in self.rows_of(topic))
 
     def are_all_replicas_in(self, topic: str, state: ReplicaState) -> bool:
-        """Also true of a topic without replicas."""
+        """Whether all replicas of the topic are in that state; True for an unknown topic too."""
         return all(
             self.replica_states[row].count(state) == len(self.replica_states[row])
             for row in self.rows_of(topic)

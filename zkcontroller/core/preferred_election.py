@@ -1,4 +1,4 @@
-"""Leaders on request: preferred elections, unclean ones, and the balance that is kept by itself.
+"""ElectLeaders requests, ``/admin/preferred_replica_election`` and automatic balancing.
 
 Source: Kafka ``KafkaController.processReplicaLeaderElection``,
 ``checkAndTriggerAutoLeaderRebalance`` (KIP-460).
@@ -49,7 +49,7 @@ FIRST_CHECK_MS = 5_000
 
 
 class LeaderElections:
-    """Elections that somebody asked for, or that the balance of the cluster asks for."""
+    """Elections on request, and those that keep leaders on their preferred replicas."""
 
     def __init__(self, desk: Desk, partitions: PartitionStateMachine) -> None:
         self._desk = desk
@@ -132,7 +132,7 @@ class LeaderElections:
         return None if is_needed else PartitionResult(partition, ELECTION_NOT_NEEDED)
 
     def resume(self) -> Procedure[None]:
-        """At failover: what ``/admin/preferred_replica_election`` still asks for.
+        """At failover: finishes the elections in ``/admin/preferred_replica_election``.
 
         Runs, and deletes the znode, also when there is nothing to do: that leaves the watch.
         """
@@ -162,12 +162,12 @@ class LeaderElections:
     # ------------------------------------------------------------------ by itself
 
     def schedule_rebalance(self, delay_ms: int) -> None:
-        """The next look at the balance, if that is wanted."""
+        """Schedules the next balance check, if automatic balancing is on."""
         if self._desk.config.auto_leader_rebalance_enable:
             self._desk.outbox.append(Put(AutoPreferredReplicaLeaderElection(), delay_ms))
 
     def rebalance(self) -> Procedure[None]:
-        """Give leaderships back to preferred leaders where too many are elsewhere."""
+        """Moves leaderships back to preferred leaders on imbalanced brokers."""
         self._journal.info("Processing automatic preferred replica leader election")
         try:
             yield from self._rebalance()

@@ -1,4 +1,4 @@
-"""Blocks of producer ids, handed to brokers so that no two producers share one.
+"""Allocates blocks of producer ids to brokers; no block is given twice.
 
 Source: Kafka ``KafkaController.processAllocateProducerIds``, ``ZkProducerIdManager`` (KIP-730).
 """

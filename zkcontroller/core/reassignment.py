@@ -1,6 +1,6 @@
-"""Orders to move replicas, by API or znode: checked, begun, called off, resumed, listed.
+"""Partition reassignments by API or znode: validates, starts, cancels, resumes and lists them.
 
-What a partition goes through on its way stands in :mod:`.reassignment_phases`.
+:mod:`.reassignment_phases` moves the replicas.
 
 Source: Kafka ``KafkaController.processApiPartitionReassignment``,
 ``processZkPartitionReassignment``, ``maybeResumeReassignments`` (KIP-455).
@@ -39,13 +39,13 @@ NO_SUCH_PARTITION = "The partition does not exist."
 NOBODY_IN_SYNC = "None of the replicas that would be left is in sync."
 
 _SEQ: Final = "ArrayBuffer"
-"""What replicas come in that somebody has asked for, and what Kafka prints with them."""
+"""The Scala class in which requested replicas are printed."""
 
 _Target: TypeAlias = tuple[TopicPartition, tuple[int, ...] | None]
 
 
 class Reassignments:
-    """Takes the orders, and has the phases carry them out."""
+    """Accepts reassignments and moves them through :class:`ReassignmentPhases`."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Reassignments:
         )
 
     def process_znode(self) -> Procedure[list[TopicPartition]]:
-        """``/admin/reassign_partitions`` was created; returns the partitions that it set moving.
+        """``/admin/reassign_partitions`` was created; returns the partitions whose move it started.
 
         Replicas that cannot be (none, one twice, a negative id) are refused here too, dead ones are
         not.  Kafka carries such an order out, and the topic's znode is unreadable afterwards.
@@ -108,7 +108,7 @@ class Reassignments:
         return [partition for partition in listed if partition not in failed]
 
     def watch_znode(self) -> Procedure[None]:
-        """``/admin/reassign_partitions`` was rewritten, which used the watch up: leave another.
+        """Sets a new watch after ``/admin/reassign_partitions`` was rewritten.
 
         Kafka does not, so that it misses the next order if an operator removes this one by hand
         (KAFKA-9478).
@@ -116,7 +116,7 @@ class Reassignments:
         yield from self._znode.is_there()
 
     def list_ongoing(self, event: ListPartitionReassignments) -> None:
-        """Answer with what is being reassigned."""
+        """Answers with the reassignments under way."""
         table = self._context.table
         if event.partitions is None:
             rows: Iterable[int] = sorted(table.reassigning)
@@ -130,7 +130,7 @@ class Reassignments:
         self._desk.outbox.append(Answer(event.request_id, OngoingReassignments(NONE, ongoing)))
 
     def resume_all(self) -> Procedure[None]:
-        """At failover: what the znode asks for, then whatever was under way."""
+        """At failover: starts what the znode asks for, then resumes what was under way."""
         listed = set((yield from self.process_znode()))
         table = self._context.table
         yield from self._phases.advance(
@@ -142,7 +142,7 @@ class Reassignments:
         )
 
     def resume_for_brokers(self, broker_ids: Iterable[int]) -> Procedure[None]:
-        """Brokers started: moves to them go on."""
+        """Resumes reassignments to brokers that started."""
         started = set(broker_ids)
         yield from self._phases.advance(
             {
@@ -153,7 +153,7 @@ class Reassignments:
         )
 
     def complete_if_caught_up(self, rows: Iterable[int]) -> Procedure[None]:
-        """The ISRs of these partitions changed: end the reassignments whose targets are in sync."""
+        """Ends the reassignments of these partitions whose targets are all in the ISR."""
         table = self._context.table
         moving = {
             row: table.reassigning[row]
@@ -170,7 +170,7 @@ class Reassignments:
         yield from self._phases.complete({row: moving[row] for row in done})
 
     def _is_doomed(self, row: int) -> bool:
-        """Deletion goes before a move, which would hold it up: a doomed topic gets no leader.
+        """Whether the topic is queued for deletion; a move would only hold the deletion up.
 
         Kafka does both at once, and after a failover lets the deletion wait for the move.
         """
@@ -198,7 +198,7 @@ class Reassignments:
     def _build(
         self, partition: TopicPartition, target: tuple[int, ...] | None
     ) -> ReplicaAssignment | None:
-        """The assignment to begin with; None for a cancellation of nothing."""
+        """The assignment to begin with; None to cancel where no reassignment is under way."""
         table = self._context.table
         row = table.row(*partition)
         current = ReplicaAssignment(()) if row == NO_ROW else table.assignment(row)
@@ -247,7 +247,7 @@ class Reassignments:
         return results
 
     def _loses_everything(self, row: int, assignment: ReplicaAssignment) -> bool:
-        """Whether every replica in sync would be dropped: the records would go with them.
+        """Whether every in-sync replica would be dropped, and the records with them.
 
         It happens where a cancelled or replaced move has left only its new replicas in sync.  Kafka
         deletes them, and the partition waits for ever for an in-sync replica that has no place in
@@ -259,12 +259,12 @@ class Reassignments:
 
 
 def _api_error(result: PartitionResult) -> str:
-    """A refusal as Kafka prints it."""
+    """The refusal of a request, in Kafka's words."""
     return f"ApiError(error={error_name(result.error_code)}, message={result.message or 'null'})"
 
 
 def _malformed(target: tuple[int, ...]) -> str | None:
-    """Why no partition can have these replicas, whoever is alive; None if one can."""
+    """Why these replicas are invalid whichever brokers are live; None if they are valid."""
     text = scala_seq(_SEQ, target)
     if not target:
         return "Empty replica list specified in partition reassignment."

@@ -1,10 +1,11 @@
-"""The phases of a reassignment: as far as the moving replicas have come, and one step further.
+"""The phases of a reassignment: each call takes partitions as far as their ISRs allow.
 
 For a partition with origin replicas (ORS) and target replicas (TRS), the assignment in between is
 RS = TRS + ORS with adding (AR) and removing (RR) replicas:
 
 * **U** write RS, AR, RR to the topic's znode; drop replicas that an earlier target was adding.
-* **A** not caught up: raise the leader epoch, tell ORS and AR (as new); AR start to fetch.
+* **A** not caught up: raise the leader epoch, send LeaderAndIsr to ORS and AR (as new); AR
+  start to fetch.
 * **B** TRS ⊆ ISR: AR go Online; the assignment becomes TRS; a leader outside TRS hands over; RR go
   Offline (out of the ISR) and are deleted; *then* the znode gets its final assignment.
 
@@ -47,7 +48,7 @@ from zkcontroller.zookeeper.znodes import TopicZnode
 
 
 class ReassignmentPhases:
-    """Takes partitions through the phases.  Moves are given as row to assignment."""
+    """Moves partitions through the phases.  Moves are given as row to assignment."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class ReassignmentPhases:
         self._znode = znode
 
     def advance(self, moves: Mapping[int, ReplicaAssignment]) -> Procedure[set[int]]:
-        """Take each partition as far as it can go; returns the rows that failed."""
+        """Takes each partition as far as its ISR allows; returns the rows that failed."""
         if not moves:
             return set()
         failed = yield from self._update(moves)
@@ -75,9 +76,9 @@ class ReassignmentPhases:
         return failed
 
     def caught_up(self, moves: Mapping[int, ReplicaAssignment]) -> Procedure[list[int]]:
-        """Rows that are not moving any more, or whose targets are all in the ISR in ZooKeeper."""
+        """Rows that no longer move, or whose targets are all in the ISR in ZooKeeper."""
         moving = [row for row, assignment in moves.items() if assignment.is_being_reassigned]
-        # Leaders that write their ISR themselves tell of it by this watch only.
+        # Leaders that write their ISR themselves report it by this watch only.
         watch = not self._desk.config.is_alter_partition_supported
         states = yield from read_states(self._desk, moving, watch=watch)
         report_unreadable(self._desk, states)
@@ -116,7 +117,7 @@ class ReassignmentPhases:
     # ------------------------------------------------------------------ U: the new assignment
 
     def _update(self, moves: Mapping[int, ReplicaAssignment]) -> Procedure[set[int]]:
-        """Step U: the new assignment to ZooKeeper, then to memory; unneeded replicas go."""
+        """Step U: writes the new assignment to ZooKeeper and to memory; drops unneeded replicas."""
         table = self._context.table
         changed = {row: new for row, new in moves.items() if new != table.assignment(row)}
         for row, new in changed.items():
@@ -165,10 +166,10 @@ class ReassignmentPhases:
     def _write_topics(
         self, topics: Sequence[str], changed: Mapping[int, ReplicaAssignment]
     ) -> Procedure[dict[str, WriteResult]]:
-        """Write the topics' znodes, each by the version that was read; a lost race is run again.
+        """Writes the topics' znodes, each by the version that was read; retries a lost race.
 
         Kafka writes what it remembers, whatever the version: partitions that were added a moment
-        before, of which it has not heard yet, are lost.
+        before, which it does not know yet, are lost.
         """
         table = self._context.table
         results: dict[str, WriteResult] = {}
@@ -203,7 +204,7 @@ class ReassignmentPhases:
     def _unheard_of(
         self, topic: str, znode: Znode
     ) -> tuple[UUID | None, dict[int, ReplicaAssignment]]:
-        """The id and those partitions in a topic's znode that may be unknown to us yet."""
+        """The topic id and those partitions of a topic's znode that are not in memory yet."""
         try:
             found = TopicZnode.decode(topic, znode.data)
         except ZnodeCorrupt as corrupt:
@@ -220,7 +221,7 @@ class ReassignmentPhases:
     # ------------------------------------------------------------------ A and B
 
     def _expand(self, moves: Mapping[int, ReplicaAssignment]) -> Procedure[None]:
-        """Phase A: old and new replicas hear of each other; the new ones start to fetch."""
+        """Phase A: sends the new assignment to all replicas; the new ones start to fetch."""
         yield from self._tell_replicas(moves)
         adding: dict[int, list[int]] = {}
         for row, assignment in moves.items():
@@ -229,7 +230,7 @@ class ReassignmentPhases:
         yield from self._replicas.handle_state_changes(adding, ReplicaState.NEW)
 
     def _move_leaders(self, final: Mapping[int, ReplicaAssignment]) -> Procedure[None]:
-        """A leader that stays and lives keeps its place; any other partition elects."""
+        """Elects leaders for partitions whose leader is not a live target replica."""
         context, table = self._context, self._context.table
         electing = []
         staying = {}
@@ -260,7 +261,7 @@ class ReassignmentPhases:
         )
 
     def _remove_replicas(self, replicas: Mapping[int, Sequence[int]]) -> Procedure[None]:
-        """Replicas (broker to rows) leave for good; nobody waits for their deletion."""
+        """Stops and deletes replicas (broker to rows), without waiting for the deletion."""
         for state in (
             ReplicaState.OFFLINE,
             ReplicaState.DELETION_STARTED,
@@ -270,7 +271,7 @@ class ReassignmentPhases:
             yield from self._replicas.handle_state_changes(replicas, state)
 
     def _tell_replicas(self, moves: Mapping[int, ReplicaAssignment]) -> Procedure[None]:
-        """Raise the leader epoch, so that the new assignment is obeyed, and tell all replicas."""
+        """Raises the leader epoch, so that brokers obey, and sends LeaderAndIsr to all replicas."""
         if not moves:
             return
         raised = yield from bump_leader_epochs(self._desk, list(moves))

@@ -1,4 +1,4 @@
-"""The list in ``/admin/reassign_partitions``: read it, and take off what is done or cannot be.
+"""``/admin/reassign_partitions``: reads the list and removes finished or refused entries.
 
 Source: Kafka ``KafkaController.maybeRemoveFromZkReassignment``.
 """
@@ -21,14 +21,14 @@ _IsDone: TypeAlias = Callable[[TopicPartition, tuple[int, ...]], bool]
 
 
 class ReassignmentZnode:
-    """The orders that stand in ZooKeeper."""
+    """Reads and shortens the list in the znode."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._journal = desk.journal
 
     def is_there(self) -> Procedure[bool]:
-        """Whether there is such a znode; leaves the watch that tells of the next one."""
+        """Whether the znode exists; leaves a watch for the next one."""
         (is_there,) = yield from self._desk.exists([ReassignPartitionsZnode.PATH], watch=True)
         return is_there
 
@@ -44,7 +44,7 @@ class ReassignmentZnode:
             return {}
 
     def remove_topics(self, topics: Iterable[str]) -> Procedure[None]:
-        """Take moves of these topics off the list: they are deleted, and nothing of them moves.
+        """Removes the entries of these topics, which are queued for deletion.
 
         An order that outlived its topic would refuse every later order, and the next controller
         would carry it out on a topic of the same name.  Kafka lets the deletion wait for the move.
@@ -59,7 +59,7 @@ class ReassignmentZnode:
             yield from self.remove(lambda partition, _: partition.topic in moving)
 
     def remove(self, is_done: _IsDone) -> Procedure[None]:
-        """Take partitions off the list, if there is one; the last one takes the znode along."""
+        """Removes partitions from the list, if it exists; deletes the znode with the last one."""
         if not (yield from self.is_there()):
             return
         listed = yield from self.read()

@@ -1,12 +1,12 @@
-"""The replica state machine: New, Online, Offline, on its way to deletion, or gone.
+"""The replica state machine: moves replicas between Kafka's seven replica states.
 
 ::
 
     NonExistent → New → Online ⇄ Offline → DeletionStarted → DeletionSuccessful → NonExistent
                                     └──→ DeletionIneligible ──→ Offline, Online
 
-Entering Offline shrinks the ISR in ZooKeeper; every other move only tells brokers.  Replicas are
-handled broker by broker, one after another, in one batch of requests.
+Entering Offline shrinks the ISR in ZooKeeper; every other move only sends requests to brokers.
+Replicas are handled broker by broker, one after another, in one batch of requests.
 
 Source: Kafka ``ZkReplicaStateMachine``.
 """
@@ -77,7 +77,7 @@ class ReplicaStateMachine:
     def startup(self) -> Procedure[None]:
         """Replicas on live brokers go Online, all others Offline.
 
-        So each broker hears of all its partitions, and the ISRs lose who is not there.
+        So each broker gets all its partitions, and replicas on dead brokers leave the ISRs.
         """
         context, table = self._context, self._context.table
         self._journal.info("Initializing replica state", REPLICA_STATE_MACHINE)
@@ -107,7 +107,7 @@ class ReplicaStateMachine:
         self._journal.info("Stopped replica state machine", REPLICA_STATE_MACHINE)
 
     def _tell_online(self, live: Sequence[int]) -> None:
-        """Online → Online for every live replica: no state changes, all brokers are told."""
+        """Sends LeaderAndIsr for every live replica: Online → Online changes no state."""
         table = self._context.table
         known = [row for row, epoch in enumerate(table.leader_epoch) if epoch >= 0]
         if not known:
@@ -150,7 +150,7 @@ class ReplicaStateMachine:
             return
         batch = self._desk.new_batch()
         try:
-            # The order shows in leader epochs: whoever leads an ISR of one leaves it leaderless.
+            # The order shows in leader epochs: the last member of an ISR leaves it leaderless.
             for broker_id in immutable_int_map_order(replicas):
                 valid = self._check_valid(broker_id, replicas[broker_id], target)
                 if target is ReplicaState.OFFLINE:
@@ -169,7 +169,7 @@ class ReplicaStateMachine:
     def _move(
         self, broker_id: int, rows: Sequence[int], target: ReplicaState, batch: RequestBatch
     ) -> None:
-        """Every transition that needs nothing from ZooKeeper."""
+        """Makes a transition that needs no ZooKeeper."""
         table = self._context.table
         match target:
             case ReplicaState.NEW:
@@ -228,7 +228,7 @@ class ReplicaStateMachine:
     def _take_offline(
         self, broker_id: int, rows: Sequence[int], batch: RequestBatch
     ) -> Procedure[None]:
-        """The replica stops, leaves the ISR, and the others of the partition hear of it."""
+        """Stops the replicas, removes them from the ISR and updates the other replicas."""
         table = self._context.table
         batch.add_stop_replica([broker_id], rows, delete=False)
         known = [row for row in rows if table.has_leadership(row)]
@@ -247,7 +247,7 @@ class ReplicaStateMachine:
         self._enter(broker_id, unknown, ReplicaState.OFFLINE)
 
     def _remove_from_isr(self, broker_id: int, rows: Sequence[int]) -> Procedure[list[int]]:
-        """Take the broker out of the partitions' ISRs; returns the rows where it is out now."""
+        """Removes the broker from ISRs; returns the rows in whose ISR it no longer is."""
         replicas, epoch = self._context.table.replicas, self._context.epoch
         done: list[int] = []
         # Who is in an ISR by what is in memory leaves it without a look at ZooKeeper; and where
@@ -318,7 +318,7 @@ class ReplicaStateMachine:
         return current
 
     def _removed(self, broker_id: int, states: Mapping[int, LeaderAndIsr]) -> list[int]:
-        """The broker is out of these ISRs; returns their rows."""
+        """Takes over ISRs without the broker; returns their rows."""
         table = self._context.table
         rows = list(states)
         table.put_leaderships(states)

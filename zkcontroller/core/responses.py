@@ -1,4 +1,4 @@
-"""What brokers answer to LeaderAndIsr and UpdateMetadata.
+"""Handles the brokers' responses to LeaderAndIsr and UpdateMetadata.
 
 A LeaderAndIsr answer is how the controller learns of failed log directories: KAFKA_STORAGE_ERROR
 for a partition means its replica is offline there, NONE that it is online; every other code says
@@ -22,7 +22,7 @@ KAFKA_STORAGE_ERROR = 56
 
 
 class Responses:
-    """Acts on the brokers' answers."""
+    """Handles control responses."""
 
     def __init__(self, desk: Desk, brokers: Brokers) -> None:
         self._desk = desk
@@ -30,7 +30,7 @@ class Responses:
         self._brokers = brokers
 
     def report_error(self, request: str, broker_id: int, error: int, response: str) -> None:
-        """A broker refused a whole request: one line, nothing is sent again."""
+        """Logs that a broker refused a whole request; nothing is sent again."""
         if error == NONE:
             return
         self._desk.journal.record(
@@ -47,7 +47,7 @@ class Responses:
         )
 
     def leader_and_isr(self, event: LeaderAndIsrResponseReceived) -> Procedure[None]:
-        """Replicas found offline lose their place; replicas found online trigger nothing."""
+        """Replicas with a storage error go offline; replicas back online change nothing."""
         if event.request_error != NONE:
             self.report_error("LeaderAndIsr", event.broker_id, event.request_error, event.response)
             return

@@ -1,8 +1,8 @@
-"""The state znodes of partitions: read as they are now, written by version, all in one round each.
+"""Partition state znodes: many are read or written in one round, writes check the version.
 
-Every story that changes leadership goes the same way: read, decide, write what was decided on the
-version that was read.  What differs is what it makes of a znode that cannot be read and of a race
-that was lost; so these functions sort the answers and leave that to their callers.
+Every change of leadership has the same steps: read, decide, write with the version that was read.
+The callers differ in how they handle a znode that cannot be read and a write that lost a race; so
+these functions only sort the answers.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Unreadable: TypeAlias = ZkCode | ZnodeCorrupt
 
 
 class States(NamedTuple):
-    """Rows with the state in their znode, and rows without one that can be read."""
+    """Rows with the state in their znode, and rows whose state cannot be read."""
 
     found: dict[int, LeaderAndIsr]
     unreadable: dict[int, Unreadable]
 
 
 class Verdicts(NamedTuple):
-    """What became of written states."""
+    """The outcomes of written states."""
 
     written: dict[int, LeaderAndIsr]
     """Rows with the state as it stands in ZooKeeper now, its new zk_version in it."""
     lost: list[int]
-    """Rows whose znode was at another version: somebody wrote it meanwhile."""
+    """Rows whose znode was at another version: it was written meanwhile."""
     refused: dict[int, ZkCode]
 
 
@@ -50,10 +50,10 @@ def encode_state(state: LeaderAndIsr) -> bytes:
 
 
 def held_states(desk: Desk, rows: Iterable[int]) -> dict[int, LeaderAndIsr]:
-    """The states in memory that may be written upon without being read again.
+    """The states in memory that can be changed without being read again.
 
     Where leaders ask the controller for their ISRs, it alone writes state znodes, so what it holds
-    is what stands there; if somebody has written by hand, the version tells.  Not so where leaders
+    is what stands there; a write by hand shows in the version.  Not so where leaders
     write themselves (below inter.broker.protocol.version 2.7), nor of a state that a later
     controller has written: that one must be looked at.
     """
@@ -94,7 +94,7 @@ def read_states(desk: Desk, rows: Sequence[int], *, watch: bool = False) -> Proc
 
 
 def report_unreadable(desk: Desk, states: States) -> None:
-    """One line for each state that should be there and cannot be read."""
+    """Logs each state that should exist and cannot be read."""
     for row, reason in states.unreadable.items():
         if isinstance(reason, ZnodeCorrupt):
             desk.journal.error(str(reason))

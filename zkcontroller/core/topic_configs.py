@@ -1,4 +1,4 @@
-"""The one topic configuration a controller reads: ``unclean.leader.election.enable``.
+"""Reads the one topic configuration that the controller needs: unclean leader election.
 
 Source: Kafka ``ZkPartitionStateMachine.collectUncleanLeaderElectionState``.
 """

@@ -1,11 +1,9 @@
-"""Deleting topics: queue, stop the replicas everywhere, then forget.
+"""Topic deletion: stops and deletes all replicas, then deletes the topic's znodes.
 
 A topic is *queued* when its znode appears under ``/admin/delete_topics``.  Deletion starts once
-no replica
-of it is offline; each replica is stopped, then deleted, and when all brokers have answered the
-topic's
-znodes go.  A topic with a dead replica (or a failed deletion) is *ineligible*: it waits until
-the broker is back, and is then tried again.
+no replica of it is offline.  Each replica is stopped, then deleted; when all brokers have answered,
+the topic's znodes are deleted.  A topic with a dead replica (or a failed deletion) is *ineligible*:
+it waits until the broker is back, and is then tried again.
 
 Source: Kafka ``TopicDeletionManager``.
 """
@@ -34,7 +32,7 @@ from zkcontroller.zookeeper.znodes import (
 
 
 class TopicDeletionManager:
-    """Drives every queued topic to its end."""
+    """Deletes the queued topics, step by step."""
 
     def __init__(
         self, desk: Desk, partitions: PartitionStateMachine, replicas: ReplicaStateMachine
@@ -100,7 +98,7 @@ class TopicDeletionManager:
                 self._journal.error(f"Cannot delete {path}: {result.name}")
 
     def process_response(self, event: TopicDeletionStopReplicaResponseReceived) -> Procedure[None]:
-        """A broker answered a StopReplica with delete; the event names what it answered for.
+        """Handles a broker's response to a StopReplica that deletes partitions.
 
         A broker of Kafka that refuses the whole request, for its broker epoch or for the
         controller's, names no partition: that is no failure, and there is no event.
@@ -121,7 +119,7 @@ class TopicDeletionManager:
             yield from self.resume()
 
     def fail_replicas(self, replicas: Mapping[int, Sequence[int]]) -> Procedure[None]:
-        """Replicas (broker to rows) of queued topics died: they cannot be deleted now."""
+        """Replicas (broker to rows) of queued topics went offline: their topics must wait."""
         for broker_id, rows in replicas.items():
             yield from self._fail(broker_id, rows)
 
@@ -143,14 +141,14 @@ class TopicDeletionManager:
         yield from self.resume()
 
     def resume_for(self, topics: Iterable[str]) -> Procedure[None]:
-        """What held these topics back is gone (a broker returned)."""
+        """Resumes the deletion of these topics, for which a broker returned."""
         queued = [topic for topic in topics if topic in self._context.topics_to_be_deleted]
         if queued:
             self._context.topics_ineligible_for_deletion.difference_update(queued)
             yield from self.resume()
 
     def mark_ineligible(self, topics: Iterable[str], reason: str) -> None:
-        """Queued topics among these must wait."""
+        """Marks the queued topics among these as ineligible."""
         if not self._desk.config.delete_topic_enable:
             return
         halted = [topic for topic in topics if topic in self._context.topics_to_be_deleted]
@@ -161,7 +159,7 @@ class TopicDeletionManager:
     # ------------------------------------------------------------------ the work
 
     def resume(self) -> Procedure[None]:
-        """Complete, start or retry the deletion of every queued topic, whatever each one needs."""
+        """Completes, starts or retries the deletion of every queued topic."""
         table, context = self._context.table, self._context
         queued = sorted(context.topics_to_be_deleted)
         if queued:
@@ -225,7 +223,7 @@ class TopicDeletionManager:
             self.mark_ineligible(list(halted), "offline replicas")
 
     def _complete(self, topic: str) -> Procedure[None]:
-        """The last step: the topic's znodes go, then what is remembered of it.
+        """The last step: deletes the topic's znodes and removes the topic from memory.
 
         Raises ZooKeeperRefused for a znode that stays.  The request goes last, so that it outlives
         a failure.  Kafka looks at the deletion of the topic's own znodes only.

@@ -1,4 +1,4 @@
-"""Topics appear, grow and vanish: ``/brokers/topics`` and the znode of each topic.
+"""Topics are created, extended and deleted: watches ``/brokers/topics`` and each topic's znode.
 
 Source: Kafka ``KafkaController.processTopicChange``, ``processPartitionModifications``.
 """
@@ -43,7 +43,7 @@ class _Read(NamedTuple):
 
 
 class Topics:
-    """Keeps the table of partitions equal to what ZooKeeper assigns."""
+    """Keeps the table of partitions equal to the assignments in ZooKeeper."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Topics:
     # ------------------------------------------------------------------ events
 
     def reconcile(self) -> Procedure[None]:
-        """The children of ``/brokers/topics`` changed."""
+        """Handles a change of the children of ``/brokers/topics``."""
         table = self._context.table
         names = yield from self.names()
         present = set(names)
@@ -86,7 +86,7 @@ class Topics:
             yield from self._create_partitions(rows)
 
     def names(self) -> Procedure[list[str]]:
-        """The topics under ``/brokers/topics``, with a watch.
+        """The topics under ``/brokers/topics``; leaves a watch.
 
         An invalid name is reported once and ignored: no broker can have a folder of that name.
         Kafka sends it to the brokers, and each of them fails.
@@ -102,7 +102,7 @@ class Topics:
         return [name for name in names if name not in invalid]
 
     def modify(self, topic: str) -> Procedure[None]:
-        """The znode of a topic changed: it may have more partitions now."""
+        """Handles a change of a topic's znode, which may add partitions."""
         table = self._context.table
         known = table.topics.get(topic)
         read = (yield from self._read([topic]))[0]
@@ -140,7 +140,7 @@ class Topics:
             yield from self._create_partitions(rows)
 
     def _restore(self, topic: str) -> Procedure[None]:
-        """Write the topic znode back without the partitions that came too late."""
+        """Writes the topic znode back without partitions that were added during deletion."""
         table = self._context.table
         known = table.topics[topic]
         existing = yield from self._desk.children(TopicPartitionsZnode.path(topic))
@@ -156,9 +156,9 @@ class Topics:
     # ------------------------------------------------------------------ loading
 
     def load(self, topics: Sequence[str]) -> Procedure[list[int]]:
-        """Read topics, watch them, give ids to those without; returns the rows of their partitions.
+        """Reads topics, watches them, assigns missing ids; returns the rows of their partitions.
 
-        A topic that vanished meanwhile is left out (the watch on its parent tells of it); a corrupt
+        A topic that vanished meanwhile is left out (the watch on its parent reports it); a corrupt
         znode is logged with its path and the topic has no partitions until it is mended.
         """
         rows: list[int] = []
@@ -259,7 +259,7 @@ class Topics:
     # ------------------------------------------------------------------ new partitions
 
     def _create_partitions(self, rows: Sequence[int]) -> Procedure[None]:
-        """First leader, ISR and state znode for new partitions; their replicas are told."""
+        """Writes first leader and ISR of new partitions and sends them to the replicas."""
         table = self._context.table
         self._journal.info(
             f"New partition creation callback for {csv(table.text(row) for row in rows)}"

@@ -1,4 +1,4 @@
-"""From a watch that fired to the event it stands for.
+"""Translates a fired watch to its event.
 
 The mapping needs no memory: whether this broker is the controller is asked when the event is
 processed.
@@ -42,14 +42,14 @@ from zkcontroller.zookeeper.znodes import (
 
 
 def event_for_watch(fired: WatchFired) -> Event | None:
-    """The event that a fired watch becomes; None for changes that concern nobody."""
+    """The event for a fired watch; None for a change that the controller ignores."""
     kind, path = fired
     if path == ControllerZnode.PATH:
         return Reelect() if kind is WatchKind.NODE_DELETED else ControllerChange()
     if kind is WatchKind.NODE_CHILDREN_CHANGED:
         return _CHILD_EVENTS.get(path)
     if kind in (WatchKind.NODE_CREATED, WatchKind.NODE_DELETED):
-        # Whoever deleted an order, the next one must be noticed: look again, leaving a watch.
+        # After a deletion the next creation must be noticed too: look again, leaving a watch.
         return _ORDER_EVENTS.get(path)
     if kind is WatchKind.NODE_DATA_CHANGED:
         if path == ReassignPartitionsZnode.PATH:

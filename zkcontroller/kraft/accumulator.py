@@ -1,4 +1,4 @@
-"""Records on their way into the leader's log: gathered into batches until there are enough.
+"""Gathers records into batches before they are appended to the leader's log.
 
 Records of one append stand in one batch.  Between :meth:`BatchAccumulator.prepare` and
 :meth:`BatchAccumulator.allow_drain` nothing of them leaves: the controller replays them in between.
@@ -66,7 +66,7 @@ class BatchAccumulator:
         self._completed: deque[CompletedBatch] = deque()
 
     def prepare(self, epoch: int, values: Sequence[bytes], now_ms: int) -> int:
-        """Takes records as one whole; gives the offset of the last one.
+        """Adds records as one unit; returns the offset of the last one.
 
         NotLeader if ``epoch`` is over; RecordListTooLarge for more than a batch ever holds;
         BufferAllocation while too many batches wait.  In all three cases nothing was taken.
@@ -94,11 +94,11 @@ class BatchAccumulator:
         return self.next_offset - 1
 
     def allow_drain(self) -> None:
-        """What was prepared may leave."""
+        """Allows prepared records to be drained."""
         self._drain_limit = None
 
     def append_control(self, records: Sequence[tuple[bytes, bytes]], now_ms: int) -> None:
-        """Control records, keys and values, as a batch of their own that leaves at once."""
+        """Adds control records (keys and values) as a separate batch that is drained at once."""
         self._complete()
         base = self.next_offset
         numbered = [Record(base + at, now_ms, *record) for at, record in enumerate(records)]
@@ -108,13 +108,13 @@ class BatchAccumulator:
         self._linger_deadline_ms = now_ms
 
     def deadline_ms(self) -> int:
-        """When there is something to drain."""
+        """The time at which there is a batch to drain."""
         if self._completed and self._is_drainable(self._completed[0].last_offset):
             return 0
         return self._linger_deadline_ms if self._drain_limit is None else NEVER_MS
 
     def drain(self, now_ms: int) -> list[CompletedBatch]:
-        """The batches that leave now, in order; none before the linger is over."""
+        """The batches to append now, in order; none before the linger time is over."""
         if self.deadline_ms() > now_ms:
             return []
         if self._drain_limit is None:

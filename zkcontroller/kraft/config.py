@@ -49,15 +49,15 @@ class QuorumConfig:
 
     @property
     def check_quorum_timeout_ms(self) -> int:
-        """A leader whom no majority has fetched from for so long resigns."""
+        """A leader resigns when no majority has fetched from it for this long."""
         return int(self.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
 
     @property
     def fetch_jitter_ms(self) -> int:
-        """Less than this much longer than the fetch timeout a voter waits for its leader."""
+        """The upper bound of the random time that a voter adds to its fetch timeout."""
         return self.fetch_timeout_ms // FETCH_JITTER_DIVISOR
 
     @property
     def begin_quorum_epoch_period_ms(self) -> int:
-        """So often a leader tells the voters that it leads."""
+        """The interval at which a leader sends BeginQuorumEpoch to the voters."""
         return self.fetch_timeout_ms // 2

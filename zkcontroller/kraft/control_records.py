@@ -1,4 +1,4 @@
-"""Control records of the metadata log: what the raft layer itself writes between the data.
+"""Control records of the metadata log, which the raft layer writes for itself.
 
 The key is a version (0) and a type, the value a message whose first field is its version.  The
 markers of transactions (types 0 and 1) have no place in this log.
@@ -56,7 +56,7 @@ class SnapshotHeader:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFooter:
-    """The last record of a snapshot: nothing of it is missing."""
+    """The last record of a snapshot; it shows that the snapshot is complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class VoterEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A member of the quorum, and the versions of the raft protocol that it speaks."""
+    """A member of the quorum, and the versions of the raft protocol that it supports."""
 
     voter_id: int
     voter_directory_id: UUID | None
@@ -89,7 +89,7 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class KRaftVoters:
-    """The whole set of voters from here on."""
+    """The set of voters from this record on."""
 
     voters: tuple[Voter, ...]
 
@@ -122,7 +122,7 @@ def encode_control_record(record: ControlRecord) -> tuple[bytes, bytes]:
 
 
 def decode_control_record(key: bytes | None, value: bytes | None) -> ControlRecord:
-    """The control record of that key and value; InvalidRecord if it is none of this log.
+    """The control record of that key and value; InvalidRecord if this log has no such record.
 
     A value of a newer version than Kafka 3.9 knows is refused too, where Kafka reads it as if it
     were version 0; of a LeaderChange of version 1 the directory ids are left out.
@@ -143,7 +143,7 @@ def decode_control_record(key: bytes | None, value: bytes | None) -> ControlReco
 
 
 def control_type(key: bytes | None) -> int:
-    """The type that a control record's key names; InvalidRecord if it is none."""
+    """The type in a control record's key; InvalidRecord if it is unknown."""
     if key is None or len(key) < _KEY.size:
         raise InvalidRecord(f"A control record has no key of at least {_KEY.size} bytes")
     version, found = _KEY.unpack_from(key)

@@ -1,4 +1,4 @@
-"""Guards of safety: what would let two leaders act in one epoch, or a committed record be lost.
+"""Checks against two leaders in one epoch and against the loss of committed records.
 
 They are no ``assert``: ``python -O`` leaves those out, and a quorum must be as safe with it.
 """
@@ -9,6 +9,6 @@ from zkcontroller.errors import RaftFatal
 
 
 def require(holds: bool, reason: str) -> None:
-    """Returns if that holds; RaftFatal if not: the process must end."""
+    """Raises RaftFatal unless the condition holds; the process must then end."""
     if not holds:
         raise RaftFatal(reason)

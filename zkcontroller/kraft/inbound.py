@@ -1,4 +1,4 @@
-"""Answers the requests of the quorum: one method for each.
+"""Handles raft requests from other nodes: one method for each kind.
 
 Every answer says whom this node knows as the leader of which epoch *after* it has taken the
 request in.  A request that contradicts what this node knows (two leaders of one epoch, a candidate
@@ -58,7 +58,7 @@ R = TypeVar(
 
 
 def answer_type(request: RaftRequest) -> type[AnyRaftResponse]:
-    """The class of what answers a request."""
+    """The response class of a request."""
     match request:
         case VoteRequest():
             return VoteResponse
@@ -77,13 +77,13 @@ def answer_type(request: RaftRequest) -> type[AnyRaftResponse]:
 
 
 class InboundRequests:
-    """The requests that come to one node."""
+    """Handles the requests to one node."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
 
     def handle(self, received: RequestReceived, now_ms: int) -> None:
-        """Answers a request, now or once there are records for it."""
+        """Answers a request now, or parks a Fetch until there are records."""
         node, request, listener = self._node, received.request, received.listener_name
         response: AnyRaftResponse | None
         if not self._is_of_this_cluster(request):
@@ -162,7 +162,7 @@ class InboundRequests:
             request.leader_id, request.leader_epoch, request.leader_endpoints, now_ms
         ):
             return BeginQuorumEpochResponse(top_level_error=ErrorCode.unknown_server_error)
-        # The leader is one, whoever it thinks that it speaks to.
+        # A leader is known even if it takes this node for another one.
         if not self._is_this_node(request.voter):
             return self._said(BeginQuorumEpochResponse, ErrorCode.invalid_voter_key, listener)
         return self._said(BeginQuorumEpochResponse, ErrorCode.none, listener)
@@ -199,10 +199,10 @@ class InboundRequests:
         return False
 
     def _successor_backoff_ms(self, candidates: tuple[ReplicaKey, ...]) -> int:
-        """The later in the list, the longer; Kafka ``strictExponentialElectionBackoffMs``."""
+        """A successor's election backoff; Kafka ``strictExponentialElectionBackoffMs``."""
         longest = self._node.config.election_backoff_max_ms
         if not candidates:
-            # A leader that was restarted knows nobody's progress: whoever hears of it may stand.
+            # A leader that was restarted knows no replica's progress: any voter may be a candidate.
             return 0
         position = next((at for at, key in enumerate(candidates) if self._is_this_node(key)), None)
         if position is None:
@@ -244,7 +244,7 @@ class InboundRequests:
         return None
 
     def try_fetch(self, request: FetchRequest, listener: str, now_ms: int) -> FetchResponse:
-        """What there is for a replica now; its offset acknowledges everything below."""
+        """The records for a replica; its fetch offset acknowledges everything below."""
         node, state = self._node, self._node.quorum.state
         error = self._leader_only_error(request.leader_epoch)
         if (
@@ -267,7 +267,7 @@ class InboundRequests:
         return self._fetched(state, listener, records)
 
     def nothing_new(self, state: Leader, listener: str) -> FetchResponse:
-        """The answer to who waited for records in vain: what is committed by now."""
+        """The response to a Fetch that timed out: only the current high watermark."""
         return self._fetched(state, listener, b"")
 
     def _fetched(self, state: Leader, listener: str, records: bytes) -> FetchResponse:

@@ -1,4 +1,4 @@
-"""Everything that can happen to a node of the quorum, as values.
+"""Inputs of a quorum node, as values.
 
 Each comes to :meth:`~zkcontroller.kraft.raft.RaftNode.step` with the time.
 """
@@ -15,12 +15,12 @@ from zkcontroller.kraft.messages import AnyRaftResponse, RaftRequest
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The time that :attr:`~zkcontroller.kraft.raft.RaftNode.deadline_ms` named has come."""
+    """The time :attr:`~zkcontroller.kraft.raft.RaftNode.deadline_ms` has come."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """Somebody asks; :class:`~.outputs.Answer` with this id is what he gets."""
+    """A raft request arrived; the :class:`~.outputs.Answer` has the same ``request_id``."""
 
     request_id: int
     request: RaftRequest
@@ -30,7 +30,7 @@ class RequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class ResponseReceived:
-    """A node answers what was sent with this correlation id."""
+    """A node responded to the request with this correlation id."""
 
     source_id: int
     correlation_id: int
@@ -39,7 +39,7 @@ class ResponseReceived:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """What was sent with this correlation id will never be answered."""
+    """The request with this correlation id gets no response."""
 
     destination_id: int
     correlation_id: int
@@ -50,7 +50,7 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class ListenerAdvanced:
-    """A listener has taken in everything below an offset: a commit, or a snapshot."""
+    """A listener has processed everything below an offset: a commit, or a snapshot."""
 
     listener: str
     next_offset: int
@@ -58,14 +58,14 @@ class ListenerAdvanced:
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """Whoever uses the leadership of that epoch gives it up."""
+    """The user of the leadership of that epoch gives it up."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Leave the quorum gracefully, in that time at most."""
+    """Leave the quorum gracefully, within this time."""
 
     timeout_ms: int
 

@@ -1,4 +1,4 @@
-"""The leader of an epoch: how far every replica has come, and what is therefore committed.
+"""The state of a leader: each replica's progress, and the high watermark that follows.
 
 The rule that keeps a quorum safe stands in :meth:`Leader._advance`: a new leader moves no high
 watermark before a record of its own epoch is on a majority of the voters.
@@ -24,7 +24,7 @@ _UNKNOWN: Final = -1
 
 @dataclass(slots=True)
 class ReplicaState:
-    """What a leader knows of a replica.  Points in time are in milliseconds, -1 if unknown."""
+    """A leader's view of a replica.  Times are in milliseconds, -1 if unknown."""
 
     replica: ReplicaKey
     end_offset: int | None = None
@@ -34,7 +34,7 @@ class ReplicaState:
     has_acknowledged_leader: bool = False
 
     def fetched(self, offset: int, leader_end_offset: int | None, now_ms: int) -> None:
-        """It has everything below ``offset``: that is where it goes on fetching."""
+        """The replica has everything below ``offset``, its fetch offset."""
         if leader_end_offset is not None:
             if offset >= leader_end_offset:
                 self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
@@ -47,7 +47,7 @@ class ReplicaState:
         self.has_acknowledged_leader = True
 
     def progress(self) -> ReplicaProgress:
-        """As DescribeQuorum tells it."""
+        """The replica's state for DescribeQuorum."""
         return ReplicaProgress(
             replica=self.replica,
             log_end_offset=_UNKNOWN if self.end_offset is None else self.end_offset,
@@ -58,7 +58,7 @@ class ReplicaState:
 
 @dataclass(slots=True)
 class Leader:
-    """Leads an epoch from ``epoch_start_offset`` on."""
+    """The leader state: leads an epoch from ``epoch_start_offset`` on."""
 
     epoch: int
     local: ReplicaKey
@@ -87,23 +87,23 @@ class Leader:
 
     @property
     def leader_id(self) -> int:
-        """Itself."""
+        """The id of this node."""
         return self.local.id
 
     @property
     def election(self) -> ElectionState:
-        """It leads."""
+        """This node, as the leader of its epoch."""
         return ElectionState(self.epoch, self.local.id)
 
     @property
     def end_offset(self) -> int | None:
-        """Of its own log, as last noted."""
+        """The end offset of its own log, as last noted."""
         return self.voter_states[self.local.id].end_offset
 
     # How far the replicas have come.
 
     def appended(self, end_offset: int) -> bool:
-        """Its own log has grown; True if the high watermark moved."""
+        """Notes the end of its own log; True if the high watermark moved."""
         own = self.voter_states[self.local.id]
         require(own.end_offset is None or own.end_offset <= end_offset, "a leader only appends")
         own.end_offset = end_offset
@@ -122,7 +122,7 @@ class Leader:
         return self._advance()
 
     def heard_from(self, replica: ReplicaKey | None, now_ms: int) -> None:
-        """A voter follows: with a majority of them inside the time, the leader need not resign."""
+        """Counts a voter's fetch; a majority within the timeout keeps the leader from resigning."""
         if replica is None or replica.id not in self.voters:
             return
         require(replica.id != self.local.id, "the leader fetches from itself")
@@ -133,12 +133,12 @@ class Leader:
             self._restart_check_quorum(now_ms)
 
     def acknowledged(self, voter_id: int) -> None:
-        """A voter has heard that this node leads."""
+        """A voter acknowledged BeginQuorumEpoch."""
         self.voter_states[voter_id].has_acknowledged_leader = True
 
     @property
     def non_leader_voters_by_descending_offset(self) -> tuple[ReplicaKey, ...]:
-        """Who should follow this leader: whoever has come furthest first."""
+        """The preferred successors: the other voters, highest offset first."""
         others: Mapping[int, int | None] = {
             voter: self.voter_states[voter].end_offset
             for voter in self.voters.others(self.local.id)
@@ -179,7 +179,7 @@ class Leader:
         return observer
 
     def forget_silent_observers(self, now_ms: int) -> None:
-        """Drops observers that have not fetched for the time of their session."""
+        """Drops observers that have not fetched within their session timeout."""
         for replica, state in list(self.observer_states.items()):
             if (
                 state.last_fetch_ms == _UNKNOWN
@@ -191,7 +191,7 @@ class Leader:
     def progress(
         self, now_ms: int
     ) -> tuple[tuple[ReplicaProgress, ...], tuple[ReplicaProgress, ...]]:
-        """Voters and observers as DescribeQuorum tells of them; a static voter has no directory."""
+        """Voters and observers for DescribeQuorum; a static voter has no directory."""
         self.forget_silent_observers(now_ms)
         voters = []
         for voter, state in self.voter_states.items():

@@ -1,4 +1,4 @@
-"""Who reads the committed log: what each listener has had, and what it gets next.
+"""Listeners of the committed log: what each has received and what it gets next.
 
 A listener gets one thing at a time and says when it has taken it in.  It hears that this node leads
 only once it has taken in everything that was written before this node's epoch.
@@ -37,19 +37,19 @@ class Listeners:
         self._listeners: dict[str, _Listener] = {}
 
     def register(self, name: str) -> None:
-        """A listener that has had nothing; one of that name begins anew."""
+        """Adds a listener that starts at the beginning, or resets the one of that name."""
         self._listeners[name] = _Listener()
         self.inform()
 
     def advanced(self, name: str, next_offset: int) -> None:
-        """It has taken in everything below ``next_offset``."""
+        """The listener has processed everything below ``next_offset``."""
         listener = self._listeners[name]
         listener.is_busy = False
         listener.next_offset = next_offset
         self.inform()
 
     def inform(self) -> None:
-        """Gives every listener that is free what it lacks."""
+        """Sends every idle listener what it has not received yet."""
         for name, listener in self._listeners.items():
             self._advance(name, listener)
             self._tell_leader(name, listener)

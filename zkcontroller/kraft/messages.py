@@ -1,7 +1,7 @@
-"""The requests and answers of a raft quorum as values, free of their versions.
+"""The requests and responses of a raft quorum, independent of protocol versions.
 
 Each of Kafka's messages has room for many topics and partitions, and the quorum uses one of one.
-Whoever reads the wire (:mod:`.wire`) checks that it is the metadata partition, and puts the rest
+The decoder (:mod:`.wire`) checks that it is the metadata partition, and puts the rest
 here.
 
 Source: Kafka ``RaftUtil``, KIP-595, KIP-630, KIP-853.
@@ -36,7 +36,7 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True)
 class BeginQuorumEpochRequest:
-    """A leader tells a voter that it leads (53)."""
+    """A leader announces itself to a voter (53)."""
 
     cluster_id: str | None
     voter: ReplicaKey | None
@@ -47,7 +47,7 @@ class BeginQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True)
 class EndQuorumEpochRequest:
-    """A leader tells the voters that it leads no more, and who should (54)."""
+    """A leader resigns and names the preferred successors (54)."""
 
     cluster_id: str | None
     leader_id: int
@@ -58,7 +58,7 @@ class EndQuorumEpochRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """A replica asks the leader for what follows its log, which acknowledges what it has (1)."""
+    """A replica fetches from the end of its log, and so acknowledges what it has (1)."""
 
     cluster_id: str | None
     replica: ReplicaKey | None
@@ -72,7 +72,7 @@ class FetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchSnapshotRequest:
-    """A replica asks the leader for a part of a snapshot (59)."""
+    """A replica fetches a part of a snapshot (59)."""
 
     cluster_id: str | None
     replica: ReplicaKey | None
@@ -84,7 +84,7 @@ class FetchSnapshotRequest:
 
 @dataclass(frozen=True, slots=True)
 class DescribeQuorumRequest:
-    """Somebody wants to know how the quorum does (55)."""
+    """A client asks for the state of the quorum (55)."""
 
 
 RaftRequest: TypeAlias = (
@@ -99,7 +99,7 @@ RaftRequest: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftResponse:
-    """What every answer says: an error, and whom its sender knows as the leader of which epoch."""
+    """The fields of every response: an error, and the leader and epoch that the sender knows."""
 
     top_level_error: ErrorCode = ErrorCode.none
     """Other than none: the rest of the answer is without meaning."""
@@ -119,17 +119,17 @@ class VoteResponse(RaftResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginQuorumEpochResponse(RaftResponse):
-    """A voter has heard of the leader."""
+    """A voter acknowledges the leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndQuorumEpochResponse(RaftResponse):
-    """A voter has heard of the resignation."""
+    """A voter acknowledges the resignation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse(RaftResponse):
-    """Records, or where the logs part, or the snapshot to begin with."""
+    """Records, or where the logs diverge, or the snapshot to start with."""
 
     high_watermark: int = -1
     log_start_offset: int = -1
@@ -140,7 +140,7 @@ class FetchResponse(RaftResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchSnapshotResponse(RaftResponse):
-    """A part of a snapshot, and how large the whole is."""
+    """A part of a snapshot, and the size of the whole."""
 
     snapshot_id: OffsetAndEpoch = NO_SNAPSHOT
     size: int = 0
@@ -150,7 +150,7 @@ class FetchSnapshotResponse(RaftResponse):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaProgress:
-    """How far a replica has come, as its leader knows; -1 for what it does not know."""
+    """The progress of a replica, as its leader knows it; -1 for unknown values."""
 
     replica: ReplicaKey
     log_end_offset: int
@@ -160,7 +160,7 @@ class ReplicaProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeQuorumResponse(RaftResponse):
-    """The quorum as its leader sees it."""
+    """The state of the quorum, as its leader knows it."""
 
     high_watermark: int = -1
     voters: tuple[ReplicaProgress, ...] = ()

@@ -1,7 +1,7 @@
-"""What all parts of a raft node share: log, state, and the changes of state with their effects.
+"""What all parts of a raft node share: log, quorum state, requests and outputs.
 
-:mod:`.inbound` answers requests, :mod:`.responses` takes answers in, :mod:`.polling` does what is
-due.  Each changes the node by the methods here, and :class:`~.raft.RaftNode` calls them in turn.
+:mod:`.inbound` handles requests, :mod:`.responses` handles responses, :mod:`.polling` does timed
+work.  Each changes the node by the methods here, and :class:`~.raft.RaftNode` calls them in turn.
 
 Source: Kafka ``KafkaRaftClient``.
 """
@@ -51,7 +51,7 @@ class ParkedFetch:
 
 
 class Node:
-    """One node's state, its log and what it has yet to have done (``outputs``)."""
+    """One node's quorum state, its log, and the collected ``outputs``."""
 
     def __init__(
         self,
@@ -95,31 +95,31 @@ class Node:
         self._correlation_id = 0
 
     def _bootstrap(self, servers: Sequence[Endpoint]) -> Mapping[int, Endpoint]:
-        """Whom to ask who leads: the servers named for it, else the other voters."""
+        """The nodes to ask for the leader: the bootstrap servers, else the other voters."""
         if servers:
             return {FIRST_BOOTSTRAP_ID - at: server for at, server in enumerate(servers)}
         local_id = None if self.local is None else self.local.id
         return {voter: self.voters.endpoints[voter] for voter in self.voters.others(local_id)}
 
     def voter_endpoints(self, voter_id: int) -> Endpoints:
-        """Where a voter can be reached; empty for who is none."""
+        """The endpoints of a voter; empty for a node that is no voter."""
         endpoint = self.voters.endpoints.get(voter_id)
         return {} if endpoint is None else {self.listener_name: endpoint}
 
     @property
     def log_end(self) -> OffsetAndEpoch:
-        """Where the log ends, and in which epoch."""
+        """End offset and last epoch of the log."""
         return OffsetAndEpoch(self.log.end_offset, self.log.last_epoch)
 
     @property
     def is_shutting_down(self) -> bool:
-        """Whether it is about to leave."""
+        """Whether a graceful shutdown has begun."""
         return self.shutdown_deadline_ms is not None
 
     # What is to be done.
 
     def emit(self, output: RaftOutput) -> None:
-        """Has something done after everything else."""
+        """Appends an output; it is performed after all earlier ones."""
         last = self.outputs[-1] if self.outputs else None
         if isinstance(output, PersistElection) and isinstance(last, PersistElection):
             # Nothing between the two depends on the first one.
@@ -127,11 +127,11 @@ class Node:
         self.outputs.append(output)
 
     def answer(self, request_id: int, response: AnyRaftResponse) -> None:
-        """Answers a request."""
+        """Sends the response to a request."""
         self.emit(Answer(request_id, response))
 
     def send(self, node_id: int, endpoint: Endpoint, request: RaftRequest, now_ms: int) -> None:
-        """Sends a request to a node that may be sent one."""
+        """Sends a request to a node; the caller has checked that the node may be sent one."""
         self._correlation_id += 1
         self.requests.sent(node_id, self._correlation_id, now_ms)
         self.emit(Send(node_id, endpoint, self._correlation_id, request))
@@ -139,7 +139,7 @@ class Node:
     # Changes of state.
 
     def start_epoch(self, now_ms: int) -> None:
-        """Goes on after :meth:`~.quorum.Quorum.initialize`."""
+        """Completes the start after :meth:`~.quorum.Quorum.initialize`."""
         match self.quorum.state:
             case Candidate():
                 self._became_candidate(now_ms)
@@ -149,9 +149,9 @@ class Node:
                 pass
 
     def stand(self, now_ms: int) -> None:
-        """Becomes a candidate, and the leader at once if its own vote is enough.
+        """Becomes a candidate; becomes the leader at once if it is the only voter.
 
-        After the last epoch it only says so, again and again: nothing but the operator can help.
+        In the last epoch it only logs an error, repeatedly: the operator has to act.
         """
         if not self.quorum.has_next_epoch:
             _log.error(
@@ -171,12 +171,13 @@ class Node:
             raise RaftFatal(f"in state {state}")
         self._left_leader_and_follower()
         if state.is_vote_granted:
-            # That nobody leads is heard first, by whoever used an earlier leadership of this node.
+            # First, listeners that used an earlier leadership of this node learn that there is no
+            # leader.
             self.listeners.inform()
             self.lead(now_ms)
 
     def lead(self, now_ms: int) -> None:
-        """Becomes the leader; the first record of its epoch says so."""
+        """Becomes the leader; the first record of its epoch is a LeaderChange."""
         state = self.quorum.become_leader(self.log.end_offset, now_ms)
         self.log.initialize_leader_epoch(state.epoch)
         first = LeaderChange(
@@ -188,7 +189,7 @@ class Node:
         self.requests.reset_all()
 
     def resign(self, now_ms: int) -> None:
-        """Leads no more, and tells the others who should."""
+        """Resigns; EndQuorumEpoch then names the preferred successors."""
         state = self.quorum.state
         if not isinstance(state, Leader):
             raise RaftFatal(f"in state {state}")
@@ -197,13 +198,13 @@ class Node:
         self._left_leader_and_follower()
 
     def unattach(self, epoch: int, now_ms: int) -> None:
-        """A higher epoch, whose leader is not known."""
+        """Moves to a higher epoch whose leader is unknown."""
         self._drop_download()
         self.quorum.become_unattached(epoch, now_ms)
         self._left_leader_and_follower()
 
     def follow(self, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
-        """Follows a leader from now on."""
+        """Becomes a follower of that leader."""
         self._drop_download()
         self.quorum.become_follower(epoch, leader_id, endpoints, now_ms)
         self._left_leader_and_follower()
@@ -211,7 +212,7 @@ class Node:
     def transition(
         self, leader_id: int | None, epoch: int, endpoints: Endpoints, now_ms: int
     ) -> bool:
-        """Takes in who leads which epoch, as somebody says; False if that cannot be.
+        """Takes over the leader and epoch that another node reported; False if inconsistent.
 
         Source: Kafka ``KafkaRaftClient.maybeTransition``.
         """
@@ -239,7 +240,7 @@ class Node:
         return epoch != quorum.epoch or leader_id is None or known is None or known == leader_id
 
     def _left_leader_and_follower(self) -> None:
-        """Forgets what was asked, and lets those go who wait for records of another epoch."""
+        """Forgets requests in flight and refuses Fetches that wait for records."""
         self.requests.reset_all()
         parked, self.parked = self.parked, []
         for fetch in parked:
@@ -254,14 +255,14 @@ class Node:
             self.log.drop_download()
             state.fetching_snapshot = None
 
-    # What answers say of the leader.
+    # The leader in responses.
 
     def leader_endpoint(self, listener_name: str) -> Endpoint | None:
-        """Where the leader can be reached by that listener."""
+        """The leader's endpoint on that listener; None if it is unknown."""
         return self.quorum.leader_endpoints.get(listener_name or self.listener_name)
 
     def fetch_error(self, error: ErrorCode, listener_name: str) -> FetchResponse:
-        """A Fetch answer without records."""
+        """A Fetch response without records."""
         return FetchResponse(
             error=error,
             leader_id=self.quorum.leader_id,
@@ -273,13 +274,13 @@ class Node:
     # The high watermark.
 
     def leader_high_watermark_moved(self, state: Leader) -> None:
-        """More is committed."""
+        """Passes the leader's new high watermark to the log."""
         if state.high_watermark is None:
             raise RaftFatal("a high watermark moved that is not known")
         self.log.update_high_watermark(state.high_watermark)
 
     def follower_high_watermark(self, state: Follower, offset: int) -> None:
-        """The leader says how much is committed; as much of it as is here counts."""
+        """Takes over the leader's high watermark, limited to the end of the own log."""
         offset = min(offset, self.log.end_offset)
         known = state.high_watermark
         if known is not None and offset < known:

@@ -1,6 +1,6 @@
-"""What a node of the quorum wants done, as values.
+"""Outputs of a quorum node, as values.
 
-The caller's duty: perform them **in the order in which they come**, each done before the next one
+The caller must perform them **in the order in which they come**, each done before the next one
 begins.  So nothing that depends on a vote or on records leaves before they are on disk, and no
 other rule about durability is needed.
 """
@@ -16,21 +16,21 @@ from zkcontroller.kraft.values import ElectionState, Endpoint, LeaderAndEpoch, O
 
 @dataclass(frozen=True, slots=True)
 class PersistElection:
-    """Write the quorum's state, and make sure that it is on disk."""
+    """Write the quorum's state; it must be on disk before the next output."""
 
     election: ElectionState
 
 
 @dataclass(frozen=True, slots=True)
 class FlushLog:
-    """Make sure that every record below ``end_offset`` is on disk."""
+    """Flush the log; every record below ``end_offset`` must be on disk before the next output."""
 
     end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a request; its answer comes back with the correlation id."""
+    """Send a request; the response comes back with this correlation id."""
 
     destination_id: int
     endpoint: Endpoint
@@ -40,7 +40,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer a request that was received."""
+    """Send the response to the request with this ``request_id``."""
 
     request_id: int
     response: AnyRaftResponse
@@ -48,7 +48,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class DeliverCommit:
-    """Give a listener the records from ``first_offset`` on that are below ``high_watermark``.
+    """Send a listener the records from ``first_offset`` on that are below ``high_watermark``.
 
     Some of them are enough; :class:`~.inputs.ListenerAdvanced` says how far it has come, and
     nothing more is delivered to it before.
@@ -61,7 +61,7 @@ class DeliverCommit:
 
 @dataclass(frozen=True, slots=True)
 class DeliverSnapshot:
-    """Have a listener begin anew with that snapshot."""
+    """Make a listener load that snapshot and start again."""
 
     listener: str
     snapshot_id: OffsetAndEpoch
@@ -69,7 +69,7 @@ class DeliverSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class DeliverLeader:
-    """Tell a listener who leads; itself only once it has taken in what was before."""
+    """Send a listener the current leader; this node only after the listener has read everything."""
 
     listener: str
     leader: LeaderAndEpoch
@@ -77,7 +77,7 @@ class DeliverLeader:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownDone:
-    """The node has left the quorum; ``is_graceful`` unless its time was over first."""
+    """The node has left the quorum; ``is_graceful`` unless the time ran out."""
 
     is_graceful: bool
 

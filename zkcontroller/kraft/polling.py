@@ -1,6 +1,6 @@
-"""What is due in each state: one function to read per state.
+"""The timed work of a node: one function for each state.
 
-Each does what the time has come for and gives the time at which it has to be looked at again.
+Each function does what is due and returns the time of its next call.
 
 Source: Kafka ``KafkaRaftClient.pollCurrentState``.
 """
@@ -37,14 +37,14 @@ _log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
 
 
 class Polling:
-    """What one node does of its own accord."""
+    """The work that a node starts by itself."""
 
     def __init__(self, node: Node, inbound: InboundRequests) -> None:
         self._node = node
         self._inbound = inbound
 
     def poll(self, now_ms: int) -> int:
-        """Does what is due; gives when to look again, ``now_ms`` at the earliest: at once."""
+        """Does what is due; returns the time of the next call, ``now_ms`` for an immediate one."""
         match self._node.quorum.state:
             case Unattached() as state:
                 return self._unattached(state, now_ms)
@@ -73,7 +73,7 @@ class Polling:
     def _candidate(self, state: Candidate, now_ms: int) -> int:
         node = self._node
         if node.is_shutting_down:
-            # Whoever is elected meanwhile is as good a leader.
+            # It only asks for votes until its shutdown ends.
             return self._ask_for_votes(state, now_ms)
         if state.backoff_deadline_ms is not None:
             if now_ms < state.backoff_deadline_ms:
@@ -102,7 +102,8 @@ class Polling:
             return now_ms
         self._append(state, now_ms)
         if now_ms >= state.begin_quorum_epoch_deadline_ms:
-            # Everybody, whether or not he has heard it; who is busy is told the next time.
+            # To every voter, acknowledged or not; a voter with a request in flight gets the next
+            # one.
             others = node.voters.others(state.local.id)
             self._send_to_voters(others, self._begin_quorum_epoch_request, now_ms)
             period_ms = node.config.begin_quorum_epoch_period_ms
@@ -115,7 +116,7 @@ class Polling:
         )
 
     def _append(self, state: Leader, now_ms: int) -> None:
-        """Writes what has gathered; those who wait for records get them before they are on disk."""
+        """Appends drained batches; parked Fetches get them before they are on disk."""
         node = self._node
         batches = state.accumulator.drain(now_ms)
         for batch in batches:
@@ -124,7 +125,7 @@ class Polling:
             return
         flush = FlushLog(node.log.end_offset)
         if state.appended(node.log.end_offset):
-            # Only of a quorum of one: nobody else's disk vouches for what it calls committed.
+            # Only in a quorum of one: no other disk holds what it calls committed.
             node.emit(flush)
             node.leader_high_watermark_moved(state)
             self._answer_parked(now_ms)
@@ -154,7 +155,7 @@ class Polling:
         return min(state.fetch_deadline_ms, self._fetch_from_best(state, now_ms))
 
     def _fetch_from_best(self, state: Follower, now_ms: int) -> int:
-        """From the leader, or from whoever may know another one if it does not answer."""
+        """Fetches from the leader, or from a bootstrap server if the leader does not respond."""
         node, requests = self._node, self._node.requests
         leader = state.leader_id
         if requests.has_request_timed_out(leader, now_ms):
@@ -179,7 +180,7 @@ class Polling:
         return requests.ready_at_ms(leader, now_ms)
 
     def _fetch_from_any(self, now_ms: int) -> int:
-        """Asks one of those who may know: a Fetch is answered with the leader by anybody."""
+        """Sends a Fetch to a bootstrap server; every node's response names the leader."""
         node = self._node
         server = node.requests.ready_bootstrap_server(now_ms)
         if server is not None:
@@ -198,7 +199,7 @@ class Polling:
             if node.quorum.is_voter or not node.quorum.has_next_epoch:
                 node.stand(now_ms)
             else:
-                # In the epoch that it led nobody else would ever be its leader.
+                # No other node can become the leader of the epoch that it led.
                 node.unattach(state.epoch + 1, now_ms)
             return now_ms
         return min(state.election_deadline_ms, again_ms)
@@ -208,7 +209,7 @@ class Polling:
     def _send_to_voters(
         self, voters: Iterable[int], build: Callable[[int], RaftRequest], now_ms: int
     ) -> int:
-        """Sends to every one of them that is free; gives when the next one is."""
+        """Sends to every voter without a request in flight; returns when the next one is free."""
         node = self._node
         again_ms = NEVER_MS
         for voter in voters:

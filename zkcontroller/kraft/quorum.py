@@ -1,4 +1,4 @@
-"""Which state a node is in: every transition, what it needs, and what it must write down first.
+"""The quorum state machine of a node: transitions, their conditions and what is persisted.
 
 Source: Kafka ``QuorumState``.
 """
@@ -31,7 +31,7 @@ _log: Final = logging.getLogger("org.apache.kafka.raft.QuorumState")
 
 
 class Quorum:
-    """The state of one node.  ``persist`` is called before a change, with what must be on disk."""
+    """The quorum state of one node; ``persist`` writes an election before the change."""
 
     def __init__(
         self,
@@ -53,26 +53,26 @@ class Quorum:
         self._voter_endpoints = voter_endpoints
         self._persist = persist
 
-    # Looks.
+    # Properties.
 
     @property
     def epoch(self) -> int:
-        """Never falls."""
+        """The current epoch; it never falls."""
         return self.state.epoch
 
     @property
     def leader_id(self) -> int | None:
-        """Of this epoch, if known; of a node that has resigned, itself."""
+        """The leader of this epoch, if known; a resigned leader still names itself."""
         return self.state.leader_id
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        """Both."""
+        """The leader, None if unknown, and the epoch."""
         return LeaderAndEpoch(self.leader_id, self.epoch)
 
     @property
     def leader_endpoints(self) -> Endpoints:
-        """Where the leader can be reached; empty if that is not known."""
+        """The leader's endpoints; empty if they are unknown."""
         match self.state:
             case Leader() | Follower() as state:
                 return state.leader_endpoints
@@ -83,7 +83,7 @@ class Quorum:
 
     @property
     def high_watermark(self) -> int | None:
-        """Everything below it is committed; None as long as nothing is known to be."""
+        """The offset below which everything is committed; None while unknown."""
         return self.state.high_watermark
 
     @property
@@ -93,29 +93,29 @@ class Quorum:
 
     @property
     def is_only_voter(self) -> bool:
-        """Whether it is alone."""
+        """Whether this node is the only voter."""
         return self.local is not None and self.voters.is_only_voter(self.local.id)
 
     @property
     def has_remote_leader(self) -> bool:
-        """Whether somebody else leads."""
+        """Whether another node is the leader."""
         return self.leader_id is not None and not self.is_local(self.leader_id)
 
     def is_local(self, replica_id: int | None) -> bool:
-        """Whether that is this node."""
+        """Whether that is the id of this node."""
         return self.local is not None and self.local.id == replica_id
 
     def is_credible(self, epoch: int) -> bool:
-        """Whether somebody may be believed that this epoch has begun.
+        """Whether an epoch that another node reports is believed.
 
-        In the upper half of all epochs only small steps are: else a single broken message could
-        leave the quorum without epochs to elect a leader in, for good.  Kafka believes any.
+        In the upper half of all epochs only small steps are believed.  Otherwise a single broken
+        message could use up all epochs, and no leader could ever be elected.  Kafka believes any.
         """
         return epoch <= max(LAST_EPOCH // 2, self.epoch + MAX_EPOCH_LEAP)
 
     @property
     def has_next_epoch(self) -> bool:
-        """Whether there is an epoch left to stand in."""
+        """Whether a higher epoch exists in which to be a candidate."""
         return self.epoch < LAST_EPOCH
 
     # Transitions.
@@ -123,7 +123,7 @@ class Quorum:
     def initialize(
         self, stored: ElectionState | None, log_end: OffsetAndEpoch, now_ms: int
     ) -> None:
-        """The state after a start, out of what was written down and where the log ends."""
+        """Sets the first state from the stored election and the end of the log."""
         election = stored or ElectionState(0)
         if election.voted_key is not None and self.local is None:
             raise RaftFatal(
@@ -147,7 +147,7 @@ class Quorum:
         leader = election.leader_id
         if voted is not None and self.is_local(voted.id) and log_end.epoch == epoch:
             # It had won: the epoch's first record is in the log.  As a candidate of an epoch that
-            # has records it would be refused by everybody.
+            # has records it would be refused by every voter.
             leader, voted = voted.id, None
         if leader is not None and self.is_local(leader):
             # No second vote in this epoch, and no second record for an offset of its lost tail.
@@ -162,9 +162,9 @@ class Quorum:
         return Unattached(epoch, deadline_ms, leader_id=leader, voted_key=voted)
 
     def become_unattached(self, epoch: int, now_ms: int) -> None:
-        """A higher epoch has begun somewhere, and nobody is known to lead it.
+        """Moves to a higher epoch without a known leader.
 
-        Whoever was about to stand goes on counting: epochs of others do not keep it from it.
+        A voter without a leader keeps its election deadline: higher epochs must not delay it.
         """
         state = self.state
         require(epoch > state.epoch, f"unattached in epoch {epoch} after {state.epoch}")
@@ -176,7 +176,7 @@ class Quorum:
         self._transition(Unattached(epoch, deadline_ms, high_watermark=state.high_watermark))
 
     def vote_for(self, candidate: ReplicaKey, now_ms: int) -> None:
-        """This node's one vote of this epoch goes to that candidate."""
+        """Gives this node's vote of this epoch to that candidate."""
         state = self.state
         if not isinstance(state, Unattached):
             raise RaftFatal(f"a vote as {state}")
@@ -194,7 +194,7 @@ class Quorum:
     def become_follower(
         self, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int
     ) -> None:
-        """That node leads that epoch."""
+        """Becomes a follower of that leader in that epoch."""
         state = self.state
         require(bool(endpoints), f"leader {leader_id} without an endpoint")
         require(not self.is_local(leader_id), f"node {leader_id} follows itself")
@@ -216,7 +216,7 @@ class Quorum:
         )
 
     def become_candidate(self, now_ms: int) -> None:
-        """Stands in the next epoch."""
+        """Becomes a candidate in the next epoch."""
         state = self.state
         if self.local is None:
             raise RaftFatal("an observer does not stand")
@@ -233,7 +233,7 @@ class Quorum:
         )
 
     def put_off_election(self, now_ms: int) -> None:
-        """Stays what it is for another election timeout; who leads does not stand."""
+        """Keeps the state for another election timeout; not for a leader."""
         state, deadline_ms = self.state, max(now_ms + 1, self._random_deadline_ms(now_ms))
         match state:
             case Unattached() | Resigned():
@@ -248,7 +248,7 @@ class Quorum:
                 assert_never(state)
 
     def become_leader(self, end_offset: int, now_ms: int) -> Leader:
-        """A majority has voted for this node; its epoch begins at the end of its log."""
+        """Becomes the leader after a majority voted for it; its epoch begins at the log's end."""
         state = self.state
         if not isinstance(state, Candidate):
             raise RaftFatal(f"leads without a vote: {state}")
@@ -269,7 +269,7 @@ class Quorum:
         return leader
 
     def become_resigned(self, preferred_successors: tuple[ReplicaKey, ...], now_ms: int) -> None:
-        """Leads no more.  Nothing is written down: after a restart it has resigned as well."""
+        """Resigns.  Nothing is persisted: a leader that restarts is resigned anyway."""
         if not isinstance(self.state, Leader):
             raise RaftFatal(f"in state {self.state}")
         self._enter(self._resigned(self.epoch, preferred_successors, now_ms))
@@ -297,10 +297,10 @@ class Quorum:
         )
 
     def fetch_deadline_ms(self, now_ms: int) -> int:
-        """When a follower gives its leader up, unless the leader answers before.
+        """The time at which a follower gives up a leader that does not respond.
 
-        The followers of a leader are answered at the same moment, so with the same timeout they
-        would all stand at the same moment and split the votes, as Kafka's do.
+        All followers get their responses at the same moment.  With the same timeout they would all
+        become candidates at the same moment and split the votes, as Kafka's do.
         """
         jitter_ms = self._config.fetch_jitter_ms if self.is_voter else 0
         longer_ms = self._random.randrange(jitter_ms) if jitter_ms else 0

@@ -1,6 +1,6 @@
-"""A node of the raft quorum: what happens goes in, what is to be done comes out.
+"""A node of the raft quorum: inputs go in, outputs come out.
 
-The caller's duties:
+What the caller must do:
 
 1. call :meth:`RaftNode.start` once, then :meth:`RaftNode.step` with whatever happens and the time,
    and with :class:`~.inputs.Tick` when :attr:`RaftNode.deadline_ms` has come;
@@ -58,7 +58,7 @@ _MOST_POLLS_A_STEP: Final = 100
 
 
 class RaftNode:
-    """One node of the quorum: a voter, or an observer that follows it."""
+    """One node of the quorum: a voter, or an observer."""
 
     def __init__(
         self,
@@ -95,52 +95,52 @@ class RaftNode:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When to come with a Tick at the latest; None if there is no need to."""
+        """The time of the next Tick; None if none is needed."""
         return None if self._has_left or self._deadline_ms == NEVER_MS else self._deadline_ms
 
     @property
     def state_name(self) -> StateName:
-        """Which state it is in."""
+        """The node's state."""
         return self._node.quorum.state.name
 
     @property
     def epoch(self) -> int:
-        """The newest it knows."""
+        """The highest epoch that the node knows."""
         return self._node.quorum.epoch
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        """Whom it knows as the leader."""
+        """The leader that the node knows, and the epoch."""
         return self._node.quorum.leader_and_epoch
 
     @property
     def is_leader(self) -> bool:
-        """Whether it leads."""
+        """Whether the node is the leader."""
         return isinstance(self._node.quorum.state, Leader)
 
     @property
     def high_watermark(self) -> int | None:
-        """Everything below is committed; None as long as nothing is known to be."""
+        """The offset below which everything is committed; None while unknown."""
         return self._node.quorum.high_watermark
 
     @property
     def election(self) -> ElectionState:
-        """Whom it follows or has voted for."""
+        """The leader that the node follows, or the candidate it voted for."""
         return self._node.quorum.state.election
 
     @property
     def log(self) -> RaftLog:
-        """Its log."""
+        """The node's log."""
         return self._node.log
 
     @property
     def voters(self) -> VoterSet:
-        """Who has a vote."""
+        """The voters of the quorum."""
         return self._node.voters
 
     @property
     def next_append_offset(self) -> int:
-        """Where the next record of this node's goes, behind those that wait to be written."""
+        """The offset of the next record, behind those that wait to be written."""
         state = self._node.quorum.state
         if isinstance(state, Leader):
             return state.accumulator.next_offset
@@ -149,7 +149,7 @@ class RaftNode:
     # What happens.
 
     def start(self, stored: ElectionState | None, now_ms: int) -> list[RaftOutput]:
-        """Begins, with what was written down before the node was stopped, if it ever ran.
+        """Starts with the stored election, None if the node never ran.
 
         RaftFatal if the log names the voters: this node must not take part.
         """
@@ -163,12 +163,12 @@ class RaftNode:
         return self._poll(now_ms)
 
     def register(self, listener: str, now_ms: int) -> list[RaftOutput]:
-        """A listener that has had nothing yet; under a known name it begins anew."""
+        """Registers a listener from the beginning of the log; a known name starts again."""
         self._node.listeners.register(listener)
         return self._poll(now_ms)
 
     def step(self, happened: RaftInput, now_ms: int) -> list[RaftOutput]:
-        """Takes in what has happened; gives what is to be done, in order.
+        """Processes one input; returns the outputs in the order in which to perform them.
 
         RaftFatal if this node can no longer trust what it knows: the process must end.
         """
@@ -195,7 +195,7 @@ class RaftNode:
         return self._poll(now_ms)
 
     def prepare_append(self, epoch: int, values: Sequence[bytes], now_ms: int) -> int:
-        """Takes framed records as one batch to be written; gives the offset of the last one.
+        """Adds encoded records as one batch; returns the offset of the last one.
 
         Nothing is written before :meth:`schedule_prepared_append`.  NotLeader if ``epoch`` is not
         this node's to lead any more, RecordListTooLarge for more than a batch holds,
@@ -207,7 +207,7 @@ class RaftNode:
         return state.accumulator.prepare(epoch, values, now_ms)
 
     def schedule_prepared_append(self) -> None:
-        """What was prepared may be written; a Tick has it done once the linger is over."""
+        """Lets prepared records be written; a Tick writes them after the linger time."""
         state = self._node.quorum.state
         if isinstance(state, Leader):
             state.accumulator.allow_drain()
@@ -244,7 +244,7 @@ class RaftNode:
         raise RaftFatal(f"Polling does not end in state {self.state_name} of epoch {self.epoch}")
 
     def _leave(self, now_ms: int) -> bool:
-        """Ends a graceful shutdown once another node leads, or its time is over."""
+        """Ends a graceful shutdown once another node leads, or the time is over."""
         node, quorum = self._node, self._node.quorum
         if node.shutdown_deadline_ms is None or self._has_left:
             return self._has_left
@@ -255,7 +255,7 @@ class RaftNode:
         return self._has_left
 
     def _expire_parked(self, now_ms: int) -> None:
-        """Fetches that have waited long enough hear how much is committed by now."""
+        """Answers parked Fetches that have waited long enough with the high watermark."""
         node, state = self._node, self._node.quorum.state
         waiting = []
         for fetch in node.parked:

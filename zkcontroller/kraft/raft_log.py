@@ -1,7 +1,7 @@
-"""What raft needs of the log it replicates.  The file system's is ``replica_manager.raft``.
+"""The interface of the replicated log; the file-based log is in ``replica_manager.raft``.
 
-No method waits for anything but the page cache.  What must be on disk before somebody hears of it
-is flushed by whoever performs :class:`~zkcontroller.kraft.outputs.FlushLog`.
+No method waits for anything but the page cache.  What must be on disk before it is acknowledged
+is flushed by the caller that performs :class:`~zkcontroller.kraft.outputs.FlushLog`.
 
 Source: Kafka ``ReplicatedLog``.
 """
@@ -16,7 +16,7 @@ from zkcontroller.kraft.values import OffsetAndEpoch
 
 
 class LogPosition(Enum):
-    """What a log makes of the place at which a replica wants to go on reading."""
+    """The outcome when a replica's fetch position is checked against the log."""
 
     VALID = auto()
     DIVERGING = auto()
@@ -26,7 +26,7 @@ class LogPosition(Enum):
 
 
 class ValidatedPosition(NamedTuple):
-    """The verdict, and where to go on: as asked, the point of divergence, or the snapshot's id."""
+    """The outcome and the position to go on from: as asked, diverging, or a snapshot's id."""
 
     verdict: LogPosition
     offset_and_epoch: OffsetAndEpoch
@@ -37,7 +37,7 @@ class RaftLog(Protocol):
 
     @property
     def start_offset(self) -> int:
-        """Above zero only where a snapshot ends."""
+        """The first offset; above zero only behind a snapshot."""
 
     @property
     def end_offset(self) -> int:
@@ -45,17 +45,17 @@ class RaftLog(Protocol):
 
     @property
     def last_epoch(self) -> int:
-        """Of the last record; of the snapshot at the start if there is none; else 0."""
+        """The epoch of the last record; without records, of the snapshot at the start, else 0."""
 
     @property
     def high_watermark(self) -> int:
-        """As last told by :meth:`update_high_watermark`; at least the start."""
+        """As last set by :meth:`update_high_watermark`; at least the start offset."""
 
     def append_as_leader(self, batches: bytes, epoch: int) -> None:
         """Appends whole batches whose offsets begin at the end and whose epoch is ``epoch``."""
 
     def append_as_follower(self, batches: bytes, epoch: int) -> int:
-        """Appends a leader's batches as they are; gives how many bytes were taken.
+        """Appends a leader's batches unchanged; returns how many bytes were appended.
 
         Those from the first batch of an epoch above ``epoch`` on are left out.  CorruptRecord or
         InvalidRecord for what is no batch: nothing of it is appended.  UnexpectedAppendOffset if
@@ -63,10 +63,10 @@ class RaftLog(Protocol):
         """
 
     def initialize_leader_epoch(self, epoch: int) -> None:
-        """Notes that ``epoch`` begins at the end of the log."""
+        """Records that ``epoch`` begins at the end of the log."""
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """The largest epoch here that is not above ``epoch``, and where it ends.
+        """The largest epoch in the log that is not above ``epoch``, and its end offset.
 
         Below the first one: where the first one starts, under the epoch of the snapshot there if
         the log begins with one, else under ``epoch``.  Of a log without records, or above all of
@@ -74,7 +74,7 @@ class RaftLog(Protocol):
         """
 
     def truncate_to(self, offset: int) -> None:
-        """Drops everything from ``offset`` on; never below the high watermark."""
+        """Deletes everything from ``offset`` on; never below the high watermark."""
 
     def update_high_watermark(self, offset: int) -> None:
         """Records below ``offset`` are committed; it never falls and is not above the end."""
@@ -86,43 +86,43 @@ class RaftLog(Protocol):
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """The newest snapshot, if there is any; the one of a format, (0, 0), counts."""
+        """The newest snapshot, if any; that of a format, (0, 0), counts."""
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """The oldest one that is kept."""
+        """The oldest snapshot that is kept."""
 
     def snapshot_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """How large that snapshot is; None if it is not here."""
+        """The size of that snapshot; None if it does not exist here."""
 
     def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
-        """A part of a snapshot; a record may be cut anywhere."""
+        """A part of a snapshot; records may be cut anywhere."""
 
     def begin_download(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Begins a snapshot that comes from the leader; a download that was begun is dropped."""
+        """Starts the download of a leader's snapshot; drops an earlier download."""
 
     def append_download(self, data: bytes) -> int:
-        """Adds to it; gives how large it is now."""
+        """Appends to the download; returns its size."""
 
     def finish_download(self) -> None:
-        """Keeps the snapshot under its id and restarts the log behind it: :meth:`restart_at`."""
+        """Stores the snapshot under its id and restarts the log behind it: :meth:`restart_at`."""
 
     def restart_at(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Drops all records, and begins anew behind that snapshot, which is here.
+        """Deletes all records and continues the log behind that local snapshot.
 
         The start, the end and the high watermark are the snapshot's end afterwards.  RaftFatal if
         what is known to be committed lies behind it.
         """
 
     def drop_download(self) -> None:
-        """Forgets a download; nothing if there is none."""
+        """Drops the download, if there is one."""
 
     def clean(self, now_ms: int) -> bool:
-        """Drops old records and snapshots that newer snapshots cover; says whether any went."""
+        """Deletes records and snapshots that newer snapshots cover; True if any was deleted."""
 
 
 def validate_position(log: RaftLog, offset: int, epoch: int) -> ValidatedPosition:
-    """Whether a replica whose log ends at ``offset`` in ``epoch`` may go on reading there.
+    """Whether a replica whose log ends at ``offset`` in ``epoch`` may fetch from there.
 
     Source: Kafka ``ReplicatedLog.validateOffsetAndEpoch``.
     """
@@ -145,7 +145,7 @@ def validate_position(log: RaftLog, offset: int, epoch: int) -> ValidatedPositio
 
 
 def truncation_offset(log: RaftLog, diverging: OffsetAndEpoch) -> int:
-    """Where a follower must cut its log, told by the leader that they part at ``diverging``.
+    """The offset to which a follower truncates; the logs diverge at ``diverging``.
 
     Source: Kafka ``ReplicatedLog.truncateToEndOffset``.
     """

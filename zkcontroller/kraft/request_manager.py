@@ -1,4 +1,4 @@
-"""Who may be sent a request now: at most one waits for its answer at each node.
+"""Tracks requests in flight: at most one for each node, with timeout and backoff.
 
 Source: Kafka ``RequestManager``.
 """
@@ -17,12 +17,12 @@ class RandomSource(Protocol):
     """Where a node's randomness comes from; ``random.Random`` is one."""
 
     def randrange(self, stop: int, /) -> int:
-        """A number from 0 up to, and without, ``stop``."""
+        """A number from 0 to ``stop`` - 1."""
 
 
 @dataclass(slots=True)
 class _Connection:
-    """What is known of the requests to one node."""
+    """The state of the requests to one node."""
 
     correlation_id: int | None = None
     """Of the request that waits for its answer."""
@@ -47,7 +47,7 @@ class RequestManager:
         self._connections: dict[int, _Connection] = {}
 
     def ready_at_ms(self, node_id: int, now_ms: int) -> int:
-        """When a request may go to that node; ``now_ms`` if it may go now."""
+        """When a request may be sent to that node; ``now_ms`` if at once."""
         connection = self._connections.get(node_id)
         if connection is None:
             return now_ms
@@ -56,7 +56,7 @@ class RequestManager:
         return max(connection.backoff_ms, now_ms)
 
     def is_backing_off(self, node_id: int, now_ms: int) -> bool:
-        """Whether the last request to it failed a moment ago."""
+        """Whether that node is in backoff after a failed request."""
         connection = self._connections.get(node_id)
         return (
             connection is not None
@@ -65,7 +65,7 @@ class RequestManager:
         )
 
     def has_request_timed_out(self, node_id: int, now_ms: int) -> bool:
-        """Whether a request to it waits for longer than it may."""
+        """Whether the request in flight to that node has timed out."""
         connection = self._connections.get(node_id)
         return (
             connection is not None
@@ -84,7 +84,7 @@ class RequestManager:
         return first
 
     def ready_bootstrap_server(self, now_ms: int) -> int | None:
-        """One that can be asked who leads; None while any request is in flight."""
+        """A bootstrap server that may be asked; None while any request is in flight."""
         if self.in_flight_until_ms(now_ms) is not None or not self.bootstrap_servers:
             return None
         servers = list(self.bootstrap_servers)
@@ -95,7 +95,7 @@ class RequestManager:
         return None
 
     def bootstrap_ready_at_ms(self, now_ms: int) -> int:
-        """When there may be one."""
+        """When :meth:`ready_bootstrap_server` may return a server."""
         in_flight = self.in_flight_until_ms(now_ms)
         if in_flight is not None:
             return in_flight
@@ -103,14 +103,14 @@ class RequestManager:
         return min(ready, default=NEVER_MS)
 
     def sent(self, node_id: int, correlation_id: int, now_ms: int) -> None:
-        """A request has gone there."""
+        """Records a request to that node."""
         self._connections[node_id] = _Connection(correlation_id, now_ms + self._request_timeout_ms)
 
     def is_response_expected(self, node_id: int, correlation_id: int, now_ms: int) -> bool:
-        """Whether that answer is still waited for.
+        """Whether the response with that correlation id is still expected.
 
-        One that comes too late is not: the same may have been asked of another node meanwhile, and
-        two answers to one Fetch are the same records twice.
+        A late one is not: the same request may have gone to another node meanwhile, and two
+        responses to one Fetch would hold the same records twice.
         """
         connection = self._connections.get(node_id)
         return (
@@ -120,19 +120,19 @@ class RequestManager:
         )
 
     def succeeded(self, node_id: int, correlation_id: int, now_ms: int) -> None:
-        """The answer was of use: the next request may go at once."""
+        """Ends a request successfully: the next one may be sent at once."""
         if self.is_response_expected(node_id, correlation_id, now_ms):
             del self._connections[node_id]
 
     def failed(self, node_id: int, correlation_id: int, now_ms: int) -> None:
-        """There was no answer, or none of use: the node is left in peace for a moment."""
+        """Ends a request without success: the node is in backoff for a moment."""
         if self.is_response_expected(node_id, correlation_id, now_ms):
             self._connections[node_id] = _Connection(backoff_ms=now_ms + self._retry_backoff_ms)
 
     def reset(self, node_id: int) -> None:
-        """Forgets what was sent there."""
+        """Forgets the requests to that node."""
         self._connections.pop(node_id, None)
 
     def reset_all(self) -> None:
-        """Forgets everything: answers to what was asked in another state mean nothing now."""
+        """Forgets all requests: responses to an earlier state's requests mean nothing now."""
         self._connections.clear()

@@ -1,6 +1,6 @@
-"""Takes in what other nodes answer.
+"""Handles the responses of other nodes.
 
-An answer is of use or it is not; of a node that gave one of no use nothing is asked for a moment.
+A node whose response is of no use gets no request until its backoff ends.
 
 Source: Kafka ``KafkaRaftClient.handleResponse`` and its neighbours.
 """
@@ -38,7 +38,7 @@ _HEADER_BYTES_SHOWN: Final = 61
 
 
 class Responses:
-    """The answers that come to one node."""
+    """Handles the responses to one node."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -46,7 +46,7 @@ class Responses:
         """Of the snapshot that is being downloaded."""
 
     def handle(self, received: ResponseReceived, now_ms: int) -> None:
-        """Takes an answer in, if it is still waited for."""
+        """Handles a response, if it is still expected."""
         requests = self._node.requests
         source, correlation_id = received.source_id, received.correlation_id
         if not requests.is_response_expected(source, correlation_id, now_ms):
@@ -57,7 +57,7 @@ class Responses:
             requests.failed(source, correlation_id, now_ms)
 
     def handle_failure(self, failed: RequestFailed, now_ms: int) -> None:
-        """Takes in that there will be no answer."""
+        """Handles a request that gets no response."""
         self._node.requests.failed(failed.destination_id, failed.correlation_id, now_ms)
 
     def _is_of_use(self, source: int, response: AnyRaftResponse, now_ms: int) -> bool:
@@ -97,7 +97,7 @@ class Responses:
         return False
 
     def _common(self, source: int, response: AnyRaftResponse, now_ms: int) -> bool | None:
-        """What any answer says of the leader; None if the rest of it is to be read too.
+        """Handles the leader and epoch of any response; None if the rest is to be handled too.
 
         Source: Kafka ``KafkaRaftClient.maybeHandleCommonResponse``.
         """
@@ -130,7 +130,7 @@ class Responses:
         return None
 
     def _knows_more_than_before(self) -> bool:
-        """False for who looks for a leader in vain: it need not ask at the speed of the network."""
+        """Whether a leader is known; False delays the next request by the backoff."""
         return not isinstance(self._node.quorum.state, Unattached)
 
     def _transition(self, source: int, response: AnyRaftResponse, now_ms: int) -> None:
@@ -223,10 +223,10 @@ class Responses:
         return True
 
     def _append(self, source: int, records: bytes, state: Follower) -> bool:
-        """Appends a leader's records; False, and nothing is done, if they are none.
+        """Appends a leader's records; False if they are invalid, and then nothing is appended.
 
-        Kafka asks a leader whose records are broken again and again, and never gives it up.  Here
-        its answer does not count as a sign of life.
+        Kafka repeats the Fetch without end if a leader's records are broken.  Here such a response
+        does not extend the fetch timeout.
         """
         node = self._node
         # Before the append: a log with such records could never be opened again.
@@ -276,7 +276,7 @@ class Responses:
         return True
 
     def _restart_log(self, state: Follower, snapshot_id: OffsetAndEpoch) -> None:
-        """The leader has none of the records behind that snapshot, which is here."""
+        """Restarts the log at a local snapshot, because the leader deleted the records."""
         node = self._node
         self._check_restart(state, snapshot_id)
         node.log.restart_at(snapshot_id)
@@ -311,7 +311,7 @@ class Responses:
 
 
 def back_off(node: Node, state: Candidate, now_ms: int) -> None:
-    """A lost election: the next epoch is stood for after a random wait, longer each time.
+    """After a lost election: waits a random time, longer each time, before the next epoch.
 
     Source: Kafka ``KafkaRaftClient.binaryExponentialElectionBackoffMs``.
     """

@@ -1,8 +1,8 @@
-"""The states of a node in the quorum, and which may follow which.
+"""The states of a quorum node, and the allowed transitions.
 
 A node is *unattached* while it knows no leader of its epoch (it may have voted), a *candidate*
 while it asks for votes, the *leader* of an epoch (:mod:`.leader_state`), a *follower* of one, or
-*resigned* from one: it leads no more, and nobody else ever leads that epoch.
+*resigned* from one: it leads no more, and no other node ever leads that epoch.
 An observer, who has no vote, is only ever unattached or a follower.
 
 Deadlines are points in time in milliseconds, :data:`~zkcontroller.kraft.config.NEVER_MS` where none
@@ -25,7 +25,7 @@ from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey,
 
 
 class StateName(StrEnum):
-    """The states, by the names that Kafka's metric ``current-state`` has for them."""
+    """The states, by their names in Kafka's metric ``current-state``."""
 
     UNATTACHED = "unattached"
     CANDIDATE = "candidate"
@@ -35,7 +35,7 @@ class StateName(StrEnum):
 
     @property
     def label(self) -> str:
-        """As Kafka's log calls it."""
+        """The state's name in Kafka's log."""
         return self.value.capitalize()
 
 
@@ -53,7 +53,7 @@ takes a higher epoch; the rest of the conditions stands with the transitions (:m
 
 
 class Vote(Enum):
-    """What a candidate knows of a voter."""
+    """A voter's answer to a candidate."""
 
     UNRECORDED = auto()
     GRANTED = auto()
@@ -62,7 +62,7 @@ class Vote(Enum):
 
 @dataclass(slots=True)
 class Unattached:
-    """Knows no leader that it could fetch from; grants its vote once."""
+    """Has no leader to fetch from; may grant one vote."""
 
     epoch: int
     election_deadline_ms: int
@@ -76,11 +76,11 @@ class Unattached:
 
     @property
     def election(self) -> ElectionState:
-        """What must be remembered."""
+        """The election to persist."""
         return ElectionState(self.epoch, self.leader_id, self.voted_key)
 
     def can_grant_vote(self, candidate: ReplicaKey, *, is_log_up_to_date: bool) -> bool:
-        """Whether that candidate gets this node's vote; one who already has it gets it again."""
+        """Whether that candidate gets this node's vote, or has it already."""
         if self.voted_key is not None:
             return self.voted_key.id == candidate.id and self.voted_key.directory_id in (
                 None, candidate.directory_id,
@@ -114,31 +114,31 @@ class Candidate:
 
     @property
     def election(self) -> ElectionState:
-        """It has voted for itself."""
+        """The election to persist: the vote for itself."""
         return ElectionState(self.epoch, None, self.local)
 
     @property
     def granting_voters(self) -> tuple[int, ...]:
-        """Who has voted for it, itself among them."""
+        """The voters that granted their votes, itself included."""
         return self._with(Vote.GRANTED)
 
     @property
     def unrecorded_voters(self) -> tuple[int, ...]:
-        """Who has not answered yet."""
+        """The voters that have not answered yet."""
         return self._with(Vote.UNRECORDED)
 
     @property
     def is_vote_granted(self) -> bool:
-        """Whether a majority has voted for it."""
+        """Whether a majority granted its votes."""
         return len(self.granting_voters) >= self.voters.majority
 
     @property
     def is_vote_rejected(self) -> bool:
-        """Whether no majority can vote for it any more."""
+        """Whether a majority has become impossible."""
         return len(self.voters) - len(self._with(Vote.REJECTED)) < self.voters.majority
 
     def record(self, voter_id: int, vote: Vote) -> bool:
-        """Notes a voter's answer; False if it was known.  A voter that changes its mind lies."""
+        """Records a voter's answer; False if it was known.  A changed answer is an error."""
         known = self.votes[voter_id]
         require(known in (Vote.UNRECORDED, vote), f"voter {voter_id}: {known} and then {vote}")
         self.votes[voter_id] = vote
@@ -166,11 +166,11 @@ class Follower:
 
     @property
     def election(self) -> ElectionState:
-        """Whom it follows."""
+        """The election to persist: the leader."""
         return ElectionState(self.epoch, self.leader_id)
 
     def update_high_watermark(self, offset: int) -> bool:
-        """Takes the leader's over; True if it moved.  It never falls."""
+        """Takes over the leader's high watermark, which never falls; True if it moved."""
         known = self.high_watermark
         require(known is None or offset >= known, f"high watermark {known} and then {offset}")
         self.high_watermark = offset
@@ -179,7 +179,7 @@ class Follower:
 
 @dataclass(slots=True)
 class Resigned:
-    """Has led this epoch and does so no more; waits for another one to be elected."""
+    """Was the leader of this epoch and resigned; waits for another election."""
 
     epoch: int
     local_id: int
@@ -193,15 +193,15 @@ class Resigned:
 
     @property
     def leader_id(self) -> int:
-        """Itself, still: nobody else can lead this epoch."""
+        """This node: no other can lead this epoch."""
         return self.local_id
 
     @property
     def election(self) -> ElectionState:
-        """As before: a resignation is not remembered."""
+        """The persisted election stays: a resignation is not persisted."""
         return ElectionState(self.epoch, self.local_id)
 
     def acknowledge(self, voter_id: int) -> None:
-        """That voter need not be told again."""
+        """A voter acknowledged EndQuorumEpoch and gets no further one."""
         if voter_id in self.unacked_voters:
             self.unacked_voters.remove(voter_id)

@@ -1,4 +1,4 @@
-"""Refuses a log whose records name the voters: this node takes them from its configuration.
+"""Refuses a log whose records name voters: this node has static voters from its configuration.
 
 A quorum at ``kraft.version`` 1 writes its voters into the log (``KRaftVersion`` and ``KRaftVoters``
 records), and the last such record decides which majority counts.  A node that knows only
@@ -36,17 +36,17 @@ _MAX_CONTROL_BATCH_BYTES: Final = 1024 * 1024
 
 
 class VoterRecordsGuard:
-    """Looks through batches that come in pieces, and keeps no more of them than a control batch."""
+    """Checks batches that arrive in pieces; buffers at most a control batch."""
 
     def __init__(self, place: str) -> None:
-        """``place``: what the batches are part of, for the error."""
+        """``place``: where the batches come from, for the error."""
         self._place = place
         self._held = bytearray()
         self._to_skip = 0
         self._is_broken = False
 
     def feed(self, data: bytes) -> None:
-        """Takes the next bytes; RaftFatal if a record among them names voters.
+        """Checks the next bytes; RaftFatal if a record among them names voters.
 
         From a broken batch on it looks no further: whatever reads the batches refuses them there.
         """
@@ -102,7 +102,7 @@ class VoterRecordsGuard:
 
 
 def refuse_voter_records(log: RaftLog) -> None:
-    """Looks through the log and its snapshots.  Raises as :meth:`VoterRecordsGuard.feed`."""
+    """Checks the log and its snapshots.  Raises as :meth:`VoterRecordsGuard.feed`."""
     for snapshot_id in dict.fromkeys((log.earliest_snapshot_id, log.latest_snapshot_id)):
         size = None if snapshot_id is None else log.snapshot_bytes(snapshot_id)
         if snapshot_id is None or size is None:

@@ -1,4 +1,4 @@
-"""The words of a raft quorum: replicas, voters, offsets with their epochs, elections.
+"""Values of the raft quorum: replicas, voters, offsets with epochs, elections.
 
 Values only.  A directory id of zero is None here: the voters of a static quorum have none.
 
@@ -24,28 +24,28 @@ NO_LEADER: Final = -1
 
 
 class OffsetAndEpoch(NamedTuple):
-    """Where a log ends, or a snapshot: the next offset, and the epoch of the record before it."""
+    """The end of a log or snapshot: the next offset, and the epoch of the last record."""
 
     offset: int
     epoch: int
 
 
 class ReplicaKey(NamedTuple):
-    """A replica of the metadata log: a node, and the directory in which it keeps the log."""
+    """A replica of the metadata log: a node id and the id of its log directory."""
 
     id: int
     directory_id: UUID | None = None
 
 
 class Endpoint(NamedTuple):
-    """Where a listener of a node can be reached."""
+    """Host and port of a node's listener."""
 
     host: str
     port: int
 
 
 class LeaderAndEpoch(NamedTuple):
-    """Who leads in which epoch; None as long as nobody is known to."""
+    """The leader, None if unknown, and the epoch."""
 
     leader_id: int | None
     epoch: int
@@ -68,7 +68,7 @@ class VoterSet:
 
     @property
     def majority(self) -> int:
-        """How many voters decide."""
+        """The number of voters that form a majority."""
         return len(self.endpoints) // 2 + 1
 
     def __contains__(self, replica_id: object) -> bool:
@@ -81,17 +81,17 @@ class VoterSet:
         return len(self.endpoints)
 
     def others(self, local_id: int | None) -> tuple[int, ...]:
-        """Every voter but that one."""
+        """Every voter except that one."""
         return tuple(voter for voter in self.ids if voter != local_id)
 
     def is_only_voter(self, local_id: int | None) -> bool:
-        """Whether that node alone is the quorum."""
+        """Whether that node is the only voter."""
         return self.ids == (local_id,)
 
 
 @dataclass(frozen=True, slots=True)
 class ElectionState:
-    """What a node must not forget of an epoch: who leads it, or whom it has voted for."""
+    """The persisted state of an epoch: the leader, or the candidate voted for."""
 
     epoch: int
     leader_id: int | None = None
@@ -105,7 +105,7 @@ class ElectionState:
 
 
 def by_descending_offset(offsets: Mapping[int, int | None]) -> Sequence[int]:
-    """Ids by how far each has come, the furthest first; unknown offsets last, ties by id."""
+    """Ids by offset, highest first; unknown offsets last, ties by id."""
     return sorted(offsets, key=lambda voter: (-_or_least(offsets[voter]), voter))
 
 

@@ -1,4 +1,4 @@
-"""The quorum's messages as bytes: what it asks and answers, in the versions that are spoken.
+"""Encodes and decodes the quorum's messages in the supported versions.
 
 Requests go out in the highest version that both sides know.  Requests that come in are read in any
 version that is offered; what is refused before the raft step sees it, because it is about another
@@ -56,13 +56,13 @@ _SENT: Final[Mapping[int, tuple[int, int]]] = {
 
 
 class RefusedRequest(NamedTuple):
-    """A request that the raft step need not see, and what it is answered."""
+    """A request that is refused before the raft step, and its response."""
 
     body: bytes
 
 
 def common_version(api_key: int, peer: Mapping[int, tuple[int, int]]) -> int | None:
-    """The highest version that we send and a peer knows; None if there is none.
+    """The highest version that this node and a peer support; None if there is none.
 
     ``peer``: what its ApiVersions says, API key to first and last version.
     """
@@ -75,14 +75,14 @@ def common_version(api_key: int, peer: Mapping[int, tuple[int, int]]) -> int | N
 
 
 def write_request(request: RaftRequest, version: int) -> bytes:
-    """The body of a request; what the version has no field for is left out."""
+    """The body of a request; fields that the version lacks are left out."""
     return messages.write(request_payload(request, version))
 
 
 def read_request(
     api_key: int, version: int, data: bytes, offset: int, *, cluster_id: str
 ) -> RaftRequest | RefusedRequest:
-    """The request whose body starts at ``offset``, or what to answer to it.
+    """The request whose body starts at ``offset``, or the refusal to send.
 
     ``cluster_id`` is ours.  InvalidFrame for bytes that are no such request.
     """
@@ -94,17 +94,17 @@ def read_request(
 
 
 def write_response(response: AnyRaftResponse, version: int) -> bytes:
-    """The body of an answer."""
+    """The body of a response."""
     return messages.write(response_payload(response, version))
 
 
 def write_refusal(api_key: int, version: int, error: ErrorCode) -> bytes:
-    """The body of an answer that refuses the whole request."""
+    """The body of a response that refuses the whole request."""
     return messages.write(refusal_payload(api_key, version, error))
 
 
 def read_response(api_key: int, version: int, body: bytes) -> AnyRaftResponse:
-    """The answer in ``body``; InvalidFrame if it is none, or not about the metadata partition."""
+    """The response in ``body``; InvalidFrame if invalid or not about the metadata partition."""
     return response_value(api_key, messages.read_response(api_key, version, body))
 
 

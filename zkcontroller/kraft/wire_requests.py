@@ -48,12 +48,12 @@ _API_KEYS: Final[Mapping[type, ApiKey]] = {
 
 
 def api_key_of(request: RaftRequest) -> ApiKey:
-    """The API of a request."""
+    """The API key of a request."""
     return _API_KEYS[type(request)]
 
 
 def request_payload(request: RaftRequest, version: int) -> Any:
-    """Kio's message of that version; what the version cannot say is left out."""
+    """Kio's message of that version; fields that it lacks are left out."""
     schema = request_schema(api_key_of(request), version)
     match request:
         case VoteRequest():
@@ -180,7 +180,7 @@ def _fetch_snapshot(schema: Schema, request: FetchSnapshotRequest) -> Any:
 
 
 def request_value(api_key: int, payload: Any) -> RaftRequest | None:
-    """What a message asks; None if it is not about the metadata partition alone."""
+    """The request in a message; None unless it is about the metadata partition alone."""
     partition = metadata_partition(payload.topics)
     return None if partition is None else _READERS[api_key](payload, partition)
 
@@ -190,7 +190,7 @@ def _vote_value(payload: Any, partition: Any) -> VoteRequest:
         payload.cluster_id,
         _voter(payload, partition),
         partition.candidate_epoch,
-        # A negative id is refused by whoever decides, not here.
+        # A negative id is refused where the request is handled, not here.
         ReplicaKey(int(partition.candidate_id), getattr(partition, "candidate_directory_id", None)),
         OffsetAndEpoch(partition.last_offset, partition.last_offset_epoch),
     )

@@ -1,4 +1,4 @@
-"""Answers of the quorum: values to kio's messages of any version, and back.
+"""Responses of the quorum: values to kio's messages of any version, and back.
 
 An answer with a top-level error has no topics; an older version says less, never something else.
 
@@ -93,7 +93,7 @@ def response_payload(response: AnyRaftResponse, version: int) -> Any:
 
 
 def refusal_payload(api_key: int, version: int, error: ErrorCode) -> Any:
-    """The answer to a request that is refused as a whole."""
+    """The response to a request that is refused as a whole."""
     schema = response_schema(ApiKey(api_key), version)
     return schema.whole(
         throttle_time=_NO_THROTTLE,
@@ -106,7 +106,7 @@ def refusal_payload(api_key: int, version: int, error: ErrorCode) -> Any:
 
 
 def unknown_partitions_payload(api_key: int, version: int, request: Any) -> Any:
-    """The answer to a DescribeQuorum or FetchSnapshot about another partition; names it again."""
+    """The response to a DescribeQuorum or FetchSnapshot for another partition."""
     schema = response_schema(ApiKey(api_key), version)
     error = ErrorCode.unknown_topic_or_partition
     if api_key == ApiKey.DESCRIBE_QUORUM:
@@ -267,7 +267,7 @@ def _replicas(schema: Schema, replicas: tuple[ReplicaProgress, ...]) -> tuple[An
 
 
 def response_value(api_key: int, payload: Any) -> AnyRaftResponse:
-    """What a message answers; InvalidFrame if it is not about the metadata partition."""
+    """The response in a message; InvalidFrame unless it is about the metadata partition."""
     error = getattr(payload, "error_code", _NONE)
     if error is not _NONE:
         return _RESPONSES[api_key](top_level_error=error)
@@ -359,7 +359,7 @@ def _heading(payload: Any, partition: Any, leader: Any) -> _Heading:
 
 
 def _place(offset: int, epoch: int) -> OffsetAndEpoch | None:
-    """Where the message says so; None where it says nothing."""
+    """Offset and epoch in the message; None where it has none."""
     place = OffsetAndEpoch(offset, epoch)
     return None if place == _NOWHERE else place
 

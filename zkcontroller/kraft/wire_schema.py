@@ -1,4 +1,4 @@
-"""kio's classes for the quorum's messages, in any version, and what is the same in all of them."""
+"""kio's classes for the quorum's messages in any version, and helpers for shared fields."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Schema:
         return hasattr(self._module, class_name)
 
     def part(self, class_name: str, **values: object) -> Any:
-        """A nested message out of those values its version knows."""
+        """A nested message with those values that its version has fields for."""
         return made_of(getattr(self._module, class_name), values)
 
     def whole(self, **values: object) -> Any:
-        """The message itself."""
+        """The top-level message."""
         return made_of(self._whole, values)
 
 
@@ -61,13 +61,13 @@ def response_schema(api_key: ApiKey, version: int) -> Schema:
 
 
 def of_metadata(schema: Schema, **values: object) -> Any:
-    """The one topic of a message, with its one partition, which has those values."""
+    """The topics field for the metadata partition, with these values."""
     partition = schema.part("PartitionData", partition_index=METADATA_PARTITION, **values)
     return (schema.part("TopicData", topic_name=METADATA_TOPIC, partitions=(partition,)),)
 
 
 def metadata_partition(topics: Any) -> Any | None:
-    """The metadata partition of a message; None unless the message is about that alone."""
+    """The metadata partition of a message; None unless it is the only partition."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     [partition] = topics[0].partitions
@@ -77,7 +77,7 @@ def metadata_partition(topics: Any) -> Any | None:
 
 
 def answered_partition(topics: Any) -> Any:
-    """The metadata partition of an answer; InvalidFrame if the answer is about anything else."""
+    """The metadata partition of a response; InvalidFrame if it names any other."""
     partition = metadata_partition(topics)
     if partition is None:
         raise InvalidFrame("an answer about another partition than that of the metadata")
@@ -97,17 +97,17 @@ def _index(partition: Any) -> object:
 
 
 def replica_key(replica_id: int, directory_id: Any = None) -> ReplicaKey | None:
-    """A replica as a message names it; None for a negative id."""
+    """The replica in a message; None for a negative id."""
     return None if replica_id < 0 else ReplicaKey(int(replica_id), directory_id)
 
 
 def id_or_none(node_id: int) -> int | None:
-    """A node's id; None for a negative one."""
+    """A node id; None for a negative one."""
     return None if node_id < 0 else int(node_id)
 
 
 def id_on_wire(node_id: int | None) -> int:
-    """-1 for nobody."""
+    """The id on the wire: -1 for None."""
     return NO_LEADER if node_id is None else node_id
 
 

@@ -1,4 +1,4 @@
-"""The rules of who may do what: created with an id each, deleted by filter.
+"""ACLs of a KRaft cluster: created with an id each, deleted by filter.
 
 Source: Kafka ``AclControlManager`` (KIP-801).
 """
@@ -37,14 +37,14 @@ from zkcontroller.zookeeper.kafka_acl_znodes import (
 
 
 class StandardAcl(NamedTuple):
-    """One rule, and what it is about."""
+    """One ACL with its resource pattern."""
 
     pattern: ResourcePattern
     entry: AccessControlEntry
 
 
 class AclBindingFilter(Protocol):
-    """Which rules are meant."""
+    """A filter of ACLs."""
 
     @property
     def resource_type(self) -> ResourceType: ...
@@ -59,21 +59,21 @@ class AclBindingFilter(Protocol):
     def permission_type(self) -> PermissionType: ...
 
     def matches_pattern(self, pattern: ResourcePattern) -> bool:
-        """Whether rules about that pattern are."""
+        """Whether the filter matches ACLs with that resource pattern."""
 
     def matches_entry(self, entry: AccessControlEntry) -> bool:
-        """Whether a rule that says so is."""
+        """Whether the filter matches ACLs with that access control entry."""
 
 
 class AclDeleteResult(NamedTuple):
-    """What one filter deleted, or why it deleted nothing."""
+    """The ACLs that one filter deleted, or an error."""
 
     error: ApiError
     deleted: tuple[StandardAcl, ...] = ()
 
 
 class AclControlManager:
-    """Generates records of rules and holds what they made of them."""
+    """Generates ACL records and holds the committed ACLs."""
 
     def __init__(self, registry: SnapshotRegistry, new_acl_id: Callable[[], UUID]) -> None:
         """``new_acl_id`` makes a random id."""
@@ -82,7 +82,7 @@ class AclControlManager:
         self._existing: TimelineSet[StandardAcl] = TimelineSet(registry)
 
     def create_acls(self, acls: Iterable[StandardAcl]) -> ControllerResult[tuple[ApiError, ...]]:
-        """One verdict for each rule; one that is there already is fine, and not written again."""
+        """Creates ACLs, one result each; an existing ACL succeeds and is not written again."""
         records = BoundedRecords()
         created: set[StandardAcl] = set()
         taken: set[UUID] = set()
@@ -101,7 +101,7 @@ class AclControlManager:
     def delete_acls(
         self, filters: Iterable[AclBindingFilter]
     ) -> ControllerResult[tuple[AclDeleteResult, ...]]:
-        """What each filter deletes; a rule that several filters mean is deleted once."""
+        """Deletes ACLs by filters; an ACL that several filters match is deleted once."""
         gone: dict[UUID, None] = {}
         results = []
         for wanted in filters:
@@ -133,7 +133,7 @@ class AclControlManager:
         return acl_id
 
     def replay(self, record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) -> None:
-        """A committed change; IllegalState for the deletion of what is not there."""
+        """Replays a committed record; IllegalState for the deletion of an unknown ACL."""
         if isinstance(record, AccessControlEntryRecord):
             acl = standard_acl(record)
             self._acls_by_id[record.id] = acl
@@ -145,12 +145,12 @@ class AclControlManager:
         self._existing.discard(gone)
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """Every rule at an epoch."""
+        """A record for every ACL at an epoch."""
         for acl_id, acl in self._acls_by_id.items(epoch=epoch):
             yield VersionedRecord(_record(acl_id, acl), 0)
 
     def acls(self, *, epoch: int | None = None) -> dict[UUID, StandardAcl]:
-        """Every rule by its id, as of an epoch."""
+        """Every ACL by its id at an epoch."""
         return dict(self._acls_by_id.items(epoch=epoch))
 
 
@@ -199,7 +199,7 @@ def _record(acl_id: UUID, acl: StandardAcl) -> AccessControlEntryRecord:
 
 
 def standard_acl(record: AccessControlEntryRecord) -> StandardAcl:
-    """The rule that a record of the log tells."""
+    """The ACL in a record of the log."""
     return StandardAcl(
         ResourcePattern(
             by_code(ResourceType, record.resource_type),

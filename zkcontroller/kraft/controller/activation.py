@@ -1,4 +1,4 @@
-"""What a controller writes first when it becomes the active one.
+"""The records that a controller writes first when it becomes active.
 
 Into an empty log: how the cluster begins.  Else: what puts in order what its predecessor left.
 
@@ -29,7 +29,7 @@ _END: Final = VersionedRecord(EndTransactionRecord(), 0)
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What the log holds when a controller takes over."""
+    """The content of the log when a controller becomes active."""
 
     is_empty: bool
     """Whether no record was ever replayed."""
@@ -46,7 +46,7 @@ class LogState:
 def generate(
     log: LogState, bootstrap: BootstrapMetadata, *, is_zk_migration_enabled: bool
 ) -> ControllerResult[None]:
-    """The records of the activation; :class:`IllegalState` if this controller must not lead."""
+    """The records of the activation; :class:`IllegalState` if it must not become active."""
     if log.is_empty:
         return _for_empty_log(log, bootstrap, is_zk_migration_enabled)
     return _for_non_empty_log(log, is_zk_migration_enabled)

@@ -1,4 +1,4 @@
-"""A leader proposes another ISR: checked in Kafka's order, then written.
+"""AlterPartition requests: checks a leader's ISR change in Kafka's order and writes it.
 
 Source: Kafka ``ReplicationControlManager.alterPartition`` (KIP-497, KIP-704, KIP-841, KIP-903).
 """
@@ -31,14 +31,14 @@ _FIRST_WITH_TOPIC_IDS: Final = 2
 
 
 class BrokerState(NamedTuple):
-    """A member of a proposed ISR; without its epoch any life of the broker will do."""
+    """A member of a proposed ISR; without a broker epoch, any incarnation is accepted."""
 
     broker_id: int
     broker_epoch: int = ANY_BROKER_EPOCH
 
 
 class ProposedPartition(NamedTuple):
-    """What a leader proposes for one partition, and on which state it bases that."""
+    """The ISR that a leader proposes for one partition, and the epochs it is based on."""
 
     partition_index: int
     leader_epoch: int
@@ -57,7 +57,7 @@ class ProposedTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionRequest:
-    """The proposals of one broker."""
+    """The ISR changes that one broker proposes."""
 
     broker_id: int
     broker_epoch: int
@@ -65,7 +65,7 @@ class AlterPartitionRequest:
 
 
 class AlteredPartition(NamedTuple):
-    """The state of a partition after a proposal that was accepted; or an error."""
+    """The state of a partition after an accepted change, or an error."""
 
     partition_index: int
     error: ErrorCode = ErrorCode.none
@@ -77,7 +77,7 @@ class AlteredPartition(NamedTuple):
 
 
 class AlteredTopic(NamedTuple):
-    """The answers for one topic, which is named as in the request."""
+    """The results for one topic, named as in the request."""
 
     topic_id: UUID
     topic_name: str
@@ -85,7 +85,7 @@ class AlteredTopic(NamedTuple):
 
 
 class AlterPartition:
-    """Decides on proposals."""
+    """Accepts or refuses ISR changes."""
 
     def __init__(
         self, state: ReplicationState, cluster: ClusterView, changes: PartitionChanges
@@ -97,7 +97,7 @@ class AlterPartition:
     def alter(
         self, request: AlterPartitionRequest, request_version: int
     ) -> ControllerResult[tuple[AlteredTopic, ...]]:
-        """Raises ApiException(STALE_BROKER_EPOCH) for another life of the broker.
+        """Handles one request; ApiException(STALE_BROKER_EPOCH) for another broker incarnation.
 
         Below version 2 topics are found by name, and some errors are older ones.
         """
@@ -126,7 +126,7 @@ class AlterPartition:
         *,
         by_id: bool,
     ) -> AlteredPartition:
-        """One partition's answer; its record, if any, goes to ``records``."""
+        """The result for one partition; appends its record, if any, to ``records``."""
         index = proposed.partition_index
         if topic is None:
             unknown = ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
@@ -191,7 +191,7 @@ class AlterPartition:
 def _epoch_error(
     broker_id: int, partition: PartitionRegistration, proposed: ProposedPartition
 ) -> ErrorCode | None:
-    """Whether the leader bases its proposal on this very state."""
+    """The error if the change is based on other epochs than the current ones."""
     # Epochs from the future: there is a newer controller, and this one does not know it yet.
     if proposed.leader_epoch > partition.leader_epoch:
         return ErrorCode.not_controller

@@ -1,4 +1,4 @@
-"""How a manager of the controller refuses: a code of Kafka's protocol, and a sentence.
+"""Errors of the controller's managers: Kafka's error code and a message.
 
 As a value where an answer has one for each of its parts (:class:`ApiError`), as an exception where
 the whole request ends (:class:`ApiException`).
@@ -30,7 +30,7 @@ NO_ERROR: Final = ApiError()
 
 
 class ApiException(ZkControllerError):
-    """A request, or the part of it that is being looked at, is refused."""
+    """A request, or one part of it, is refused."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         self.message = message
@@ -38,5 +38,5 @@ class ApiException(ZkControllerError):
         self.error = error
 
     def to_error(self) -> ApiError:
-        """The same as a value."""
+        """The same as an :class:`ApiError`."""
         return ApiError(self.error, self.message)

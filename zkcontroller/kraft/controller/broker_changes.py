@@ -1,4 +1,4 @@
-"""What becomes of partitions as brokers come, go and stop, and as their directories fail.
+"""Partition changes that follow when a broker starts, stops or loses a log directory.
 
 ``broker_transitions.BrokerTransitions`` says what is asked.  The records about partitions stand in
 front of the one about the broker where the broker goes, and behind it where it comes: whoever
@@ -37,21 +37,21 @@ IN_CONTROLLED_SHUTDOWN: Final = 1
 
 
 class AssignedDirectory(NamedTuple):
-    """Partitions, by the id of their topic, that a broker keeps in one directory."""
+    """The partitions, by topic id, that a broker keeps in one log directory."""
 
     directory: UUID
     topics: tuple[tuple[UUID, tuple[int, ...]], ...]
 
 
 class AnsweredDirectory(NamedTuple):
-    """A verdict for each of those partitions."""
+    """The result for each partition of one log directory."""
 
     directory: UUID
     topics: tuple[tuple[UUID, tuple[tuple[int, ErrorCode], ...]], ...]
 
 
 class BrokerChanges:
-    """Generates the records of a broker's change."""
+    """Generates the partition records for a broker's change."""
 
     def __init__(
         self, state: ReplicationState, cluster: ClusterView, changes: PartitionChanges
@@ -65,12 +65,12 @@ class BrokerChanges:
         return self._state.brokers_to_isrs.has_leaderships(broker_id)
 
     def handle_broker_fenced(self, broker_id: int) -> list[VersionedRecord]:
-        """The broker leaves every ISR, and is fenced."""
+        """Removes the broker from every ISR and fences it."""
         epoch = self._registration(broker_id).epoch
         return [*self._gone(broker_id), self._fencing(broker_id, epoch, FENCE)]
 
     def handle_broker_unfenced(self, broker_id: int, broker_epoch: int) -> list[VersionedRecord]:
-        """The broker is unfenced, and leads what only it can."""
+        """Unfences the broker and elects it where only it can lead."""
         leaderless = self._state.brokers_to_isrs.partitions_with_no_leader()
         return [
             self._fencing(broker_id, broker_epoch, UNFENCE),
@@ -80,7 +80,7 @@ class BrokerChanges:
     def handle_broker_in_controlled_shutdown(
         self, broker_id: int, broker_epoch: int
     ) -> list[VersionedRecord]:
-        """The broker says once that it stops, and leaves ISRs and leaderships."""
+        """Records the controlled shutdown once; moves ISRs and leaderships off the broker."""
         records = []
         if (
             self._changes.metadata_version.is_in_controlled_shutdown_state_supported
@@ -95,7 +95,7 @@ class BrokerChanges:
     def handle_broker_unregistered(
         self, broker_id: int, broker_epoch: int
     ) -> list[VersionedRecord]:
-        """The broker leaves ISRs and ELRs, and is forgotten."""
+        """Removes the broker from ISRs and ELRs and unregisters it."""
         in_elr = self._state.brokers_to_isrs.partitions_with_broker_in_elr(broker_id)
         return [
             *self._gone(broker_id),
@@ -104,7 +104,7 @@ class BrokerChanges:
         ]
 
     def handle_broker_unclean_shutdown(self, broker_id: int) -> list[VersionedRecord]:
-        """The broker may have lost records: it leaves ISRs and ELRs, from 4.0-IV0 on."""
+        """Removes a broker that may have lost records from ISRs and ELRs, from 4.0-IV0 on."""
         if not self._changes.metadata_version.is_elr_supported:
             return []
         index = self._state.brokers_to_isrs
@@ -122,7 +122,7 @@ class BrokerChanges:
     def handle_directories_offline(
         self, broker_id: int, broker_epoch: int, offline_dirs: Sequence[UUID]
     ) -> list[VersionedRecord]:
-        """The broker leaves the ISRs of what was in directories that are newly offline."""
+        """Removes the broker from the ISRs of partitions in newly offline directories."""
         online = self._registration(broker_id).directories
         newly_offline = [directory for directory in online if directory in offline_dirs]
         if not newly_offline:
@@ -139,7 +139,7 @@ class BrokerChanges:
     def assign_replicas_to_dirs(
         self, broker_id: int, broker_epoch: int, directories: Iterable[AssignedDirectory]
     ) -> ControllerResult[tuple[AnsweredDirectory, ...]]:
-        """A broker says in which directories its replicas are.
+        """Records in which log directories the broker's replicas are.
 
         Deviation: the partitions' ELRs stay, where Kafka 3.9 clears them without a reason.
         Raises ApiException: UNSUPPORTED_VERSION below 3.7-IV2, STALE_BROKER_EPOCH.

@@ -1,4 +1,4 @@
-"""Why a broker may not register, asked in Kafka's order.
+"""The checks of a broker registration, in Kafka's order.
 
 The first reason counts, and a client sees which it was, so the order is part of the behaviour.
 
@@ -31,7 +31,7 @@ from zkcontroller.kraft.metadata.records import BrokerFeature
 
 @dataclass(frozen=True, slots=True)
 class RegistrationChecks:
-    """One request, and what it is measured against."""
+    """One registration request and the state that it is checked against."""
 
     request: BrokerRegistrationRequest
     cluster_id: str
@@ -45,7 +45,7 @@ class RegistrationChecks:
     directory_owner: Callable[[UUID], int | None]
 
     def run(self, finalized_levels: Mapping[str, int]) -> tuple[BrokerFeature, ...]:
-        """The features to register; :class:`ApiException` with the first reason against it."""
+        """The features to register; :class:`ApiException` for the first check that fails."""
         self._check_identity()
         self._check_migration()
         if self.version.is_directory_assignment_supported:

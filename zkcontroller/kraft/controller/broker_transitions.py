@@ -1,4 +1,4 @@
-"""What happens to partitions when a broker comes, goes, stops or loses a directory.
+"""The records for a broker that is fenced, unfenced, stopped or loses a log directory.
 
 ``ReplicationControlManager`` satisfies this protocol.  Each method generates: it returns the
 records and changes nothing.
@@ -16,7 +16,7 @@ from zkcontroller.kraft.controller.result import VersionedRecord
 
 
 class BrokerTransitions(Protocol):
-    """Records for a change of one broker, those about its partitions included."""
+    """Generates the records of one broker's change, with those of its partitions."""
 
     def has_leaderships(self, broker_id: int) -> bool:
         """Whether the broker leads a partition."""

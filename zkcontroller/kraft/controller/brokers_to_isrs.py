@@ -1,7 +1,7 @@
-"""Which partitions a broker leads, is in sync with, or is an eligible leader of.
+"""Indexes partitions by the brokers that lead them, or are in their ISR or ELR.
 
 The answer to "broker 7 is gone: what changes?" without a look at every partition.  Partitions that
-nobody leads stand under the leader -1.
+have no leader stand under the leader -1.
 
 Source: Kafka ``BrokersToIsrs``, ``BrokersToElrs``; kept as sets of partitions where Kafka keeps
 arrays of partition ids per topic.
@@ -33,7 +33,7 @@ class BrokersToPartitions:
     def move(
         self, partition: TopicIdPartition, before: Sequence[int], after: Sequence[int]
     ) -> None:
-        """The partition is no longer under those brokers but under these."""
+        """Moves the partition from the entries of some brokers to those of others."""
         if before == after:
             return
         for broker_id in before:
@@ -44,15 +44,15 @@ class BrokersToPartitions:
                 self._add(broker_id, partition)
 
     def partitions(self, broker_id: int) -> Iterator[TopicIdPartition]:
-        """The partitions under that broker, oldest first."""
+        """The partitions of that broker, oldest first."""
         return iter(self._partitions_of.get(broker_id) or ())
 
     def count(self, broker_id: int) -> int:
-        """How many partitions are under that broker."""
+        """The number of that broker's partitions."""
         return len(self._partitions_of.get(broker_id) or ())
 
     def has_any(self, broker_id: int) -> bool:
-        """Whether some partition is under that broker."""
+        """Whether the broker has any partition."""
         return broker_id in self._partitions_of
 
     def _add(self, broker_id: int, partition: TopicIdPartition) -> None:
@@ -70,7 +70,7 @@ class BrokersToPartitions:
 
 
 class BrokersToIsrs:
-    """Every partition under its leader, under its ISR's members and under its ELR's."""
+    """Indexes every partition by its leader, its ISR and its ELR."""
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         self._leaders = BrokersToPartitions(registry)
@@ -83,18 +83,18 @@ class BrokersToIsrs:
         before: PartitionRegistration | None,
         after: PartitionRegistration | None,
     ) -> None:
-        """A partition changed, came (``before`` is None) or went (``after`` is None)."""
+        """A partition changed, was created (``before`` is None) or deleted (``after`` is None)."""
         self._leaders.move(partition, _leader(before), _leader(after))
         self._isr_members.move(partition, before.isr if before else (), after.isr if after else ())
         self._elr_members.move(partition, before.elr if before else (), after.elr if after else ())
 
     def partitions_with_no_leader(self) -> Iterator[TopicIdPartition]:
-        """The partitions that nobody leads."""
+        """The partitions without a leader."""
         return self._leaders.partitions(NO_LEADER)
 
     @property
     def leaderless_count(self) -> int:
-        """How many they are."""
+        """The number of partitions without a leader."""
         return self._leaders.count(NO_LEADER)
 
     def partitions_led_by_broker(self, broker_id: int) -> Iterator[TopicIdPartition]:

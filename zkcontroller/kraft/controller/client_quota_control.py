@@ -43,17 +43,17 @@ QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
 
 
 class ClientQuotaAlteration(NamedTuple):
-    """What shall become of one entity's quotas; a value of None takes the key away."""
+    """The new values of one entity's quota keys; None removes the key."""
 
     entity: QuotaEntity
     ops: tuple[tuple[str, float | None], ...]
 
 
 class ClientQuotaControlManager:
-    """Generates ClientQuotaRecords and holds what they made of the quotas."""
+    """Generates ClientQuotaRecords and holds the committed quotas."""
 
     def __init__(self, registry: SnapshotRegistry, is_resolvable: Callable[[str], bool]) -> None:
-        """``is_resolvable`` tells whether a text is an address or the name of a host."""
+        """``is_resolvable`` checks whether a text is an address or a host name."""
         self._registry = registry
         self._is_resolvable = is_resolvable
         self._quotas: TimelineDict[QuotaEntity, TimelineDict[str, float]] = TimelineDict(registry)
@@ -61,7 +61,7 @@ class ClientQuotaControlManager:
     def alter_client_quotas(
         self, alterations: Iterable[ClientQuotaAlteration]
     ) -> ControllerResult[dict[QuotaEntity, ApiError]]:
-        """One verdict for each entity; of an entity named twice the first alteration is made."""
+        """One result per entity; of an entity named twice the first alteration is applied."""
         records = BoundedRecords()
         results: dict[QuotaEntity, ApiError] = {}
         for alteration in alterations:
@@ -112,7 +112,7 @@ class ClientQuotaControlManager:
         return _IP_KEYS
 
     def replay(self, record: ClientQuotaRecord) -> None:
-        """A committed change of one key."""
+        """Replays a committed change of one key."""
         entity = _ordered(tuple((part.entity_type, part.entity_name) for part in record.entity))
         quotas = self._quotas.get(entity)
         if record.remove:
@@ -126,14 +126,14 @@ class ClientQuotaControlManager:
         quotas[record.key] = record.value
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """Every quota at an epoch."""
+        """A record for every quota at an epoch."""
         for entity, quotas in self._quotas.items(epoch=epoch):
             data = tuple(EntityData(*part) for part in entity)
             for key, value in quotas.items(epoch=epoch):
                 yield VersionedRecord(ClientQuotaRecord(data, key, value), 0)
 
     def quotas(self, entity: QuotaEntity) -> dict[str, float]:
-        """What holds for exactly that entity."""
+        """The quotas of exactly that entity."""
         quotas = self._quotas.get(_ordered(entity))
         return {} if quotas is None else dict(quotas.items())
 

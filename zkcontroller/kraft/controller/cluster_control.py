@@ -1,4 +1,4 @@
-"""Which brokers and controllers belong to the cluster.
+"""Registrations of brokers and controllers.
 
 Registrations are in the log; who is alive is known to the active controller alone
 (:mod:`zkcontroller.kraft.controller.heartbeats`).  A broker registers once for each of its starts.
@@ -89,13 +89,13 @@ class ClusterControlManager:
     # ------------------------------------------------------------------ activity
 
     def activate(self, now_ms: int) -> None:
-        """This controller is the active one: each broker counts as in contact just now."""
+        """The controller became active: every broker's session starts now."""
         self._heartbeats = BrokerHeartbeatManager(self._session_timeout_ms)
         for broker in self._brokers.values():
             self._heartbeats.register(broker.id, fenced=broker.fenced, now_ms=now_ms)
 
     def deactivate(self) -> None:
-        """It is not any more."""
+        """The controller is no longer active."""
         self._heartbeats = None
 
     @property
@@ -117,12 +117,12 @@ class ClusterControlManager:
 
     @property
     def fenced_broker_count(self) -> int:
-        """How many of them are fenced."""
+        """The number of fenced brokers."""
         return self._fenced_count.get()
 
     @property
     def active_broker_count(self) -> int:
-        """How many of them are not."""
+        """The number of unfenced brokers."""
         return len(self._brokers) - self._fenced_count.get()
 
     def controllers(self, epoch: int | None = None) -> dict[int, ControllerRegistration]:
@@ -130,7 +130,7 @@ class ClusterControlManager:
         return dict(self._controllers.items(epoch=epoch))
 
     def register_broker_record_offset(self, broker_id: int) -> int | None:
-        """Where in the log the broker's registration is; it must get there to be unfenced."""
+        """The log offset of the registration, which the broker must reach to be unfenced."""
         return self._register_offsets.get(broker_id)
 
     def is_unfenced(self, broker_id: int) -> bool:
@@ -139,12 +139,12 @@ class ClusterControlManager:
         return broker is not None and not broker.fenced
 
     def in_controlled_shutdown(self, broker_id: int) -> bool:
-        """Whether the broker is registered and about to stop."""
+        """Whether the broker is registered and in controlled shutdown."""
         broker = self.registration(broker_id)
         return broker is not None and broker.in_controlled_shutdown
 
     def is_active(self, broker_id: int) -> bool:
-        """Whether it is registered, unfenced and not in controlled shutdown."""
+        """Whether the broker is registered, unfenced and not in controlled shutdown."""
         broker = self.registration(broker_id)
         return broker is not None and broker.is_active
 
@@ -157,17 +157,17 @@ class ClusterControlManager:
         return usable
 
     def default_dir(self, broker_id: int) -> UUID:
-        """Where a new replica on that broker is put: its only directory, or UNASSIGNED."""
+        """The log directory of a new replica: the broker's only directory, or UNASSIGNED."""
         broker = self.registration(broker_id)
         return directory_ids.default_directory(None if broker is None else broker.directories)
 
     def has_online_dir(self, broker_id: int, directory: UUID) -> bool:
-        """Whether a replica in that directory can be reached; False for an unknown broker."""
+        """Whether the broker's log directory is online; False for an unknown broker."""
         broker = self.registration(broker_id)
         return broker is not None and broker.has_online_dir(directory)
 
     def check_broker_epoch(self, broker_id: int, broker_epoch: int) -> None:
-        """Raises ApiException(STALE_BROKER_EPOCH) unless that is the registered life."""
+        """Raises ApiException(STALE_BROKER_EPOCH) unless that epoch is registered."""
         broker = self.registration(broker_id)
         if broker is None:
             raise _refused(ErrorCode.stale_broker_epoch, f"broker {broker_id} is not registered")
@@ -212,7 +212,7 @@ class ClusterControlManager:
         transitions: BrokerTransitions,
         now_ms: int,
     ) -> ControllerResult[BrokerRegistrationReply]:
-        """Registers a broker; its session begins, or goes on, at once.
+        """Registers a broker; its session begins at once.
 
         ``new_broker_epoch`` is for a new incarnation, ``finalized_levels`` has kraft.version too.
         """
@@ -282,7 +282,7 @@ class ClusterControlManager:
     # ------------------------------------------------------------------ replay
 
     def replay(self, record: ClusterRecord, offset: int, now_ms: int) -> None:
-        """:class:`IllegalState` for a change of a broker, or an epoch, that is not registered."""
+        """Replays a record; :class:`IllegalState` for an unregistered broker or broker epoch."""
         match record:
             case RegisterBrokerRecord():
                 self._replay_register_broker(record, offset, now_ms)

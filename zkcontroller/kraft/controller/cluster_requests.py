@@ -1,4 +1,4 @@
-"""What brokers and controllers ask of ``ClusterControlManager``, as values.
+"""The requests to ``ClusterControlManager``, as values.
 
 Source: Kafka ``BrokerRegistrationRequest``, ``ControllerRegistrationRequest``.
 """
@@ -13,7 +13,7 @@ from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistrationRequest:
-    """A broker that has started wants to belong to the cluster."""
+    """A broker that started asks to be registered."""
 
     broker_id: int
     cluster_id: str
@@ -28,14 +28,14 @@ class BrokerRegistrationRequest:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistrationReply:
-    """The epoch with which the broker signs its requests from now on."""
+    """The broker epoch, which the broker puts into its later requests."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerRegistrationRequest:
-    """A controller tells about itself."""
+    """A controller asks to be registered."""
 
     controller_id: int
     incarnation_id: UUID

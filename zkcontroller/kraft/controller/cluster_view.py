@@ -1,4 +1,4 @@
-"""What the managers of topics and configurations need to know of brokers.
+"""The view of the brokers that the managers of topics and configurations get.
 
 ``ClusterControlManager`` satisfies these protocols; they keep partitions from depending on how
 brokers are registered.
@@ -26,7 +26,7 @@ class RegisteredBroker(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Which life of the broker this is: the offset of its registration."""
+        """The broker epoch: the log offset of its registration."""
 
     @property
     def fenced(self) -> bool: ...
@@ -36,29 +36,29 @@ class RegisteredBroker(Protocol):
 
     @property
     def directories(self) -> tuple[UUID, ...]:
-        """Its online log directories; empty for a broker that named none."""
+        """Its online log directories; empty for a broker that reported none."""
 
 
 class ClusterView(Protocol):
-    """Which brokers there are and what state they are in, as of the last generated record."""
+    """The registered brokers and their states, as of the last generated record."""
 
     def registration(self, broker_id: int) -> RegisteredBroker | None:
         """None for a broker that is not registered."""
 
     def is_active(self, broker_id: int) -> bool:
-        """Whether it is registered, unfenced and not in controlled shutdown."""
+        """Whether the broker is registered, unfenced and not in controlled shutdown."""
 
     def usable_brokers(self) -> Iterable[UsableBroker]:
         """Every registered broker, in ascending order of ids."""
 
     def default_dir(self, broker_id: int) -> UUID:
-        """Where a new replica on that broker is put: its only directory, or UNASSIGNED."""
+        """The log directory of a new replica: the broker's only directory, or UNASSIGNED."""
 
     def has_online_dir(self, broker_id: int, directory: UUID) -> bool:
-        """Whether a replica in that directory can be reached; False for an unknown broker."""
+        """Whether the broker's log directory is online; False for an unknown broker."""
 
     def check_broker_epoch(self, broker_id: int, broker_epoch: int) -> None:
-        """Raises ApiException(STALE_BROKER_EPOCH) unless that is the registered life."""
+        """Raises ApiException(STALE_BROKER_EPOCH) unless that epoch is registered."""
 
     def zk_registration_allowed(self) -> bool:
         """Whether brokers of a ZooKeeper cluster may still register: a migration is under way."""

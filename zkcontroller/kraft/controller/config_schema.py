@@ -1,4 +1,4 @@
-"""What the controller must know of configuration keys, and which value of a key holds.
+"""Configuration keys known to the controller, and the effective value of a key.
 
 The tables of keys belong to the broker; it hands them in as a :class:`ConfigSchema`.  A topic's
 key that the topic does not set is inherited from the broker: the dynamic value of this
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 
 
 class ResourceType(IntEnum):
-    """What a configuration is of; Kafka's numbers (``ConfigResource.Type``)."""
+    """The type of a configuration resource, with Kafka's numbers (``ConfigResource.Type``)."""
 
     TOPIC = 2
     BROKER = 4
@@ -25,7 +25,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """Whose configuration it is; the name is empty for the default of all brokers."""
+    """A configuration resource; the name is empty for the default of all brokers."""
 
     resource_type: int
     name: str
@@ -52,7 +52,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigKeySchema(NamedTuple):
-    """One key."""
+    """Name, default and kind of one key."""
 
     name: str
     default: str | None
@@ -63,7 +63,7 @@ class ConfigKeySchema(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """The value that holds; None if the key has none."""
+    """The effective value of a key, with its source; ``value`` is None if it has none."""
 
     name: str
     value: str | None
@@ -72,7 +72,7 @@ class ConfigEntry(NamedTuple):
 
 
 class ConfigSchema(Protocol):
-    """The keys that are known."""
+    """The known keys."""
 
     def key(self, resource_type: int, name: str) -> ConfigKeySchema | None:
         """None for a key that this kind of resource does not have."""
@@ -82,10 +82,10 @@ class ConfigSchema(Protocol):
 
 
 class ConfigurationValidator(Protocol):
-    """What must hold of any configuration; refuses with ApiException or ConfigInvalid."""
+    """Validates configurations; raises ApiException or ConfigInvalid."""
 
     def validate_resource(self, resource: ConfigResource) -> None:
-        """Refuses a resource that cannot be described."""
+        """Refuses a resource that has no configuration."""
 
     def validate(
         self,
@@ -93,14 +93,14 @@ class ConfigurationValidator(Protocol):
         new_configs: Mapping[str, str],
         existing_configs: Mapping[str, str],
     ) -> None:
-        """Refuses the whole configuration that the resource would have."""
+        """Refuses an invalid configuration; gets the complete one that would result."""
 
 
 class AlterConfigPolicy(Protocol):
-    """An operator's own rule (KIP-133)."""
+    """The operator's policy for configuration changes (KIP-133)."""
 
     def validate(self, resource: ConfigResource, configs: Mapping[str, str | None]) -> None:
-        """Refuses, with ApiException(POLICY_VIOLATION), the keys that were asked to change."""
+        """Refuses changed keys with ApiException(POLICY_VIOLATION)."""
 
 
 class ConfigValues(Protocol):

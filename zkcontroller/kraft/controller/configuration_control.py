@@ -52,7 +52,7 @@ class OpType(IntEnum):
 
 
 class ConfigOperation(NamedTuple):
-    """One operation; ``value`` does not count for DELETE."""
+    """One operation on a key; ``value`` is ignored for DELETE."""
 
     op_type: OpType
     value: str | None
@@ -67,7 +67,7 @@ def _anything_exists(_resource: ConfigResource) -> None:
 
 
 class ConfigurationControlManager:
-    """Generates ConfigRecords and holds what they made of the configurations."""
+    """Generates ConfigRecords and holds the committed configurations."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class ConfigurationControlManager:
         *,
         is_newly_created: bool = False,
     ) -> ControllerResult[dict[ConfigResource, ApiError]]:
-        """Applies operations; ``is_newly_created``: the resources need not exist yet."""
+        """Applies operations; with ``is_newly_created`` the resources need not exist yet."""
         records = BoundedRecords()
         errors: dict[ConfigResource, ApiError] = {}
         for resource, operations in changes.items():
@@ -118,7 +118,7 @@ class ConfigurationControlManager:
         *,
         is_newly_created: bool = False,
     ) -> ControllerResult[dict[ConfigResource, ApiError]]:
-        """Replaces whole configurations: what is not named is deleted."""
+        """Replaces whole configurations: keys that are not named are deleted."""
         records = BoundedRecords()
         errors: dict[ConfigResource, ApiError] = {}
         for resource, configs in new_configs.items():
@@ -206,7 +206,7 @@ class ConfigurationControlManager:
     # ------------------------------------------------------------------ replay
 
     def replay(self, record: ConfigRecord) -> None:
-        """A committed change of one key."""
+        """Replays a committed change of one key."""
         resource = ConfigResource(record.resource_type, record.resource_name)
         configs = self._configs.get(resource)
         if record.value is None:
@@ -226,19 +226,19 @@ class ConfigurationControlManager:
     # ------------------------------------------------------------------ reads
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """Every key that is set at an epoch."""
+        """A record for every key that is set at an epoch."""
         for resource, configs in self._configs.items(epoch=epoch):
             for key, value in configs.items(epoch=epoch):
                 yield _record(resource, key, value)
 
     def configs(self, resource: ConfigResource) -> dict[str, str]:
-        """What is set for that resource itself."""
+        """The keys set for that resource itself."""
         return self._current(resource)
 
     def describe_configs(
         self, epoch: int | None, resources: Mapping[ConfigResource, Sequence[str]]
     ) -> dict[ConfigResource, DescribedConfigs]:
-        """What was set at an epoch; of an empty list of keys, every key."""
+        """The keys set at an epoch; an empty list of keys means every key."""
         described: dict[ConfigResource, DescribedConfigs] = {}
         for resource, keys in resources.items():
             try:
@@ -254,7 +254,7 @@ class ConfigurationControlManager:
         return described
 
     def topic_config(self, topic: str, name: str) -> ConfigEntry:
-        """The value of a topic's key, inherited if need be; KeyError for an unknown key."""
+        """The value of a topic's key, inherited if it is not set; KeyError for an unknown key."""
         key = self._schema.key(ResourceType.TOPIC, name)
         if key is None:
             raise KeyError(name)
@@ -263,7 +263,7 @@ class ConfigurationControlManager:
         )
 
     def effective_topic_configs(self, creation_configs: Mapping[str, str]) -> list[ConfigEntry]:
-        """Every key of a topic that is created with these, by name."""
+        """Every effective key of a topic created with these configurations, by name."""
         inherited = self._inherited()
         entries = (
             effective_topic_config(key, *inherited, creation_configs)
@@ -272,12 +272,12 @@ class ConfigurationControlManager:
         return sorted(entries, key=lambda entry: entry.name)
 
     def is_unclean_leader_election_enabled(self, topic: str) -> bool:
-        """Whether the topic rather loses records than its leader."""
+        """Whether the topic allows unclean leader election."""
         value = self.topic_config(topic, UNCLEAN_LEADER_ELECTION_ENABLE).value
         return value is not None and value.lower() == "true"
 
     def min_in_sync_replicas(self, topic: str) -> int:
-        """How many replicas must be in sync before a record counts as written."""
+        """The effective ``min.insync.replicas`` of the topic."""
         return int(self.topic_config(topic, MIN_IN_SYNC_REPLICAS).value or 1)
 
     def _inherited(self) -> tuple[ConfigValues, ConfigValues, ConfigValues]:

@@ -1,4 +1,4 @@
-"""The order in which the controller does things: a queue, deadlines, and tasks for later.
+"""The controller's event queue, with deadlines and deferred events.
 
 Source: Kafka ``KafkaEventQueue``.  There a thread waits on it; here its owner asks what is next.
 """
@@ -18,7 +18,7 @@ _MAX_STALE: Final = 1024
 
 
 class Outcome(Enum):
-    """What is to happen with an event that was taken."""
+    """How to handle an event taken from the queue."""
 
     RUN = auto()
     TIMED_OUT = auto()
@@ -28,7 +28,7 @@ class Outcome(Enum):
 
 
 class Taken(NamedTuple, Generic[E]):
-    """An event whose turn has come."""
+    """An event taken from the queue, with its outcome."""
 
     event: E
     outcome: Outcome
@@ -47,7 +47,7 @@ class _Entry(Generic[E]):
 
 
 class ControllerEventQueue(Generic[E]):
-    """Events in their order; those with a deadline may come up early, as timed out.
+    """Events in order; an event whose deadline passes is taken early, as timed out.
 
     Its owner bounds it: raft's events come one at a time, and requests are admitted up to
     ``quorum_controller.MAX_UNANSWERED_REQUESTS``.
@@ -62,7 +62,7 @@ class ControllerEventQueue(Generic[E]):
         self.is_shutting_down = False
 
     def append(self, event: E, deadline_ms: int | None = None) -> bool:
-        """Puts the event last; False, and nothing else, once the queue is shutting down."""
+        """Adds the event at the end; False while the queue is shutting down."""
         if self.is_shutting_down:
             return False
         entry = _Entry(event, deadline_ms, None)
@@ -71,14 +71,14 @@ class ControllerEventQueue(Generic[E]):
         return True
 
     def prepend(self, event: E) -> bool:
-        """Puts the event first; for the one that completes an activation, and no other."""
+        """Adds the event at the front; only for the event that completes an activation."""
         if self.is_shutting_down:
             return False
         self._queue.appendleft(_Entry(event, None, None))
         return True
 
     def schedule_deferred(self, tag: str, at_ms: int, event: E) -> bool:
-        """Has the event run at that time, or when one of the same tag would have, if earlier.
+        """Schedules the event; one with the same tag keeps the earlier of both times.
 
         It takes the other one's place.
         """
@@ -95,17 +95,17 @@ class ControllerEventQueue(Generic[E]):
         return True
 
     def cancel_deferred(self, tag: str) -> None:
-        """Forgets the event of that tag, if there is one."""
+        """Removes the deferred event with that tag, if there is one."""
         entry = self._by_tag.get(tag)
         if entry is not None:
             self._remove(entry)
 
     def begin_shutdown(self) -> None:
-        """Takes nothing more; what has a deadline is rejected, the rest still runs."""
+        """Accepts no more events; those with a deadline are rejected, the others still run."""
         self.is_shutting_down = True
 
     def take(self, now_ms: int) -> Taken[E] | None:
-        """The event whose turn it is, if any.
+        """The next event to run, if any.
 
         What is due by time comes first.  So an overloaded controller still fences silent brokers.
         """
@@ -126,7 +126,7 @@ class ControllerEventQueue(Generic[E]):
         return None
 
     def next_time_ms(self, now_ms: int) -> int | None:
-        """When to take next: now if something waits, later if it has a time, None if nothing."""
+        """When to call :meth:`take` next; None if no event is queued."""
         while self._queue and self._queue[0].is_gone:
             self._queue.popleft()
         entry = self._first_by_deadline()

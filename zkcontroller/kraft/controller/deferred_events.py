@@ -1,4 +1,4 @@
-"""Answers that wait until the records they speak of are committed.
+"""Responses that wait until their records are committed.
 
 Source: Kafka ``DeferredEventQueue``.
 """
@@ -14,7 +14,7 @@ E = TypeVar("E")
 
 
 class DeferredEventQueue(Generic[E]):
-    """Events in the order of the offsets that they wait for.
+    """Waiting events, in the order of the offsets they wait for.
 
     It holds what was asked and not answered; who admits questions bounds it
     (``quorum_controller.MAX_UNANSWERED_REQUESTS``).
@@ -27,21 +27,21 @@ class DeferredEventQueue(Generic[E]):
         return len(self._pending)
 
     def add(self, offset: int, event: E) -> None:
-        """Has the event wait; :class:`IllegalState` if one waits for a later offset already."""
+        """Adds an event; :class:`IllegalState` if another already waits for a later offset."""
         highest = self.highest_pending_offset()
         if highest is not None and offset < highest:
             raise IllegalState(f"an event for {offset} behind one for {highest}")
         self._pending.append((offset, event))
 
     def complete_up_to(self, offset: int) -> list[E]:
-        """Takes out the events that wait for that offset or an earlier one."""
+        """Removes and returns the events that wait for that offset or an earlier one."""
         completed = []
         while self._pending and self._pending[0][0] <= offset:
             completed.append(self._pending.popleft()[1])
         return completed
 
     def fail_all(self) -> list[E]:
-        """Takes out every event."""
+        """Removes and returns every event."""
         failed = [event for _, event in self._pending]
         self._pending.clear()
         return failed

@@ -1,4 +1,4 @@
-"""Delegation tokens: given to clients that log in with them instead of their own credentials.
+"""Delegation tokens of a KRaft cluster, with which clients log in instead of their password.
 
 What proves a token is the HMAC of its id under a secret that all controllers share; it is in no
 record.
@@ -32,14 +32,14 @@ from zkcontroller.protocol.delegation_tokens import (
 
 @dataclass(frozen=True, slots=True)
 class CreatedDelegationToken:
-    """A new token, and its proof."""
+    """A new token and its HMAC."""
 
     record: DelegationTokenRecord
     hmac: bytes = field(repr=False)
 
 
 class DelegationTokenControlManager:
-    """Generates records of tokens and holds what they made of them; principals are texts."""
+    """Generates token records and holds the committed tokens; principals are texts."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class DelegationTokenControlManager:
         max_lifetime_ms: int,
         now_ms: int,
     ) -> ControllerResult[CreatedDelegationToken]:
-        """A token of the owner, or else of the requester; ``renewers`` are types with names.
+        """Creates a token for the owner, by default the requester; renewers are type and name.
 
         ``max_lifetime_ms`` of 0 or less means the configured one, which is also the most.
         Raises ApiException: DELEGATION_TOKEN_AUTH_DISABLED, UNSUPPORTED_VERSION,
@@ -94,7 +94,7 @@ class DelegationTokenControlManager:
     def renew_delegation_token(
         self, requester: str, token_hmac: bytes, renew_period_ms: int, now_ms: int
     ) -> ControllerResult[int]:
-        """When the token expires now; never later than its lifetime ends.
+        """The new expiry time of the token; at most the end of its lifetime.
 
         Raises ApiException: as above, and DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED,
         DELEGATION_TOKEN_OWNER_MISMATCH.
@@ -110,7 +110,7 @@ class DelegationTokenControlManager:
     def expire_delegation_token(
         self, requester: str, token_hmac: bytes, expiry_period_ms: int, now_ms: int
     ) -> ControllerResult[int]:
-        """When the token expires now; a negative period removes it at once.
+        """The new expiry time of the token; a negative period deletes it at once.
 
         Raises ApiException as renewing does.
         """
@@ -122,11 +122,11 @@ class DelegationTokenControlManager:
         return _expiring(token, now_ms + expiry_period_ms)
 
     def sweep_expired_delegation_tokens(self, now_ms: int) -> list[VersionedRecord]:
-        """Removes the tokens whose time is over."""
+        """Deletes the expired tokens."""
         return [_removed(token) for token in self._tokens.values() if _is_expired(token, now_ms)]
 
     def replay(self, record: DelegationTokenRecord | RemoveDelegationTokenRecord) -> None:
-        """A committed change."""
+        """Replays a committed token record."""
         if isinstance(record, RemoveDelegationTokenRecord):
             # May be gone: a controller of Kafka sweeps again before it has seen its own removals.
             self._tokens.pop(record.token_id)
@@ -139,7 +139,7 @@ class DelegationTokenControlManager:
             self._ids_by_hmac[proof] = record.token_id
 
     def state_records(self, epoch: int, version: MetadataVersion) -> Iterator[VersionedRecord]:
-        """Every token at an epoch."""
+        """A record for every token at an epoch."""
         for token in self._tokens.values(epoch=epoch):
             if not version.is_delegation_token_supported:
                 version.refuse_loss("delegation tokens")

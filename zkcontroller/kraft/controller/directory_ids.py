@@ -1,4 +1,4 @@
-"""Ids of log directories that stand for something else than a directory.
+"""Reserved ids of log directories, such as UNASSIGNED and LOST.
 
 Source: Kafka ``DirectoryId`` (KIP-858).
 """
@@ -27,7 +27,7 @@ def is_reserved(directory: UUID) -> bool:
 
 
 def is_online(directory: UUID, online: Sequence[UUID]) -> bool:
-    """Whether a replica there can be reached on a broker with these online directories.
+    """Whether that directory id is online on a broker with these online directories.
 
     A broker that named no directories is one from before they were assigned (KAFKA-16162): it
     counts as having all of them.
@@ -40,7 +40,7 @@ def is_online(directory: UUID, online: Sequence[UUID]) -> bool:
 
 
 def default_directory(directories: Sequence[UUID] | None) -> UUID:
-    """Where a new replica goes on a broker with these directories; None: it is not registered."""
+    """The directory of a new replica on a broker with these directories; None: not registered."""
     if directories is None or len(directories) > 1:
         return UNASSIGNED
     return directories[0] if directories else MIGRATING

@@ -1,4 +1,4 @@
-"""Feature levels: what the cluster runs at, and who may change that to what.
+"""Finalized feature levels of a KRaft cluster, and the rules for updates.
 
 A level is *finalized* once it stands in the log.  metadata.version is one feature among others to
 whoever asks, but it tells which records may be written, so it has rules of its own.
@@ -32,7 +32,7 @@ from zkcontroller.kraft.metadata.records import FeatureLevelRecord, ZkMigrationS
 
 
 class UpgradeType(IntEnum):
-    """In which direction an update may go, with the numbers of the UpdateFeatures request."""
+    """The direction that an update allows, with the numbers of UpdateFeatures."""
 
     UNKNOWN = 0
     UPGRADE = 1
@@ -41,19 +41,19 @@ class UpgradeType(IntEnum):
 
     @classmethod
     def from_code(cls, code: int) -> UpgradeType:
-        """What a number of the request means."""
+        """The upgrade type with that number in the request."""
         return cls(code) if code in cls._value2member_map_ else cls.UNKNOWN
 
 
 class FeatureUpdate(NamedTuple):
-    """A wish for a feature; level 0 removes it."""
+    """A requested feature level; level 0 removes the feature."""
 
     level: int
     upgrade_type: UpgradeType = UpgradeType.UPGRADE
 
 
 class ClusterFeatureSupport(Protocol):
-    """Which levels everybody in the cluster can run at: ``ClusterControlManager`` knows.
+    """The feature ranges that registered nodes support; see ``ClusterControlManager``.
 
     Source: Kafka ``ClusterFeatureSupportDescriber``.
     """
@@ -69,14 +69,14 @@ NEVER_CHANGED: Final = -1
 
 
 class FinalizedFeatures(NamedTuple):
-    """The levels as they were at an epoch; None is now, uncommitted records included."""
+    """The feature levels at an epoch; epoch None includes uncommitted records."""
 
     levels: Mapping[str, int]
     epoch: int | None
 
 
 class FeatureControlManager:
-    """The finalized features, and how far a migration from ZooKeeper is."""
+    """The finalized features and the state of a migration from ZooKeeper."""
 
     def __init__(
         self,
@@ -108,21 +108,21 @@ class FeatureControlManager:
 
     @property
     def is_in_pre_migration_mode(self) -> bool:
-        """Whether the cluster is not in the log yet, so that nothing may change it."""
+        """Whether a migration is to come, so that the cluster must not be changed yet."""
         return self.zk_migration_state is ZkMigrationState.PRE_MIGRATION
 
     def is_controller_id(self, node_id: int) -> bool:
-        """Whether a node is one of the quorum."""
+        """Whether the node is a member of the quorum."""
         return self.quorum_features.is_controller_id(node_id)
 
     def finalized_features(self, epoch: int | None = None) -> FinalizedFeatures:
-        """Every finalized level, metadata.version among them."""
+        """Every finalized level, metadata.version included."""
         levels = {FEATURE_NAME: self._version.get(epoch=epoch).level}
         levels.update(self._finalized.items(epoch=epoch))
         return FinalizedFeatures(levels, epoch)
 
     def changed_at(self, epoch: int) -> int:
-        """Where the log, up to an epoch, changed a level last; ``NEVER_CHANGED`` if nowhere.
+        """The offset of the last level change up to an epoch; ``NEVER_CHANGED`` if there is none.
 
         That is the offset of the record, or of the end of its transaction or snapshot.  Kafka says
         where it stood when it published the change, which is later after a restart
@@ -131,7 +131,7 @@ class FeatureControlManager:
         return self._changed_at.get(epoch=epoch)
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """What is held at an epoch: metadata.version first, by which the rest is read."""
+        """A record for every level at an epoch; metadata.version first, the others depend on it."""
         version = self.metadata_version_at(epoch)
         if version.is_feature_level_record_supported:
             yield VersionedRecord(FeatureLevelRecord(FEATURE_NAME, version.level), 0)
@@ -158,7 +158,7 @@ class FeatureControlManager:
         *,
         validate_only: bool = False,
     ) -> ControllerResult[dict[str, ApiError]]:
-        """The records of those updates that are allowed, and what became of each, by name."""
+        """The records of the accepted updates, and one result for each feature."""
         records = BoundedRecords()
         results = {}
         for name in sorted(updates):
@@ -235,7 +235,7 @@ class FeatureControlManager:
     # ------------------------------------------------------------------ replay
 
     def replay(self, record: FeatureLevelRecord | ZkMigrationStateRecord, offset: int) -> None:
-        """:class:`IllegalState` for a level or a state that this controller cannot run at."""
+        """Replays a record; :class:`IllegalState` for a level this controller does not support."""
         match record:
             case FeatureLevelRecord():
                 self._replay_feature_level(record)
@@ -246,7 +246,7 @@ class FeatureControlManager:
                 assert_never(record)
 
     def transaction_ended(self, begun_at: int, offset: int) -> None:
-        """What a transaction has changed counts from its end on."""
+        """Sets the offset of the last level change, if it is in this transaction, to its end."""
         if self._changed_at.get() >= begun_at:
             self._changed_at.set(offset)
 

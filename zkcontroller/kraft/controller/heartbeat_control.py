@@ -1,4 +1,4 @@
-"""What follows from a heartbeat, from its absence, and from an order to forget a broker.
+"""Handles broker heartbeats, expired sessions and UnregisterBroker.
 
 Heartbeats are soft state and change at once; what they mean for the cluster is records.
 
@@ -28,7 +28,7 @@ from zkcontroller.kraft.controller.result import (
 
 
 class HeartbeatControl:
-    """Keeps the registrations in step with who is alive."""
+    """Fences, unfences and unregisters brokers."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class HeartbeatControl:
     def process_broker_heartbeat(
         self, heartbeat: BrokerHeartbeat, now_ms: int
     ) -> ControllerResult[BrokerHeartbeatReply]:
-        """What the broker may do from now on; STALE_BROKER_EPOCH for another life of it."""
+        """The broker's new state; STALE_BROKER_EPOCH for another incarnation."""
         broker_id, epoch = heartbeat.broker_id, heartbeat.broker_epoch
         registered_at = self._cluster.register_broker_record_offset(broker_id)
         if registered_at is None:
@@ -85,7 +85,7 @@ class HeartbeatControl:
                 assert_never(state)
 
     def process_expired_broker_heartbeat(self, heartbeat: BrokerHeartbeat, now_ms: int) -> None:
-        """A heartbeat that waited too long still shows that the broker lives.
+        """A heartbeat that timed out in the queue still counts as contact.
 
         Were it not counted, a controller with too much to do would fence healthy brokers, and have
         more to do.  STALE_BROKER_EPOCH for another life of the broker.
@@ -99,7 +99,7 @@ class HeartbeatControl:
         )
 
     def maybe_fence_one_stale_broker(self, now_ms: int) -> ControllerResult[None]:
-        """Fences the broker that was silent for longest, if its session is over.
+        """Fences the broker with the oldest contact, if its session is over.
 
         One at a time: where the next one's partitions go depends on where this one's went.
         """
@@ -112,7 +112,7 @@ class HeartbeatControl:
         return ControllerResult.of(records, None)
 
     def unregister_broker(self, broker_id: int) -> ControllerResult[None]:
-        """Forgets a broker; BROKER_ID_NOT_REGISTERED if there is none."""
+        """Unregisters a broker; BROKER_ID_NOT_REGISTERED if it is unknown."""
         broker = self._cluster.registration(broker_id)
         if broker is None:
             message = f"broker {broker_id} is not registered"

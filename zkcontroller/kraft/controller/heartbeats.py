@@ -1,4 +1,4 @@
-"""Who is alive, as the active controller sees it: contact times, metadata offsets, shutdowns.
+"""Broker heartbeats on the active controller: contact times, metadata offsets, shutdowns.
 
 Soft state.  It is not in the log, a standby has none of it, and a new active controller begins with
 the belief that every registered broker was in contact just now.
@@ -23,7 +23,7 @@ NO_ACTIVE_BROKER: Final = (1 << 63) - 1
 
 
 class BrokerControlState(Enum):
-    """What the controller lets a broker do."""
+    """A broker's state: fenced, unfenced, controlled shutdown or shutdown now."""
 
     FENCED = auto()
     UNFENCED = auto()
@@ -36,7 +36,7 @@ class BrokerControlState(Enum):
 
 
 class BrokerControlStates(NamedTuple):
-    """What a broker may do, and what it may after its heartbeat."""
+    """A broker's states before and after its heartbeat."""
 
     current: BrokerControlState
     next: BrokerControlState
@@ -44,7 +44,7 @@ class BrokerControlStates(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeat:
-    """What a broker tells in a BrokerHeartbeat request."""
+    """The fields of a BrokerHeartbeat request."""
 
     broker_id: int
     broker_epoch: int
@@ -56,7 +56,7 @@ class BrokerHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class BrokerHeartbeatReply:
-    """What it is told; ``in_controlled_shutdown`` is for the controller itself."""
+    """The response to a heartbeat; ``in_controlled_shutdown`` is for the controller itself."""
 
     is_caught_up: bool
     is_fenced: bool
@@ -91,12 +91,12 @@ class BrokerHeartbeatManager:
     def __init__(self, session_timeout_ms: int) -> None:
         self._session_timeout_ms = session_timeout_ms
         self._brokers: dict[int, _HeartbeatState] = {}
-        self._unfenced: list[_HeartbeatState] = []  # who was heard of longest ago comes first
+        self._unfenced: list[_HeartbeatState] = []  # the broker with the oldest contact comes first
 
     # ------------------------------------------------------------------ contacts
 
     def register(self, broker_id: int, *, fenced: bool, now_ms: int) -> None:
-        """A registration, or a change of one, was replayed; it counts as a contact."""
+        """Handles a replayed registration or a change of one; it counts as contact."""
         broker = self._brokers.setdefault(broker_id, _HeartbeatState(broker_id))
         # Kafka forgets the offset of a broker whose fencing does not change; its next heartbeat
         # brings it.
@@ -105,7 +105,7 @@ class BrokerHeartbeatManager:
         self.touch(broker_id, fenced=fenced, metadata_offset=offset, now_ms=now_ms)
 
     def touch(self, broker_id: int, *, fenced: bool, metadata_offset: int, now_ms: int) -> None:
-        """A broker was in contact; :class:`IllegalState` if it is not registered."""
+        """Records a contact; :class:`IllegalState` if the broker is not registered."""
         broker = self._broker(broker_id)
         self._untrack(broker)
         broker.last_contact_ms = now_ms
@@ -118,14 +118,14 @@ class BrokerHeartbeatManager:
             bisect.insort_right(self._unfenced, broker, key=_last_contact_ms)
 
     def fence(self, broker_id: int) -> None:
-        """A broker has no session any more; nothing happens if it is unknown."""
+        """Ends the broker's session; does nothing for an unknown broker."""
         broker = self._brokers.get(broker_id)
         if broker is not None:
             self._untrack(broker)
             broker.is_fenced = True
 
     def remove(self, broker_id: int) -> None:
-        """A broker is forgotten."""
+        """Removes a broker."""
         broker = self._brokers.pop(broker_id, None)
         if broker is not None:
             self._untrack(broker)
@@ -133,7 +133,7 @@ class BrokerHeartbeatManager:
     # ------------------------------------------------------------------ sessions
 
     def has_valid_session(self, broker_id: int, now_ms: int) -> bool:
-        """Whether the broker is unfenced and was heard of within the session timeout."""
+        """Whether the broker is unfenced and its last contact is within the session timeout."""
         broker = self._brokers.get(broker_id)
         return broker is not None and self._has_valid_session(broker, now_ms)
 
@@ -144,7 +144,7 @@ class BrokerHeartbeatManager:
         return self._unfenced[0].last_contact_ms + self._session_timeout_ms
 
     def find_one_stale_broker(self, now_ms: int) -> int | None:
-        """A broker whose session has ended, the longest silent one."""
+        """The broker with the oldest contact among those whose session has ended."""
         if not self._unfenced or self._has_valid_session(self._unfenced[0], now_ms):
             return None
         return self._unfenced[0].broker_id
@@ -152,12 +152,12 @@ class BrokerHeartbeatManager:
     # ------------------------------------------------------------------ shutdown
 
     def lowest_active_offset(self) -> int:
-        """How far every broker has come that leads and is not about to stop."""
+        """The lowest metadata offset of the active brokers."""
         offsets = (broker.metadata_offset for broker in self._unfenced if _is_active(broker))
         return min(offsets, default=NO_ACTIVE_BROKER)
 
     def maybe_update_controlled_shutdown_offset(self, broker_id: int, offset: int) -> None:
-        """Notes where a stopping broker's leaderships were moved; the first note counts."""
+        """Records the offset of a stopping broker's leadership moves; only the first counts."""
         broker = self._broker(broker_id)
         if broker.is_fenced:
             raise IllegalState(
@@ -167,19 +167,19 @@ class BrokerHeartbeatManager:
             broker.controlled_shutdown_offset = offset
 
     def controlled_shutdown_offset(self, broker_id: int) -> int | None:
-        """That offset; None for a broker that is not stopping."""
+        """That offset; None for a broker that is not in controlled shutdown."""
         broker = self._brokers.get(broker_id)
         return broker.controlled_shutdown_offset if broker and broker.is_shutting_down else None
 
     def usable_broker_ids(self) -> list[int]:
-        """The brokers that may get replicas, fenced ones among them, ascending."""
+        """The brokers that may get replicas, ascending; fenced ones are included."""
         brokers = self._brokers.values()
         return sorted(broker.broker_id for broker in brokers if not broker.is_shutting_down)
 
     # ------------------------------------------------------------------ states
 
     def current_state(self, broker_id: int) -> BrokerControlState:
-        """What the broker may do now."""
+        """The broker's current state."""
         broker = self._broker(broker_id)
         if broker.is_shutting_down:
             return BrokerControlState.CONTROLLED_SHUTDOWN
@@ -191,7 +191,7 @@ class BrokerHeartbeatManager:
         register_broker_record_offset: int,
         has_leaderships: Callable[[], bool],
     ) -> BrokerControlStates:
-        """What the broker may do once its heartbeat is answered; changes nothing."""
+        """The broker's state after its heartbeat; changes nothing."""
         current = self.current_state(heartbeat.broker_id)
         match current:
             case BrokerControlState.FENCED:

@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, or that are due from time to time.
+"""Leader elections by ElectLeaders, and periodic ones.
 
 Source: Kafka ``ReplicationControlManager.electLeaders``, ``maybeBalancePartitionLeaders``,
 ``maybeElectUncleanLeaders`` (KIP-460, KIP-704).
@@ -26,7 +26,7 @@ MAX_ELECTIONS_PER_IMBALANCE: Final = 1_000
 
 
 class ElectionType(IntEnum):
-    """What ElectLeaders asks for."""
+    """``election_type`` of ElectLeaders."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -52,14 +52,14 @@ _NO_CANDIDATE: Final = {
 
 
 class ElectedTopic(NamedTuple):
-    """A verdict for each partition of one topic."""
+    """The result for each partition of one topic."""
 
     name: str
     partitions: tuple[tuple[int, ApiError], ...]
 
 
 class LeaderElections:
-    """Generates leader changes that no broker's coming or going causes."""
+    """Generates leader changes that no change of a broker causes."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class LeaderElections:
         election_type: ElectionType,
         partitions: Iterable[tuple[str, tuple[int, ...]]] | None,
     ) -> ControllerResult[tuple[ElectedTopic, ...]]:
-        """One verdict for each partition; of all of them (None) but those that need none."""
+        """One result per partition; None elects all and leaves out those that need no election."""
         wants_all = partitions is None
         if partitions is None:
             partitions = [
@@ -123,7 +123,7 @@ class LeaderElections:
         return any(True for _ in self._state.brokers_to_isrs.partitions_with_no_leader())
 
     def maybe_balance_partition_leaders(self) -> ControllerResult[bool]:
-        """Preferred replicas that can lead do; True if there may be more of them."""
+        """Elects preferred replicas where possible; True if there may be more to elect."""
         records: list[VersionedRecord] = []
         for key in self._state.imbalanced_partitions:
             if len(records) >= self._max_elections:
@@ -135,7 +135,7 @@ class LeaderElections:
         return ControllerResult.of(records, len(records) >= self._max_elections)
 
     def maybe_elect_unclean_leaders(self) -> ControllerResult[bool]:
-        """Partitions without leader get any, where their topics allow it; True: maybe more."""
+        """Elects any replica where unclean election is allowed; True: there may be more."""
         records: list[VersionedRecord] = []
         for key in self._state.brokers_to_isrs.partitions_with_no_leader():
             if len(records) >= self._max_elections:

@@ -1,4 +1,4 @@
-"""How far a cluster is on its way from ZooKeeper.
+"""The state of a migration from ZooKeeper to KRaft.
 
 Source: Kafka ``ZkMigrationState``, ``MigrationRecordConsumer`` (KIP-866).
 """
@@ -17,14 +17,14 @@ from zkcontroller.kraft.metadata.records import (
 
 
 class ZkMigrationState(IntEnum):
-    """With the numbers of the log; what 3.4 wrote before it began (1) reads as a migration."""
+    """The states with their numbers in the log; Kafka 3.4's PRE_MIGRATION reads as MIGRATION."""
 
     NONE = 0
     """The cluster was made without ZooKeeper; also what an empty log means."""
     MIGRATION = 1
     """The log holds everything, and ZooKeeper still gets it too."""
     PRE_MIGRATION = 2
-    """The controller waits until everybody is ready; the log does not hold the cluster yet."""
+    """The controller waits until every node is ready; the log does not hold the cluster yet."""
     POST_MIGRATION = 3
     """ZooKeeper is left behind."""
 
@@ -33,19 +33,19 @@ class ZkMigrationState(IntEnum):
         return self in (ZkMigrationState.PRE_MIGRATION, ZkMigrationState.MIGRATION)
 
     def to_record(self) -> VersionedRecord:
-        """The record that brings a log into this state."""
+        """The record that sets this state."""
         return VersionedRecord(ZkMigrationStateRecord(int(self)), 0)
 
 
 def records_before_migration(version: MetadataVersion) -> tuple[VersionedRecord, ...]:
-    """What goes in front of the cluster's records; nothing where there are no transactions."""
+    """The records before the migrated ones; none where transactions are unsupported."""
     if not version.is_metadata_transaction_supported:
         return ()
     return (VersionedRecord(BeginTransactionRecord("ZK Migration"), 0),)
 
 
 def records_after_migration(version: MetadataVersion) -> tuple[VersionedRecord, ...]:
-    """What goes behind them: the migration has taken place."""
+    """The records after the migrated ones: the migration is complete."""
     migrated = ZkMigrationState.MIGRATION.to_record()
     if not version.is_metadata_transaction_supported:
         return (migrated,)

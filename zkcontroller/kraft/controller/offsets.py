@@ -1,4 +1,4 @@
-"""How far the controller has read, written and may show: committed, stable and next write offset.
+"""Committed, stable and next write offset of the controller, with their snapshots.
 
 The *stable* offset is the newest state that readers may see: what is committed, but nothing of
 a metadata transaction that is still open.  The active controller is ahead of it, with a snapshot of
@@ -30,7 +30,7 @@ NONE: Final = -1
 
 
 class BatchEnd(NamedTuple):
-    """Where a committed batch ends, and when it was written."""
+    """Offset, epoch and time of the end of a committed batch."""
 
     last_offset: int
     epoch: int
@@ -50,7 +50,7 @@ class OffsetControlManager:
         self.next_write_offset = NONE
         """Where the next record of the active controller goes; none on a standby."""
 
-        # What metrics tell; they count batches without records too.
+        # The values of metrics; they count batches without records too.
         self.last_committed_record_offset = NONE
         self.last_applied_record_offset = NONE
         self.last_applied_record_timestamp_ms = NONE
@@ -58,7 +58,7 @@ class OffsetControlManager:
 
     @property
     def transaction_start_offset(self) -> int:
-        """Where the transaction began that is open; NONE if none is.
+        """The offset of the open transaction; NONE if none is open.
 
         It goes back with the rest of the state: a transaction whose beginning was not committed
         was never open.
@@ -67,11 +67,11 @@ class OffsetControlManager:
 
     @property
     def is_active(self) -> bool:
-        """Whether this controller writes."""
+        """Whether this controller is active."""
         return self.next_write_offset != NONE
 
     def activate(self, next_write_offset: int) -> None:
-        """This controller writes from that offset on."""
+        """The controller becomes active and writes from that offset on."""
         if self.is_active:
             raise IllegalState("the controller is active already")
         if next_write_offset < 0:
@@ -81,7 +81,7 @@ class OffsetControlManager:
         self.next_write_offset = next_write_offset
 
     def deactivate(self) -> None:
-        """It writes no more: what it did beyond the committed offset never happened.
+        """The controller is no longer active; reverts to the committed offset.
 
         Kafka goes back to the stable offset.  In an open transaction that is too far: the committed
         records of the transaction do not come again.  IllegalState if they are lost: an abort has
@@ -94,21 +94,21 @@ class OffsetControlManager:
         self.next_write_offset = NONE
 
     def handle_commit_batch(self, batch: BatchEnd) -> None:
-        """A batch with records is committed."""
+        """Handles a committed batch with records."""
         self.last_committed_offset = batch.last_offset
         self.last_committed_epoch = batch.epoch
         self._maybe_advance_last_stable_offset()
         self.handle_commit_batch_metrics(batch)
 
     def handle_commit_batch_metrics(self, batch: BatchEnd) -> None:
-        """A batch is committed, perhaps one of the quorum itself, without records."""
+        """Handles any committed batch, also one of the quorum without records."""
         self.last_committed_record_offset = batch.last_offset
         if not self.is_active:
             self.last_applied_record_offset = batch.last_offset
             self.last_applied_record_timestamp_ms = batch.append_timestamp_ms
 
     def handle_schedule_append(self, last_offset: int, now_ms: int) -> None:
-        """The active controller has written, and replayed, up to that offset."""
+        """Handles records that were appended and replayed up to that offset."""
         self.next_write_offset = last_offset + 1
         self._registry.get_or_create_snapshot(last_offset)
         self.last_applied_record_offset = last_offset
@@ -126,7 +126,7 @@ class OffsetControlManager:
                 self._registry.get_or_create_snapshot(stable)
 
     def _transaction_start_as_committed(self) -> int:
-        """Where the transaction began that is open at the committed offset; NONE if none is.
+        """The offset of the transaction open at the committed offset; NONE if none is open.
 
         The active controller may have ended it already, by records that are not committed.
         """
@@ -137,7 +137,7 @@ class OffsetControlManager:
     # ------------------------------------------------------------------ snapshots of the quorum
 
     def begin_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Everything begins anew with a snapshot of the log."""
+        """Resets everything before a snapshot is loaded."""
         if self._loading is not None:
             raise IllegalState(f"{self._loading} is still being read, and not {snapshot_id}")
         self._loading = snapshot_id
@@ -147,10 +147,10 @@ class OffsetControlManager:
         self.next_write_offset = NONE
 
     def end_load_snapshot(self, timestamp_ms: int) -> None:
-        """The snapshot is read; its last record is the last one that is known.
+        """A snapshot was loaded; its last offset is now the committed one.
 
-        Kafka takes the snapshot's end, which is one beyond, and could not tell the state with the
-        next record from the one without it.
+        Kafka takes the snapshot's end, which is one beyond, and could not distinguish the state
+        with the next record from the one without it.
         """
         if self._loading is None:
             raise IllegalState("no snapshot is being read")
@@ -166,7 +166,7 @@ class OffsetControlManager:
     # ------------------------------------------------------------------ transactions
 
     def replay(self, record: TransactionRecord, offset: int) -> None:
-        """:class:`IllegalState` where a transaction can neither begin nor end."""
+        """Replays a transaction record; :class:`IllegalState` if it is out of order."""
         if self._loading is not None:
             raise IllegalState(f"{record} within a snapshot")
         if isinstance(record, BeginTransactionRecord):

@@ -1,4 +1,4 @@
-"""What must change about a partition so that it gets where somebody wants it: one record, or none.
+"""Builds the one record that changes a partition to wanted targets, or None.
 
 The steps and their order are Kafka's, since each sees what those before it decided:
 
@@ -38,7 +38,7 @@ NO_CHANGE = PartitionChangeRecord()
 
 @dataclass(slots=True)
 class PartitionChangeBuilder:
-    """Describes where a partition shall get; good for one :meth:`build`.
+    """Collects the targets of one partition; :meth:`build` is called once.
 
     What is None shall stay as it is.
     """
@@ -68,7 +68,7 @@ class PartitionChangeBuilder:
     """Replicas that are found in another directory than before."""
 
     def build(self) -> PartitionChangeRecord | None:
-        """The record that brings the partition there; None if nothing changes."""
+        """The record for the targets; None if nothing changes."""
         change = _Change(self)
         change.complete_reassignment()
         change.find_eligible_leaders()
@@ -83,7 +83,7 @@ class PartitionChangeBuilder:
 
 
 def is_no_op(record: PartitionChangeRecord) -> bool:
-    """Whether the record changes nothing about its partition.
+    """Whether the record changes nothing in its partition.
 
     Source: Kafka ``PartitionChangeBuilder.changeRecordIsNoOp``.
     """
@@ -99,7 +99,7 @@ def _changed(target: tuple[int, ...], current: tuple[int, ...]) -> tuple[int, ..
 
 
 class _Change:
-    """One run of the steps: the targets as they develop, and the fields decided so far."""
+    """One run of :meth:`build`: the current targets and the record's fields so far."""
 
     def __init__(self, wanted: PartitionChangeBuilder) -> None:
         self._wanted = wanted
@@ -149,7 +149,7 @@ class _Change:
             self._isr = (elected.leader,)
             self._elr = tuple(broker for broker in self._elr if broker != elected.leader)
         if elected.unclean:
-            # The new leader's log becomes the truth: whoever has more loses it.
+            # The new leader's log becomes the truth: replicas with more records truncate theirs.
             self._new_isr = (elected.leader,)
             if (
                 partition.leader_recovery_state != RECOVERING

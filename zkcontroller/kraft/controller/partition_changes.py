@@ -1,6 +1,6 @@
-"""Changes of partitions, made with what the cluster, the features and the configurations say.
+"""Builds partition records with the cluster's brokers, features and configurations.
 
-Every story of the replication manager that changes partitions asks here for a
+Every part of the replication manager that changes partitions asks here for a
 :class:`PartitionChangeBuilder` that is ready but for its targets.
 
 Source: Kafka ``ReplicationControlManager.generateLeaderAndIsrUpdates``, ``LeaderAcceptor``.
@@ -51,11 +51,11 @@ class PartitionChanges:
 
     @property
     def is_elr_enabled(self) -> bool:
-        """Whether partitions have eligible leader replicas: configured, and writable."""
+        """Whether eligible leader replicas are configured and supported by metadata.version."""
         return self._elr_enabled and self.metadata_version.is_elr_supported
 
     def default_dir(self, broker_id: int) -> UUID:
-        """Where a new replica on that broker is put, at this level of the metadata."""
+        """The directory of a new replica on that broker, at this metadata.version."""
         if not self.metadata_version.is_directory_assignment_supported:
             return MIGRATING
         return self._cluster.default_dir(broker_id)
@@ -101,12 +101,12 @@ class PartitionChanges:
         )
 
     def election_of(self, topic: TopicControlInfo) -> Election:
-        """How hard a leader is looked for where the topic's configuration decides that."""
+        """The kind of election that the topic's configuration allows."""
         unclean = self._configs.is_unclean_leader_election_enabled(topic.name)
         return Election.UNCLEAN if unclean else Election.ONLINE
 
     def built(self, builder: PartitionChangeBuilder) -> list[VersionedRecord]:
-        """The record of a change; empty if nothing changes."""
+        """The record of a change, in a list; empty if nothing changes."""
         record = builder.build()
         if record is None:
             return []
@@ -121,10 +121,10 @@ class PartitionChanges:
         broker_to_add: int = NO_LEADER,
         broker_with_unclean_shutdown: int = NO_LEADER,
     ) -> list[VersionedRecord]:
-        """What changes about these partitions as a broker goes, comes, or came back unclean.
+        """The records for these partitions when a broker fails, returns or shut down uncleanly.
 
-        The record that fences or unfences the broker is not replayed yet: whoever goes counts as
-        gone, in the ISR too, and whoever comes as there.
+        The record that fences or unfences the broker is not replayed yet: a broker being fenced
+        counts as gone, in the ISR too, and one being unfenced as active.
         """
         gone = (broker_to_remove, broker_with_unclean_shutdown)
 

@@ -1,4 +1,4 @@
-"""Who leads a partition next.
+"""Elects the leader of a partition.
 
 A leader must be acceptable (alive, its log directory online) and have every committed record: it
 is in the ISR or, where the ISR is empty, among the eligible leader replicas.  What is left
@@ -19,18 +19,18 @@ from zkcontroller.kraft.metadata.records import NO_LEADER
 
 
 class Election(Enum):
-    """How hard a leader is looked for."""
+    """The kind of election: preferred, online or unclean."""
 
     PREFERRED = "preferred"
-    """The first replica if it can lead, else whoever leads; never at the cost of records."""
+    """The first replica if it can lead, else the current leader; no record is lost."""
     ONLINE = "online"
-    """Whoever leads, else the first replica that can."""
+    """The current leader, else the first replica that can lead."""
     UNCLEAN = "unclean"
-    """As ONLINE, but rather a leader that lacks records than none."""
+    """As ONLINE; a replica that lacks records may lead if no other can."""
 
 
 class ElectionResult(NamedTuple):
-    """The leader, -1 if there is none; ``unclean`` if it may lack committed records."""
+    """The leader, -1 if there is none; ``unclean``: it may lack committed records."""
 
     leader: int
     unclean: bool
@@ -50,7 +50,7 @@ class Candidates:
     """Whether ELR is on."""
 
     def elect(self, election: Election) -> ElectionResult:
-        """Who leads after that election."""
+        """The result of an election of that kind."""
         current = self.partition.leader
         order = (current, *self.replicas)
         if election is Election.PREFERRED and self.replicas:

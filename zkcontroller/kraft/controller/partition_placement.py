@@ -1,4 +1,4 @@
-"""Where new partitions go: as a client says, or as the placer finds.
+"""The replicas of new partitions: assigned by the client or by the replica placer.
 
 Source: Kafka ``ReplicationControlManager.validateManualPartitionAssignment``, ``createTopic``.
 """
@@ -17,7 +17,7 @@ from zkcontroller.kraft.controller.replica_placer import ReplicaPlacer
 
 
 class PartitionPlacement:
-    """Makes new partitions: every replica on an active broker is in sync, the first one leads."""
+    """Makes new partitions; every active replica is in sync and the first one leads."""
 
     def __init__(
         self, cluster: ClusterView, changes: PartitionChanges, placer: ReplicaPlacer
@@ -27,12 +27,12 @@ class PartitionPlacement:
         self._placer = placer
 
     def place(self, partition_count: int, replication_factor: int) -> list[tuple[int, ...]]:
-        """Replicas for that many partitions; refuses with INVALID_REPLICATION_FACTOR."""
+        """Replicas for that many partitions; raises INVALID_REPLICATION_FACTOR."""
         brokers = self._cluster.usable_brokers()
         return self._placer.place(partition_count, replication_factor, brokers)
 
     def placed(self, replicas: Sequence[int]) -> PartitionRegistration:
-        """A partition where the placer put it; refuses with INVALID_REPLICATION_FACTOR."""
+        """A partition with the placer's replicas; raises INVALID_REPLICATION_FACTOR."""
         return self._partition(
             replicas,
             ApiException(
@@ -45,7 +45,7 @@ class PartitionPlacement:
     def assigned(
         self, partition_id: int, replicas: Sequence[int], replication_factor: int | None
     ) -> PartitionRegistration:
-        """One partition as a client assigned it; refuses with INVALID_REPLICA_ASSIGNMENT."""
+        """A partition with a client's replicas; raises INVALID_REPLICA_ASSIGNMENT."""
         self.check_assignment(replicas, replication_factor)
         return self._partition(
             replicas,
@@ -59,7 +59,7 @@ class PartitionPlacement:
     def check_assignment(
         self, replicas: Sequence[int], replication_factor: int | None = None
     ) -> None:
-        """Refuses, with INVALID_REPLICA_ASSIGNMENT, replicas that cannot be.
+        """Raises INVALID_REPLICA_ASSIGNMENT for invalid replicas.
 
         They must be registered brokers, none twice, and as many as the partitions before had.
         """

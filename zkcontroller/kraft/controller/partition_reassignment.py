@@ -1,4 +1,4 @@
-"""The replicas of a partition on their way to other brokers: how it begins, ends, is taken back.
+"""Replica lists of a reassignment: how it begins, completes and is cancelled.
 
 Source: Kafka ``PartitionReassignmentReplicas``, ``PartitionReassignmentRevert`` (KIP-455).
 """
@@ -15,14 +15,14 @@ from zkcontroller.kraft.controller.partition_registration import PartitionRegist
 
 
 class CompletedReassignment(NamedTuple):
-    """What a partition has once a reassignment is over."""
+    """Replicas and ISR of a partition after its reassignment."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
 
 
 class PartitionReassignmentReplicas(NamedTuple):
-    """A reassignment under way; ``replicas`` holds those that come and those that go."""
+    """A reassignment under way; ``replicas`` includes those being added and removed."""
 
     removing: tuple[int, ...]
     adding: tuple[int, ...]
@@ -30,7 +30,7 @@ class PartitionReassignmentReplicas(NamedTuple):
 
     @staticmethod
     def between(current: Sequence[int], target: Sequence[int]) -> PartitionReassignmentReplicas:
-        """From these replicas to those: the target first, behind it in order of ids what goes."""
+        """The reassignment between two replica lists; removed replicas stand last, by id."""
         removing = tuple(sorted(set(current) - set(target)))
         adding = tuple(sorted(set(target) - set(current)))
         return PartitionReassignmentReplicas(removing, adding, (*target, *removing))
@@ -41,11 +41,11 @@ class PartitionReassignmentReplicas(NamedTuple):
 
     @property
     def original_replicas(self) -> tuple[int, ...]:
-        """Where the replicas are if this is taken back."""
+        """The replicas to which a cancellation returns."""
         return _without(self.replicas, self.adding)
 
     def completed(self, isr: Sequence[int]) -> CompletedReassignment | None:
-        """How it ends if these brokers are in sync; None if it cannot end yet.
+        """The result if these brokers are in sync; None if it cannot complete yet.
 
         Every replica that stays must be in sync, and at least one.
         """
@@ -61,7 +61,7 @@ class PartitionReassignmentReplicas(NamedTuple):
 
 
 class PartitionReassignmentRevert(NamedTuple):
-    """What a partition has once its reassignment is taken back."""
+    """Replicas and ISR of a partition after its reassignment was cancelled."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -70,7 +70,7 @@ class PartitionReassignmentRevert(NamedTuple):
 
     @staticmethod
     def of(partition: PartitionRegistration) -> PartitionReassignmentRevert:
-        """Raises ApiException(INVALID_REPLICA_ASSIGNMENT) if no replica was there before."""
+        """The state before the reassignment; ApiException if there was no replica before."""
         replicas = _without(partition.replicas, partition.adding_replicas)
         isr = _without(partition.isr, partition.adding_replicas)
         if isr:

@@ -1,4 +1,4 @@
-"""A partition as the metadata log has it, and how one record turns it into the next.
+"""A partition in the metadata log, and the effect of one record on it.
 
 Source: Kafka ``PartitionRegistration``, ``LeaderRecoveryState``.
 """
@@ -31,7 +31,7 @@ class TopicIdPartition(NamedTuple):
 
 
 class PartitionRegistration(NamedTuple):
-    """Where a partition's replicas are, who leads it, and who may."""
+    """Replicas, ISR, leader and epochs of one partition."""
 
     replicas: tuple[int, ...]
     directories: tuple[UUID, ...]
@@ -70,13 +70,13 @@ class PartitionRegistration(NamedTuple):
     def new(
         replicas: Sequence[int], directories: Sequence[UUID], isr: Sequence[int]
     ) -> PartitionRegistration:
-        """A partition that is just being created, led by the first of its ISR."""
+        """A new partition, led by the first member of its ISR."""
         return PartitionRegistration(
             tuple(replicas), tuple(directories), tuple(isr), (), (), isr[0], RECOVERED, 0, 0
         )
 
     def merge(self, record: PartitionChangeRecord) -> PartitionRegistration:
-        """The partition after that change; its partition epoch always rises by one.
+        """The partition after that change; the partition epoch rises by one.
 
         The leader epoch rises whenever the record names a leader, be it the same one.
         """
@@ -106,7 +106,7 @@ class PartitionRegistration(NamedTuple):
     def to_record(
         self, topic_id: UUID, partition_id: int, metadata_version: MetadataVersion
     ) -> PartitionRecord:
-        """The whole partition as a record, with the fields that this level may write.
+        """The whole partition as a record, with the fields that this metadata.version supports.
 
         Below 3.7-IV2 that loses the directories, below 4.0-IV0 the ELR.
         """
@@ -145,14 +145,14 @@ class PartitionRegistration(NamedTuple):
         return bool(self.removing_replicas or self.adding_replicas)
 
     def directory(self, replica: int) -> UUID:
-        """The directory of that replica; IllegalState if the broker has none of this partition."""
+        """The directory of that replica; IllegalState if the broker has no replica."""
         if replica not in self.replicas:
             raise IllegalState(f"Replica {replica} is not assigned to this partition.")
         return self.directories[self.replicas.index(replica)]
 
 
 def is_valid_isr(replicas: Sequence[int], isr: Sequence[int]) -> bool:
-    """Whether every member of the ISR is a replica, and none is there twice.
+    """Whether every member of the ISR is a replica and appears once.
 
     Source: Kafka ``Replicas.validateIsr``.
     """

@@ -1,4 +1,4 @@
-"""Blocks of producer ids, each given to one broker and to nobody else ever.
+"""Allocates blocks of producer ids; each block goes to one broker only.
 
 Source: Kafka ``ProducerIdControlManager``, ``ProducerIdsBlock`` (KIP-730).
 """
@@ -25,7 +25,7 @@ _MAX_PRODUCER_ID: Final = 2**63 - 1
 
 
 class ProducerIdsBlock(NamedTuple):
-    """The ids from ``first_producer_id`` on, so many, for one broker."""
+    """A block of ids from ``first_producer_id`` on, for one broker."""
 
     assigned_broker_id: int
     first_producer_id: int
@@ -33,7 +33,7 @@ class ProducerIdsBlock(NamedTuple):
 
 
 class ProducerIdControlManager:
-    """Generates ProducerIdsRecords, which name the first id that is still free."""
+    """Generates ProducerIdsRecords, which hold the next free id."""
 
     def __init__(self, registry: SnapshotRegistry, cluster: ClusterView) -> None:
         self._cluster = cluster
@@ -58,7 +58,7 @@ class ProducerIdControlManager:
         return ControllerResult.of([VersionedRecord(record, 0)], ProducerIdsBlock(broker_id, first))
 
     def replay(self, record: ProducerIdsRecord) -> None:
-        """A block is given; IllegalState if an id of it was given before."""
+        """Replays an allocated block; IllegalState if it overlaps an earlier one."""
         before = self._next_producer_id.get()
         if before is not None and record.next_producer_id <= before:
             raise IllegalState(
@@ -68,12 +68,12 @@ class ProducerIdControlManager:
         self._next_producer_id.set(record.next_producer_id)
 
     def state_records(self, epoch: int) -> Iterator[VersionedRecord]:
-        """The first id that is free at an epoch, in nobody's name; nothing if all are."""
+        """A record of the first free id at an epoch; none before the first allocation."""
         first_free = self._next_producer_id.get(epoch=epoch)
         if first_free is not None:
             yield VersionedRecord(ProducerIdsRecord(NOBODY, NOBODY, first_free), 0)
 
     @property
     def next_producer_id(self) -> int:
-        """The first id that nobody has."""
+        """The first free id."""
         return self._next_producer_id.get() or 0

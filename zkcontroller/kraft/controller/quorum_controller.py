@@ -1,4 +1,4 @@
-"""The controller of a KRaft cluster: one of them is active and writes, the others follow the log.
+"""The KRaft controller: the active one writes the metadata log, standbys replay it.
 
 Whatever happens comes as a value (:mod:`.quorum_controller_values`) and waits for its turn in
 a queue; :meth:`QuorumController.step` puts one in and runs what is due.
@@ -12,7 +12,7 @@ A **write** of the active controller goes in these steps.
    waits too if it may have seen records that are not.
 
 When the quorum chooses another leader, what was not committed is undone, and who waits for it is
-told that this is not the controller.  A **standby** replays what is committed, and nothing else.
+refused with NOT_CONTROLLER.  A **standby** replays what is committed, and nothing else.
 
 What goes wrong has three degrees.  A refusal (:class:`ApiException`) is an answer.  Anything else
 that a write raises is a fault: the controller gives up its leadership, so that its state is again
@@ -79,7 +79,7 @@ MAX_UNANSWERED_REQUESTS: Final = 100_000
 
 
 class QuorumController:
-    """One controller; whoever owns it calls one method at a time."""
+    """One controller; not thread-safe, its owner calls one method at a time."""
 
     def __init__(
         self,
@@ -112,13 +112,13 @@ class QuorumController:
 
     @property
     def is_active(self) -> bool:
-        """Whether this is the controller that writes."""
+        """Whether this controller is active."""
         return self.claim_epoch != NOT_ACTIVE
 
     # ------------------------------------------------------------------ what its owner calls
 
     def step(self, happened: ControllerInput | None, now_ms: int) -> list[ControllerOutput]:
-        """Takes what happened, None if only time went by, and does everything that is due."""
+        """Takes one input, or None for time alone, and runs every event that is due."""
         outputs = [] if happened is None else self.enqueue(happened)
         while True:
             done = self.run_next(now_ms)
@@ -127,7 +127,7 @@ class QuorumController:
             outputs += done
 
     def enqueue(self, happened: ControllerInput) -> list[ControllerOutput]:
-        """Only puts it into the queue; what asks for nothing is answered even so."""
+        """Only queues the input; a request that asks for nothing is completed at once."""
         if not isinstance(happened, RequestReceived):
             self._queue.append(RaftEvent(happened))
             return []
@@ -148,7 +148,7 @@ class QuorumController:
         return self._take_outputs()
 
     def run_next(self, now_ms: int) -> list[ControllerOutput] | None:
-        """Runs the one event whose turn it is; None if there is none.
+        """Runs the next event; None if there is none.
 
         :class:`FatalFault` if nothing here can be trusted any more.
         """
@@ -166,11 +166,11 @@ class QuorumController:
         return self._take_outputs()
 
     def next_time_ms(self, now_ms: int) -> int | None:
-        """When to call :meth:`step` even if nothing happens; None if never."""
+        """When to call :meth:`step` without an input; None if never."""
         return self._queue.next_time_ms(now_ms)
 
     def begin_shutdown(self) -> None:
-        """Takes no more; what waits without a deadline still runs, what has one is refused."""
+        """Accepts no more events; queued events with a deadline are refused, the others run."""
         self._queue.begin_shutdown()
 
     # ------------------------------------------------------------------ events
@@ -188,11 +188,11 @@ class QuorumController:
                     assert_never(event)
         except FatalFault:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
+        except Exception as error:  # noqa: BLE001 - whatever it is, a client waits for an answer
             self._refuse(event, self._external(_name(event), error, now_ms), now_ms)
 
     def _external(self, name: str, error: Exception, now_ms: int) -> ApiException:
-        """What to answer for an error, after doing what it calls for."""
+        """The error for the client, after resigning where the error requires it."""
         if isinstance(error, ApiException):
             return error
         if isinstance(error, NotLeader):
@@ -244,7 +244,7 @@ class QuorumController:
             return self._unstable_purgatory
         return self._purgatory
 
-    # ------------------------------------------------------------------ news of the quorum
+    # ------------------------------------------------------------------ inputs of the quorum
 
     def _handle_raft_news(
         self, news: CommitHandled | SnapshotLoaded | LeaderChanged, now_ms: int

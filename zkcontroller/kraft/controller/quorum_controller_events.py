@@ -1,4 +1,4 @@
-"""What waits in the controller's queue.
+"""The events in the controller's queue.
 
 Source: Kafka ``ControllerWriteEvent``, ``ControllerReadEvent``, ``ControllerEvent``.
 """
@@ -19,7 +19,7 @@ from zkcontroller.kraft.controller.quorum_controller_values import (
 
 @dataclass(slots=True, eq=False)
 class WriteEvent:
-    """A write, of somebody who asked or of the controller itself (no request id)."""
+    """A write; ``request_id`` is None if the controller itself started it."""
 
     operation: WriteOperation
     request_id: int | None = None
@@ -29,7 +29,7 @@ class WriteEvent:
 
 @dataclass(slots=True, eq=False)
 class ReadEvent:
-    """A read."""
+    """A read of the stable state."""
 
     request: ReadRequest
     request_id: int
@@ -37,7 +37,7 @@ class ReadEvent:
 
 @dataclass(slots=True, eq=False)
 class RaftEvent:
-    """News of the quorum."""
+    """An input of the quorum: a commit, a snapshot or a leader change."""
 
     news: CommitHandled | SnapshotLoaded | LeaderChanged
 

@@ -1,4 +1,4 @@
-"""Between the controller's state and the log: records are appended, and replayed, in one go.
+"""The metadata log as the controller uses it: appends and replays records together.
 
 Source: Kafka ``QuorumController.appendRecords``, ``replay``; ``LogReplayTracker``.
 """
@@ -24,7 +24,7 @@ from zkcontroller.kraft.metadata.records import FeatureLevelRecord
 
 
 class MetadataLog:
-    """The log as the controller writes and reads it."""
+    """Appends records to the log and replays them."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class MetadataLog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was ever replayed that still counts.
+        """Whether the log holds no effective record.
 
         What was undone with a lost leadership does not count, and neither does what stands in a
         transaction that is still open: the next active controller aborts it.
@@ -50,7 +50,7 @@ class MetadataLog:
         return self._is_empty.get() if begun_at == NONE else self._is_empty.get(epoch=begun_at - 1)
 
     def append(self, result: AnyResult, epoch: int, now_ms: int) -> int:
-        """Hands the records to the quorum and replays them; gives the offset of the last one.
+        """Appends the records to the quorum's log and replays them; returns the last offset.
 
         ApiException, and nothing is appended, for records that no log can hold: a client may have
         asked for them.  NotLeader if the epoch is over; IllegalState for an atomic result of too
@@ -85,14 +85,14 @@ class MetadataLog:
         return last_offset
 
     def replay(self, records: tuple[VersionedRecord, ...], base_offset: int, now_ms: int) -> None:
-        """Replays records of consecutive offsets; :class:`FatalFault` if one cannot be."""
+        """Replays records of consecutive offsets; :class:`FatalFault` if one fails."""
         for offset, versioned in enumerate(records, start=base_offset):
             self._replay_one(versioned, offset, now_ms)
 
     def replay_snapshot(
         self, records: tuple[VersionedRecord, ...], last_offset: int, now_ms: int
     ) -> None:
-        """Replays what a snapshot holds, all of it as of its last offset."""
+        """Replays the records of a snapshot, as of its last offset."""
         for versioned in records:
             self._replay_one(versioned, last_offset, now_ms)
 

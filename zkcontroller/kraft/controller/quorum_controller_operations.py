@@ -1,4 +1,4 @@
-"""Which manager does what is asked, and what else belongs to it.
+"""Maps each request to the manager that handles it.
 
 Source: the methods of Kafka's ``QuorumController`` that implement ``Controller``.
 """
@@ -64,7 +64,7 @@ AnyResult: TypeAlias = ControllerResult[Any]
 
 @dataclass(slots=True)
 class WriteOperation:
-    """How a write goes: generate, and what is to be done once its records are appended."""
+    """A write: generates records, then runs a step after they are appended."""
 
     name: str
     generate: Callable[[int], AnyResult]
@@ -77,7 +77,7 @@ class WriteOperation:
 
 
 def is_empty(request: ControllerRequest) -> bool:
-    """Whether the request asks for nothing, so that nobody need look at it."""
+    """Whether the request has no entries, so that it needs no work."""
     match request:
         case AlterPartitions() | CreateTopics():
             return not request.request.topics
@@ -104,7 +104,7 @@ def is_empty(request: ControllerRequest) -> bool:
 
 
 def empty_response(request: ControllerRequest) -> object:
-    """The answer to a request that asks for nothing."""
+    """The response to a request without entries."""
     by_key = (
         DeleteTopics,
         FindTopicNames,
@@ -118,7 +118,7 @@ def empty_response(request: ControllerRequest) -> object:
 
 
 def read(state: ControllerState, request: ReadRequest) -> object:
-    """The answer from the stable state."""
+    """The response to a read, from the stable state."""
     epoch = state.offsets.last_stable_offset
     topics = state.replication.state
     match request:
@@ -152,7 +152,7 @@ def _controllers(state: ControllerState, epoch: int) -> Mapping[int, ControllerR
 
 
 class WriteOperations:
-    """Makes operations of requests."""
+    """Builds the operation for each write request."""
 
     def __init__(
         self,
@@ -161,14 +161,14 @@ class WriteOperations:
         reschedule_fencing: Callable[[], None],
         count_timed_out_heartbeat: Callable[[], None],
     ) -> None:
-        """``reschedule_fencing`` has silent brokers looked for when that is due."""
+        """``reschedule_fencing`` schedules the check for silent brokers."""
         self._state = state
         self._kraft_version = kraft_version
         self._reschedule_fencing = reschedule_fencing
         self._count_timed_out_heartbeat = count_timed_out_heartbeat
 
     def operation(self, request: WriteRequest, apply_quota: PartitionChangeQuota) -> WriteOperation:
-        """How that request is done."""
+        """The operation for that request."""
         match request:
             case ProcessBrokerHeartbeat():
                 return self._heartbeat(request)
@@ -343,7 +343,7 @@ class WriteOperations:
 
 
 def is_timeout(error: ApiException) -> bool:
-    """Whether a request was given up, for time or because the controller is shutting down."""
+    """Whether the request timed out or was rejected at shutdown."""
     return error.error is ErrorCode.request_timed_out
 
 

@@ -1,4 +1,4 @@
-"""What can be asked of the quorum controller: one value for each operation.
+"""The requests to the quorum controller: one value for each operation.
 
 A *write* goes to the active controller alone and is answered once its records are committed.
 A *read* is answered by any controller, from the newest stable state that it has.
@@ -42,7 +42,7 @@ from zkcontroller.kraft.controller.topic_requests import (
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitions:
-    """A leader proposes ISRs; named so as not to be the value within."""
+    """A leader changes ISRs; not named like the value within."""
 
     request: AlterPartitionRequest
     version: int
@@ -50,21 +50,21 @@ class AlterPartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopics:
-    """Topics come."""
+    """Create topics."""
 
     request: CreateTopicsRequest
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopics:
-    """Topics go."""
+    """Delete topics by id."""
 
     topic_ids: tuple[UUID, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitions:
-    """Topics get more partitions."""
+    """Add partitions to topics."""
 
     topics: tuple[CreatePartitionsTopic, ...]
     validate_only: bool = False
@@ -72,7 +72,7 @@ class CreatePartitions:
 
 @dataclass(frozen=True, slots=True)
 class ElectLeaders:
-    """Partitions, None for all of them, get leaders of one kind."""
+    """Elect leaders for these partitions; None means all partitions."""
 
     election_type: ElectionType
     partitions: tuple[tuple[str, tuple[int, ...]], ...] | None
@@ -80,14 +80,14 @@ class ElectLeaders:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionReassignments:
-    """Partitions move, or stop moving."""
+    """Start or cancel partition reassignments."""
 
     topics: tuple[ReassignableTopic, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AssignReplicasToDirs:
-    """A broker says in which directories its replicas are."""
+    """Record in which log directories a broker's replicas are."""
 
     broker_id: int
     broker_epoch: int
@@ -96,7 +96,7 @@ class AssignReplicasToDirs:
 
 @dataclass(frozen=True, slots=True)
 class IncrementalAlterConfigs:
-    """Keys of configurations change."""
+    """Change single keys of configurations."""
 
     changes: Mapping[ConfigResource, ConfigOperations]
     validate_only: bool = False
@@ -104,7 +104,7 @@ class IncrementalAlterConfigs:
 
 @dataclass(frozen=True, slots=True)
 class LegacyAlterConfigs:
-    """Whole configurations are replaced."""
+    """Replace whole configurations."""
 
     new_configs: Mapping[ConfigResource, Mapping[str, str | None]]
     validate_only: bool = False
@@ -112,7 +112,7 @@ class LegacyAlterConfigs:
 
 @dataclass(frozen=True, slots=True)
 class AlterClientQuotas:
-    """Quotas change."""
+    """Change client quotas."""
 
     alterations: tuple[ClientQuotaAlteration, ...]
     validate_only: bool = False
@@ -120,7 +120,7 @@ class AlterClientQuotas:
 
 @dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
-    """A broker wants a block of producer ids."""
+    """Allocate a block of producer ids for a broker."""
 
     broker_id: int
     broker_epoch: int
@@ -128,21 +128,21 @@ class AllocateProducerIds:
 
 @dataclass(frozen=True, slots=True)
 class CreateAcls:
-    """Rules come."""
+    """Create ACLs."""
 
     acls: tuple[StandardAcl, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteAcls:
-    """Rules go."""
+    """Delete ACLs by filters."""
 
     filters: tuple[AclBindingFilter, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AlterUserScramCredentials:
-    """Users' passwords change."""
+    """Set or delete SCRAM credentials of users."""
 
     deletions: tuple[ScramCredentialDeletion, ...]
     upsertions: tuple[ScramCredentialUpsertion, ...]
@@ -150,7 +150,7 @@ class AlterUserScramCredentials:
 
 @dataclass(frozen=True, slots=True)
 class CreateDelegationToken:
-    """Somebody wants a token, for himself or (``owner``) for somebody else."""
+    """Create a delegation token for the requester, or for ``owner``."""
 
     requester: str
     owner: str | None
@@ -160,7 +160,7 @@ class CreateDelegationToken:
 
 @dataclass(frozen=True, slots=True)
 class RenewDelegationToken:
-    """A token shall live on."""
+    """Renew a delegation token."""
 
     requester: str
     token_hmac: bytes = field(repr=False)
@@ -169,7 +169,7 @@ class RenewDelegationToken:
 
 @dataclass(frozen=True, slots=True)
 class ExpireDelegationToken:
-    """A token shall end at another time; at once for a negative period."""
+    """Change the expiry time of a token; a negative period deletes it at once."""
 
     requester: str
     token_hmac: bytes = field(repr=False)
@@ -178,7 +178,7 @@ class ExpireDelegationToken:
 
 @dataclass(frozen=True, slots=True)
 class UpdateFeatures:
-    """Feature levels change."""
+    """Change finalized feature levels."""
 
     updates: Mapping[str, FeatureUpdate]
     validate_only: bool = False
@@ -186,35 +186,35 @@ class UpdateFeatures:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
-    """A broker has started."""
+    """Register a broker that has started."""
 
     request: BrokerRegistrationRequest
 
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker:
-    """A broker shall be forgotten."""
+    """Unregister a broker."""
 
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessBrokerHeartbeat:
-    """A broker is alive."""
+    """Process a broker's heartbeat."""
 
     heartbeat: BrokerHeartbeat
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterController:
-    """A controller tells about itself."""
+    """Register a controller."""
 
     request: ControllerRegistrationRequest
 
 
 @dataclass(frozen=True, slots=True)
 class WriteMigrationRecords:
-    """Records of a migration from ZooKeeper; :mod:`.migration_state` has what frames them.
+    """Append records of a migration from ZooKeeper; :mod:`.migration_state` frames them.
 
     Source: Kafka ``ZkRecordConsumer``.
     """
@@ -261,43 +261,43 @@ WriteRequest: TypeAlias = TopicWrite | SettingsWrite | SecurityWrite | ClusterWr
 
 @dataclass(frozen=True, slots=True)
 class FindTopicIds:
-    """The ids of topics."""
+    """Find the ids of these topics."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FindAllTopicIds:
-    """The ids of all topics."""
+    """Find the ids of all topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindTopicNames:
-    """The names of topics."""
+    """Find the names of these topic ids."""
 
     topic_ids: tuple[UUID, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeConfigs:
-    """What is set for resources; of an empty list of keys, every key."""
+    """Describe the keys set for resources; an empty list of keys means every key."""
 
     resources: Mapping[ConfigResource, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class GetFinalizedFeatures:
-    """The finalized feature levels, and where the log changed them last."""
+    """Read the finalized feature levels and the offset of their last change."""
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeControllers:
-    """The controllers that have registered; UNSUPPORTED_VERSION before 3.7-IV0 (KIP-919)."""
+    """List the registered controllers; UNSUPPORTED_VERSION before 3.7-IV0 (KIP-919)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListPartitionReassignments:
-    """Which of these partitions, None for all of them, are moving."""
+    """List reassignments under way: of these partitions, or of all (None)."""
 
     topics: tuple[tuple[str, tuple[int, ...]], ...] | None
 

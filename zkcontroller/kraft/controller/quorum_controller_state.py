@@ -1,4 +1,4 @@
-"""Everything the controller knows from the log: one registry, and the managers that share it.
+"""The controller's state: one snapshot registry and the managers that share it.
 
 Source: Kafka ``QuorumController.replay`` and its constructor.
 """
@@ -88,7 +88,7 @@ SecurityRecord: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class QuorumControllerConfig:
-    """What a controller is configured with; intervals are None where they are switched off."""
+    """The controller's configuration; an interval of None switches its task off."""
 
     node_id: int
     cluster_id: str
@@ -106,7 +106,7 @@ class QuorumControllerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ControllerEnvironment:
-    """What the controller is given from outside: schemas, rules and chance."""
+    """What the caller provides: configuration schema, policies and random sources."""
 
     quorum_features: QuorumFeatures
     config_schema: ConfigSchema
@@ -120,7 +120,7 @@ class ControllerEnvironment:
 
 
 class ControllerState:
-    """The managers."""
+    """All managers of the controller."""
 
     def __init__(self, config: QuorumControllerConfig, environment: ControllerEnvironment) -> None:
         self.registry = SnapshotRegistry()
@@ -165,7 +165,7 @@ class ControllerState:
         self.heartbeats = HeartbeatControl(self.cluster, self.features, self.replication.brokers)
 
     def replay(self, record: MetadataRecord, offset: int, now_ms: int) -> None:
-        """Makes of the state what it is after that record; errors are of the managers."""
+        """Replays one record in the manager that owns it, which may raise its errors."""
         match record:
             case (
                 RegisterBrokerRecord()

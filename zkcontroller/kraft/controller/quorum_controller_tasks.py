@@ -1,4 +1,4 @@
-"""What the active controller does of its own accord, each when its time comes.
+"""Periodic tasks of the active controller.
 
 * silent brokers are fenced, one at a time;
 * partitions go back to their preferred leaders;
@@ -53,7 +53,7 @@ class _Schedule(Enum):
 
 
 class _Election:
-    """One of the two tasks that elect leaders, some of them at a time."""
+    """A periodic task that elects some leaders at a time."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class _Election:
         self._schedule = _Schedule.DEFERRED
 
     def maybe_schedule(self, now_ms: int) -> None:
-        """Schedules the task if there is something to do and it is not scheduled yet."""
+        """Schedules the task if it has work and is not scheduled yet."""
         is_scheduled = self._schedule is _Schedule.SCHEDULED
         if is_scheduled or self._interval_ms is None or not self._is_needed():
             return
@@ -82,7 +82,7 @@ class _Election:
         self._schedule = _Schedule.SCHEDULED
 
     def cancel(self) -> None:
-        """Forgets the task."""
+        """Cancels the task."""
         self._schedule = _Schedule.DEFERRED
         self._queue.cancel_deferred(self._tag)
 
@@ -94,7 +94,7 @@ class _Election:
 
 
 class PeriodicTasks:
-    """The tasks of one controller."""
+    """The periodic tasks of one controller."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class PeriodicTasks:
         )
 
     def cancel(self) -> None:
-        """The controller is active no more."""
+        """Cancels all tasks: the controller is no longer active."""
         self._queue.cancel_deferred(MAYBE_FENCE_REPLICAS)
         self._balancing.cancel()
         self._unclean_elections.cancel()
@@ -132,18 +132,18 @@ class PeriodicTasks:
         self._queue.cancel_deferred(SWEEP_EXPIRED_DELEGATION_TOKENS)
 
     def after_write(self, now_ms: int) -> None:
-        """Leaders may have changed: schedules elections if there are any to hold."""
+        """Schedules elections if a write left leaders to be elected."""
         self._balancing.maybe_schedule(now_ms)
         self._unclean_elections.maybe_schedule(now_ms)
 
     def after_activation(self, now_ms: int) -> None:
-        """The activation's records are replayed: schedules what is to be scheduled."""
+        """Schedules the tasks after the activation's records were replayed."""
         self._maybe_schedule_token_sweep(now_ms)
         self.after_write(now_ms)
         self._maybe_schedule_no_op_record(now_ms)
 
     def after_feature_change(self, now_ms: int) -> None:
-        """A level was replayed; it may be one at which there are NoOpRecords, or are none."""
+        """Starts or stops NoOpRecords after a feature level was replayed."""
         if self._state.features.metadata_version.is_no_op_record_supported:
             self._maybe_schedule_no_op_record(now_ms)
         else:
@@ -152,7 +152,7 @@ class PeriodicTasks:
     # ------------------------------------------------------------------ fencing
 
     def reschedule_fencing(self) -> None:
-        """Has the sessions looked at when the first one ends."""
+        """Schedules the check of broker sessions for the end of the next one."""
         at_ms = self._state.cluster.heartbeats.next_check_time_ms()
         if at_ms is None:
             self._queue.cancel_deferred(MAYBE_FENCE_REPLICAS)

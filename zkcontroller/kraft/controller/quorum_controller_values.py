@@ -1,4 +1,4 @@
-"""What happens to the quorum controller, and what it wants done: values.
+"""Inputs and outputs of the quorum controller, as values.
 
 Source: Kafka ``QuorumController``, ``RaftClient.Listener``.
 """
@@ -21,14 +21,14 @@ NOT_ACTIVE: Final = -1
 
 
 class FatalFault(ZkControllerError):
-    """The controller's state cannot be trusted any more: the process must end.
+    """The controller's state is inconsistent: the process must end.
 
     Source: Kafka ``ProcessTerminatingFaultHandler``.
     """
 
 
 def unlimited(partition_count: int) -> None:
-    """The quota of a client that may create and delete as many partitions as it likes."""
+    """The partition change quota of an unlimited client."""
     assert partition_count >= 0
 
 
@@ -37,18 +37,18 @@ def unlimited(partition_count: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """Somebody asks; what becomes of it bears the same id."""
+    """A request arrived; its RequestCompleted or RequestFailed has this ``request_id``."""
 
     request_id: int
     request: ControllerRequest
     deadline_ms: int | None = None
-    """When to give up if its turn has not come."""
+    """The time at which the request times out if it is still queued."""
     apply_partition_change_quota: PartitionChangeQuota = unlimited
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """A batch of the log; one that the quorum wrote for itself has no records."""
+    """A committed batch of the log; a batch that the quorum wrote for itself has no records."""
 
     base_offset: int
     last_offset: int
@@ -66,7 +66,7 @@ class CommitHandled:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLoaded:
-    """The log begins anew with a snapshot, which holds these records."""
+    """The log starts again with a snapshot, which holds these records."""
 
     snapshot_id: OffsetAndEpoch
     records: tuple[VersionedRecord, ...]
@@ -75,7 +75,7 @@ class SnapshotLoaded:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """The quorum has another leader, or another epoch."""
+    """The quorum has a new leader or a new epoch."""
 
     leader: LeaderAndEpoch
 
@@ -88,7 +88,7 @@ ControllerInput: TypeAlias = RequestReceived | CommitHandled | SnapshotLoaded | 
 
 @dataclass(frozen=True, slots=True)
 class RequestCompleted:
-    """The answer to a request; every record it speaks of is committed."""
+    """The response to a request, sent after all its records are committed."""
 
     request_id: int
     response: object
@@ -96,7 +96,7 @@ class RequestCompleted:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """The request as a whole is refused."""
+    """The request is refused as a whole."""
 
     request_id: int
     error: ApiException
@@ -104,7 +104,7 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class NonFatalFault:
-    """Something that should not happen did; the controller has given up its leadership for it."""
+    """An unexpected error; the controller has given up its leadership."""
 
     event: str
     error: Exception
@@ -117,39 +117,39 @@ ControllerOutput: TypeAlias = RequestCompleted | RequestFailed | NonFatalFault
 
 
 class RaftAppender(Protocol):
-    """What the controller asks of the quorum.
+    """The quorum's interface for the controller.
 
     Source: Kafka ``RaftClient``.
     """
 
     @property
     def leader_id(self) -> int | None:
-        """Who leads, as far as this node knows."""
+        """The leader that this node knows."""
 
     @property
     def log_end_offset(self) -> int:
-        """Where the next record goes, those included that are prepared or wait to be appended."""
+        """The offset of the next record, behind prepared and waiting ones."""
 
     @property
     def kraft_version(self) -> int:
         """The finalized level of kraft.version."""
 
     def prepare_append(self, epoch: int, values: Sequence[bytes]) -> int:
-        """Takes encoded records as one batch, without sending them yet; gives the last offset.
+        """Prepares encoded records as one batch, without sending them; returns the last offset.
 
         :class:`~zkcontroller.errors.NotLeader` if the epoch is over.
         """
 
     def schedule_prepared_append(self) -> None:
-        """What was prepared may go."""
+        """Appends the prepared records."""
 
     def resign(self, epoch: int) -> None:
-        """Gives up the leadership of that epoch; nothing happens if it is over."""
+        """Gives up the leadership of that epoch; does nothing if the epoch is over."""
 
 
 @dataclass(slots=True)
 class ControllerCounters:
-    """What the controller counts since its start.
+    """The controller's counters since its start.
 
     Source: Kafka ``QuorumControllerMetrics``.
     """

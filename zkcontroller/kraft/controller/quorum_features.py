@@ -1,4 +1,4 @@
-"""Which feature levels the controllers of this quorum can run at.
+"""The feature levels that the controllers of this quorum support.
 
 Source: Kafka ``QuorumFeatures``, ``Features``.
 """
@@ -23,7 +23,7 @@ DISABLED: Final = VersionRange(0, 0)
 
 
 def reason_not_supported(level: int, who: str, supported: VersionRange) -> str | None:
-    """Why somebody with that range cannot run at that level; None if it can."""
+    """Why a node with that range does not support that level; None if it does."""
     if supported.contains(level):
         return None
     if supported.max == 0:
@@ -52,22 +52,22 @@ def default_feature_map(*, is_unstable_enabled: bool = False) -> dict[str, Versi
 
 @dataclass(frozen=True, slots=True)
 class QuorumFeatures:
-    """What this controller supports, and who else is in the quorum."""
+    """The features that this controller supports, and the ids of the quorum's members."""
 
     node_id: int
     local_supported_features: Mapping[str, VersionRange]
     quorum_node_ids: tuple[int, ...]
 
     def local_supported_feature(self, name: str) -> VersionRange:
-        """The range of one feature; only level 0 for one it does not know."""
+        """The range of one feature; only level 0 for an unknown feature."""
         return self.local_supported_features.get(name, DISABLED)
 
     def is_controller_id(self, node_id: int) -> bool:
-        """Whether a node is one of the quorum."""
+        """Whether the node is a member of the quorum."""
         return node_id in self.quorum_node_ids
 
     def reason_not_locally_supported(self, name: str, level: int) -> str | None:
-        """Why this controller cannot run at that level; None if it can."""
+        """Why this controller does not support that level; None if it does."""
         supported = self.local_supported_feature(name)
         return reason_not_supported(level, f"local controller {self.node_id}", supported)
 

@@ -1,4 +1,4 @@
-"""Reassignments: ordered, taken back, listed.
+"""Partition reassignments of a KRaft cluster: started, cancelled, listed.
 
 Source: Kafka ``ReplicationControlManager.alterPartitionReassignments``,
 ``listPartitionReassignments`` (KIP-455).
@@ -26,28 +26,28 @@ from zkcontroller.kraft.controller.result import BoundedRecords, ControllerResul
 
 
 class ReassignablePartition(NamedTuple):
-    """Where a partition's replicas shall be; None takes the reassignment under way back."""
+    """The target replicas of one partition; None cancels its reassignment."""
 
     partition_index: int
     replicas: tuple[int, ...] | None
 
 
 class ReassignableTopic(NamedTuple):
-    """What shall become of the partitions of one topic."""
+    """The requested reassignments of one topic."""
 
     name: str
     partitions: tuple[ReassignablePartition, ...]
 
 
 class ReassignedTopic(NamedTuple):
-    """A verdict for each partition."""
+    """The result for each partition."""
 
     name: str
     partitions: tuple[tuple[int, ApiError], ...]
 
 
 class OngoingPartitionReassignment(NamedTuple):
-    """A reassignment that is not over; ``replicas`` holds those that come and those that go."""
+    """A reassignment under way; ``replicas`` includes those being added and removed."""
 
     partition_index: int
     replicas: tuple[int, ...]
@@ -63,7 +63,7 @@ class OngoingTopicReassignment(NamedTuple):
 
 
 class ReassignmentControl:
-    """Generates what begins and what reverts a reassignment; ISR changes end it."""
+    """Starts and cancels reassignments; ISR changes complete them."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ReassignmentControl:
     def alter_partition_reassignments(
         self, topics: Iterable[ReassignableTopic]
     ) -> ControllerResult[tuple[ReassignedTopic, ...]]:
-        """One verdict for each partition; those beyond the size of a batch are refused."""
+        """One result per partition; those that exceed the size of a batch are refused."""
         records = BoundedRecords()
         answers = []
         for topic in topics:
@@ -118,7 +118,7 @@ class ReassignmentControl:
         partition: PartitionRegistration,
         replicas: tuple[int, ...],
     ) -> PartitionChangeBuilder:
-        """First all replicas together; who goes leaves once who comes is in sync."""
+        """The record that starts the move; removals wait until the new replicas are in sync."""
         self._placement.check_assignment(replicas)
         moving = PartitionReassignmentReplicas.between(partition.replicas, replicas)
         builder = self._changes.builder(topic, partition_id, partition)
@@ -150,7 +150,7 @@ class ReassignmentControl:
     def list_partition_reassignments(
         self, topics: Iterable[tuple[str, tuple[int, ...]]] | None, epoch: int | None = None
     ) -> tuple[OngoingTopicReassignment, ...]:
-        """The reassignments under way as of an epoch: of these partitions, or (None) all."""
+        """The reassignments under way at an epoch: of these partitions, or of all (None)."""
         if topics is None:
             by_topic: dict[str, list[int]] = {}
             for key in self._state.reassigning_partitions.members(epoch=epoch):

@@ -1,4 +1,4 @@
-"""What the log says of a registered broker or controller.
+"""Registrations of brokers and controllers in the metadata log.
 
 Source: Kafka ``BrokerRegistration``, ``ControllerRegistration``, ``VersionRange``.
 """
@@ -43,7 +43,7 @@ class VersionRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """One incarnation of a broker, and what has become of it."""
+    """One incarnation of a broker and its state."""
 
     id: int
     epoch: int
@@ -59,7 +59,7 @@ class BrokerRegistration:
 
     @classmethod
     def from_record(cls, record: RegisterBrokerRecord) -> BrokerRegistration:
-        """The registration that a record of the log makes."""
+        """The registration in a record of the log."""
         return cls(
             id=record.broker_id,
             epoch=record.broker_epoch,
@@ -74,7 +74,7 @@ class BrokerRegistration:
         )
 
     def to_record(self, version: MetadataVersion) -> RegisterBrokerRecord:
-        """The registration as one record; UnsupportedVersion if that would lose some of it."""
+        """The registration as one record; UnsupportedVersion if a field would be lost."""
         if self.in_controlled_shutdown and not version.is_in_controlled_shutdown_state_supported:
             version.refuse_loss("a broker in controlled shutdown")
         if self.is_migrating_zk_broker and not version.is_migration_supported:
@@ -101,7 +101,7 @@ class BrokerRegistration:
         in_controlled_shutdown: bool | None = None,
         directories: tuple[UUID, ...] | None = None,
     ) -> BrokerRegistration:
-        """The same registration after a change; None is what does not change."""
+        """The registration after a change; None leaves a field as it is."""
         shuts_down = in_controlled_shutdown
         return replace(
             self,
@@ -118,13 +118,13 @@ class BrokerRegistration:
         return not self.fenced and not self.in_controlled_shutdown
 
     def has_online_dir(self, directory: UUID) -> bool:
-        """Whether a replica in that directory can be reached."""
+        """Whether that log directory is online on this broker."""
         return directory_ids.is_online(directory, self.directories)
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerRegistration:
-    """A controller of the quorum that has told about itself."""
+    """A registered controller of the quorum."""
 
     id: int
     incarnation_id: UUID
@@ -134,7 +134,7 @@ class ControllerRegistration:
 
     @classmethod
     def from_record(cls, record: RegisterControllerRecord) -> ControllerRegistration:
-        """The registration that a record of the log makes."""
+        """The registration in a record of the log."""
         return cls(
             id=record.controller_id,
             incarnation_id=record.incarnation_id,
@@ -159,7 +159,7 @@ def _features(ranges: Mapping[str, VersionRange]) -> tuple[BrokerFeature, ...]:
 
 
 def unknown_security_protocol(endpoints: Collection[BrokerEndpoint]) -> str | None:
-    """What is wrong with the listeners, if one has a security protocol that nobody knows."""
+    """The error if a listener has an unknown security protocol; None otherwise."""
     for endpoint in endpoints:
         if endpoint.security_protocol not in _SECURITY_PROTOCOLS:
             return f"listener {endpoint.name} has security protocol {endpoint.security_protocol}"

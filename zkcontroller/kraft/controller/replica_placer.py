@@ -1,4 +1,4 @@
-"""Chooses the brokers of new partitions: spread over racks, unfenced ones first.
+"""Chooses the brokers of new partitions: spread over racks, unfenced brokers first.
 
 Racks take turns, and within a rack its brokers do; both begin at random.  Each partition begins
 one rack and one broker later than the one before it, which draws the stripes: with racks A, B, C
@@ -21,13 +21,13 @@ from zkcontroller.kraft.controller.cluster_view import UsableBroker
 
 
 class Randomness(Protocol):
-    """What the placer needs of ``random.Random``."""
+    """The methods of ``random.Random`` that the placer needs."""
 
     def randrange(self, stop: int, /) -> int:
         """An integer from 0 to ``stop`` - 1."""
 
     def shuffle(self, x: MutableSequence[Any], /) -> None:
-        """Mixes the sequence in place."""
+        """Shuffles the sequence in place."""
 
 
 class ReplicaPlacer(Protocol):
@@ -43,7 +43,7 @@ class ReplicaPlacer(Protocol):
 
 
 class StripedReplicaPlacer:
-    """The placer described above."""
+    """The algorithm described in the module's documentation."""
 
     def __init__(self, randomness: Randomness) -> None:
         self._randomness = randomness
@@ -51,7 +51,7 @@ class StripedReplicaPlacer:
     def place(
         self, partition_count: int, replication_factor: int, brokers: Iterable[UsableBroker]
     ) -> list[tuple[int, ...]]:
-        """See :class:`ReplicaPlacer`; refuses what would need a fenced leader too."""
+        """See :class:`ReplicaPlacer`; refuses a partition whose leader would be fenced."""
         racks = _RackList(self._randomness, brokers)
         if replication_factor <= 0:
             raise _refusal(
@@ -73,7 +73,7 @@ def _refusal(message: str) -> ApiException:
 
 
 class _BrokerList:
-    """Brokers that take turns, each at most once in an epoch, which is one partition."""
+    """Brokers in rotation, each at most once for one partition (an epoch)."""
 
     def __init__(self) -> None:
         self.brokers: list[int] = []
@@ -87,7 +87,7 @@ class _BrokerList:
             self._offset = randomness.randrange(len(self.brokers))
 
     def next(self, epoch: int) -> int | None:
-        """The next broker in this epoch; None when all had their turn."""
+        """The next broker in this epoch; None after the last one."""
         count = len(self.brokers)
         if count == 0:
             return None
@@ -116,7 +116,7 @@ class _Rack:
 
 
 class _RackList:
-    """The racks in the order in which they take turns."""
+    """The racks in rotation."""
 
     def __init__(self, randomness: Randomness, brokers: Iterable[UsableBroker]) -> None:
         racks: dict[str | None, _Rack] = {}
@@ -137,7 +137,7 @@ class _RackList:
         self._offset = randomness.randrange(len(self._racks)) if self._racks else 0
 
     def place(self, replication_factor: int) -> tuple[int, ...]:
-        """The replicas of the next partition; there is an unfenced broker, and enough brokers."""
+        """The replicas of the next partition; the caller has checked the number of brokers."""
         # One lone unfenced broker would be shuffled for ever without the epoch moving on.
         if self._epoch == self.unfenced_count and self.unfenced_count > 1:
             self._shuffle()

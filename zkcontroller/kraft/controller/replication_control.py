@@ -1,7 +1,7 @@
-"""Topics and partitions: every story about them, and the one state they share.
+"""Topics and partitions of a KRaft cluster: the managers that share their state.
 
-The stories have modules of their own; each generates records from the state and changes nothing.
-Here they are put together, and here what was generated is replayed.
+Each manager has its own module; it generates records from the state and changes nothing.
+This module builds the managers and replays committed records.
 
 Source: Kafka ``ReplicationControlManager``.
 """
@@ -40,7 +40,7 @@ from zkcontroller.kraft.metadata.records import (
 
 @dataclass(frozen=True, slots=True)
 class ReplicationConfig:
-    """What a controller is configured with about topics."""
+    """The controller's configuration of topics."""
 
     default_num_partitions: int = 1
     default_replication_factor: int = 3
@@ -50,7 +50,7 @@ class ReplicationConfig:
 
 
 class ReplicationControlManager:
-    """The stories, by name."""
+    """The managers of topics and partitions, one attribute each."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ReplicationControlManager:
         new_topic_id: Callable[[], UUID],
         config: ReplicationConfig | None = None,
     ) -> None:
-        """``metadata_version`` tells the finalized level, as of the last record."""
+        """``metadata_version`` returns the finalized level, as of the last record."""
         config = config or ReplicationConfig()
         self._configs = configs
         self.state = ReplicationState(registry)
@@ -90,7 +90,7 @@ class ReplicationControlManager:
         self.brokers = BrokerChanges(self.state, cluster, changes)
 
     def replay(self, record: ReplicationRecord) -> None:
-        """A committed record; IllegalState if it contradicts what came before."""
+        """Replays a record; IllegalState if it contradicts the state."""
         match record:
             case TopicRecord():
                 self.state.replay_topic(record)

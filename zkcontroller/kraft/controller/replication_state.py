@@ -1,4 +1,4 @@
-"""Topics and partitions as the records of the metadata log made them.
+"""Topics and partitions, as replayed from the metadata log.
 
 Only ``replay`` changes anything here.  Beside the partitions themselves the state keeps what must
 be found without a look at all of them: the partitions of a broker and of a log directory, those
@@ -75,7 +75,7 @@ class ReplicationState:
     # ------------------------------------------------------------------ replay
 
     def replay_topic(self, record: TopicRecord) -> None:
-        """A topic comes, without partitions; IllegalState if there is one of that name."""
+        """Creates a topic without partitions; IllegalState if the name exists."""
         before = self.topics_by_name.get(record.name)
         if before is not None:
             raise IllegalState(
@@ -94,14 +94,14 @@ class ReplicationState:
         )
 
     def replay_partition(self, record: PartitionRecord) -> None:
-        """A partition comes, or is what the record says from now on."""
+        """Creates or replaces a partition."""
         topic = self._topic_of(record)
         before = topic.partitions.get(record.partition_id)
         after = PartitionRegistration.from_record(record)
         self._put(topic, record.partition_id, before, after)
 
     def replay_partition_change(self, record: PartitionChangeRecord) -> None:
-        """A partition changes; IllegalState if there is no such partition."""
+        """Changes a partition; IllegalState if it does not exist."""
         topic = self._topic_of(record)
         before = topic.partitions.get(record.partition_id)
         if before is None:
@@ -109,7 +109,7 @@ class ReplicationState:
         self._put(topic, record.partition_id, before, before.merge(record))
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> str:
-        """A topic goes with all that is known of it; returns its name."""
+        """Deletes a topic with its partitions; returns its name."""
         topic = self.topics.pop(record.topic_id)
         if topic is None:
             raise IllegalState(f"Can't find topic with ID {record.topic_id} to remove.")
@@ -178,7 +178,7 @@ class ReplicationState:
     # ------------------------------------------------------------------ reads
 
     def state_records(self, epoch: int, version: MetadataVersion) -> Iterator[VersionedRecord]:
-        """Every topic at an epoch, followed by its partitions."""
+        """A record for every topic at an epoch, each followed by its partitions."""
         record_version = version.partition_record_version()
         with_directories = version.is_directory_assignment_supported
         for topic in self.topics.values(epoch=epoch):
@@ -195,12 +195,12 @@ class ReplicationState:
         return None if topic_id is None else self.topics.get(topic_id)
 
     def partition(self, key: TopicIdPartition) -> PartitionRegistration | None:
-        """The partition, None if it or its topic does not exist."""
+        """The partition; None if it or its topic does not exist."""
         topic = self.topics.get(key.topic_id)
         return None if topic is None else topic.partitions.get(key.partition_id)
 
     def located(self, key: TopicIdPartition) -> tuple[TopicControlInfo, PartitionRegistration]:
-        """A partition that one of the indexes names; IllegalState if it does not exist."""
+        """The partition that an index names; IllegalState if it does not exist."""
         topic = self.topics.get(key.topic_id)
         partition = None if topic is None else topic.partitions.get(key.partition_id)
         if topic is None or partition is None:
@@ -208,7 +208,7 @@ class ReplicationState:
         return topic, partition
 
     def colliding_topic(self, name: str) -> str | None:
-        """An existing topic that has the same name in metrics."""
+        """An existing topic whose name is the same in metrics."""
         if not topic_names.has_collision_characters(name):
             return None
         return next(iter(self._names_by_unified.get(topic_names.unified(name)) or ()), None)
@@ -220,20 +220,20 @@ class ReplicationState:
     def find_topic_ids(
         self, names: Iterable[str], epoch: int | None = None
     ) -> dict[str, UUID | ApiError]:
-        """The ids of these topics as of an epoch, or UNKNOWN_TOPIC_OR_PARTITION."""
+        """The ids of these topics at an epoch, or UNKNOWN_TOPIC_OR_PARTITION."""
         unknown = ApiError(
             ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
         )
         return {name: self.topics_by_name.get(name, unknown, epoch=epoch) for name in names}
 
     def find_all_topic_ids(self, epoch: int | None = None) -> dict[str, UUID]:
-        """The ids of all topics as of an epoch."""
+        """The ids of all topics at an epoch."""
         return dict(self.topics_by_name.items(epoch=epoch))
 
     def find_topic_names(
         self, topic_ids: Iterable[UUID], epoch: int | None = None
     ) -> dict[UUID, str | ApiError]:
-        """The names of these topics as of an epoch, or UNKNOWN_TOPIC_ID."""
+        """The names of these topics at an epoch, or UNKNOWN_TOPIC_ID."""
         names: dict[UUID, str | ApiError] = {}
         for topic_id in topic_ids:
             topic = self.topics.get(topic_id, epoch=epoch)

@@ -1,4 +1,4 @@
-"""What a manager hands back when it generates a change: records to append, and an answer.
+"""The result of a manager: records to append and the response.
 
 A manager that generates touches no state; the records come back to it by ``replay``.
 
@@ -32,7 +32,7 @@ MAX_RECORDS_PER_USER_OP: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ControllerResult(Generic[T]):
-    """Records to append, and the answer that is true once they are committed.
+    """Records to append, and the response to send once they are committed.
 
     An atomic result is one batch of the log, which no reader sees half of; another may be split.
     """
@@ -48,12 +48,12 @@ class ControllerResult(Generic[T]):
 
     @classmethod
     def atomic_of(cls, records: Iterable[VersionedRecord], response: T) -> ControllerResult[T]:
-        """Records that are one batch."""
+        """Records that must be in one batch."""
         return cls(tuple(records), response, is_atomic=True)
 
 
 class BoundedRecords:
-    """Collects the records of one user operation; POLICY_VIOLATION when they are too many."""
+    """Collects the records of one operation; POLICY_VIOLATION if there are too many."""
 
     __slots__ = ("_capacity", "_records")
 
@@ -66,7 +66,7 @@ class BoundedRecords:
         self.extend((record,))
 
     def extend(self, records: Iterable[VersionedRecord]) -> None:
-        """Adds records, or none of them."""
+        """Adds all records, or none of them."""
         added = tuple(records)
         if len(self._records) + len(added) > self._capacity:
             raise ApiException(
@@ -79,5 +79,5 @@ class BoundedRecords:
         return len(self._records)
 
     def to_tuple(self) -> tuple[VersionedRecord, ...]:
-        """What was collected."""
+        """The collected records."""
         return tuple(self._records)

@@ -1,4 +1,4 @@
-"""SCRAM credentials of users; of a password the log never holds more than keys derived from it.
+"""SCRAM credentials of users; the log holds derived keys, never a password.
 
 Source: Kafka ``ScramControlManager`` (KIP-554, KIP-900).
 """
@@ -35,7 +35,7 @@ from zkcontroller.protocol.scram import (
 
 @dataclass(frozen=True, slots=True)
 class ScramCredentialDeletion:
-    """A credential that shall go; ``mechanism`` is its number on the wire."""
+    """Delete a credential; ``mechanism`` is its number on the wire."""
 
     name: str
     mechanism: int
@@ -43,7 +43,7 @@ class ScramCredentialDeletion:
 
 @dataclass(frozen=True, slots=True)
 class ScramCredentialUpsertion:
-    """A credential that shall be there."""
+    """Create or replace a credential."""
 
     name: str
     mechanism: int
@@ -56,7 +56,7 @@ ScramAlteration: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
 class ScramControlManager:
-    """Generates records of credentials and holds what they made of them."""
+    """Generates credential records and holds the committed credentials."""
 
     def __init__(
         self, registry: SnapshotRegistry, metadata_version: Callable[[], MetadataVersion]
@@ -69,7 +69,7 @@ class ScramControlManager:
         deletions: Sequence[ScramCredentialDeletion],
         upsertions: Sequence[ScramCredentialUpsertion],
     ) -> ControllerResult[dict[str, ApiError]]:
-        """One verdict for each user; a user who is named twice gets nothing altered."""
+        """One result per user; for a user named twice nothing is altered."""
         wanted: dict[str, ScramAlteration] = {}
         results: dict[str, ApiError] = {}
         alterations: tuple[ScramAlteration, ...] = (*deletions, *upsertions)
@@ -117,7 +117,7 @@ class ScramControlManager:
             raise ApiException(ErrorCode.unacceptable_credential, "Too many iterations")
 
     def replay(self, record: UserScramCredentialRecord | RemoveUserScramCredentialRecord) -> None:
-        """A committed change; IllegalState for the deletion of what is not there."""
+        """Replays a committed change; IllegalState for the deletion of an unknown credential."""
         key = (record.name, record.mechanism)
         if isinstance(record, UserScramCredentialRecord):
             self._credentials[key] = ScramCredential(
@@ -127,7 +127,7 @@ class ScramControlManager:
             raise IllegalState(f"Unable to find credential to delete: {key}")
 
     def state_records(self, epoch: int, version: MetadataVersion) -> Iterator[VersionedRecord]:
-        """Every credential at an epoch."""
+        """A record for every credential at an epoch."""
         for (name, mechanism), credential in self._credentials.items(epoch=epoch):
             if not version.is_scram_supported:
                 version.refuse_loss("SCRAM credentials")
@@ -144,7 +144,7 @@ class ScramControlManager:
             )
 
     def credential(self, name: str, mechanism: int) -> ScramCredential | None:
-        """What a server needs to recognise the user's password."""
+        """The user's credential, which a server needs to verify the password."""
         return self._credentials.get((name, mechanism))
 
 

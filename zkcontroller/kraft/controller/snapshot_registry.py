@@ -30,7 +30,7 @@ NO_EPOCH: Final = -(1 << 63)
 
 
 class Absent:
-    """The mark, in a delta, of a key under which nothing stood."""
+    """Marks, in a delta, a key that had no value."""
 
     __slots__ = ()
 
@@ -39,31 +39,31 @@ ABSENT: Final = Absent()
 
 
 class Revertable(ABC):
-    """A structure whose writes can be undone."""
+    """A structure whose writes can be reverted."""
 
     __slots__ = ("__weakref__",)
 
     @abstractmethod
     def undo(self, delta: Delta) -> None:
-        """Puts back what the delta holds; leaves no trace in any snapshot."""
+        """Restores the values in the delta; no snapshot records this."""
 
     @abstractmethod
     def reset(self) -> None:
-        """Forgets all contents; there are no snapshots any more."""
+        """Removes all contents; the registry has no snapshots at that time."""
 
 
 class Snapshot:
-    """The undo log of what was written after an epoch, and before the next snapshot."""
+    """The undo log of the writes between this epoch and the next snapshot."""
 
     __slots__ = ("deltas", "epoch")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        # A structure that nobody else holds any more lives as long as its deltas.
+        # A structure without other references lives as long as its deltas.
         self.deltas: dict[Revertable, Delta] = {}
 
     def merge_from(self, later: Snapshot) -> None:
-        """Takes over the undo log of the snapshot that follows, which is going."""
+        """Takes over the undo log of the next snapshot, which is being deleted."""
         for structure, delta in later.deltas.items():
             mine = self.deltas.setdefault(structure, delta)
             if mine is not delta:
@@ -72,7 +72,7 @@ class Snapshot:
 
 
 class SnapshotRegistry:
-    """The snapshots of one set of structures, by epoch, which is an offset of the log.
+    """The snapshots of one set of structures, by epoch (an offset of the log).
 
     A structure is held weakly: those of a deleted topic go once no snapshot needs them.
     """
@@ -84,11 +84,11 @@ class SnapshotRegistry:
         self.newest: Snapshot | None = None
 
     def register(self, structure: Revertable) -> None:
-        """Makes the structure one that :meth:`reset` clears."""
+        """Adds a structure that :meth:`reset` empties."""
         self._structures.add(structure)
 
     def epochs(self) -> list[int]:
-        """The epochs that can be read, ascending."""
+        """The readable epochs, ascending."""
         return list(self._snapshots)
 
     def latest_epoch(self) -> int:
@@ -116,7 +116,7 @@ class SnapshotRegistry:
         return self.newest
 
     def revert_to_snapshot(self, epoch: int) -> None:
-        """Makes the state what it was at that epoch, whose snapshot stays; later ones go."""
+        """Restores the state of that epoch; keeps its snapshot and deletes later ones."""
         target = self.get_snapshot(epoch)
         for later in [epoch_ for epoch_ in self._snapshots if epoch_ > epoch]:
             target.merge_from(self._snapshots.pop(later))
@@ -126,7 +126,7 @@ class SnapshotRegistry:
             structure.undo(delta)
 
     def delete_snapshot(self, epoch: int) -> None:
-        """Forgets one snapshot; every other one can still be read and reverted to."""
+        """Deletes one snapshot; all others stay readable."""
         snapshot = self.get_snapshot(epoch)
         earlier = [epoch_ for epoch_ in self._snapshots if epoch_ < epoch]
         if earlier:
@@ -136,7 +136,7 @@ class SnapshotRegistry:
             self.newest = self._snapshots[earlier[-1]] if earlier else None
 
     def delete_snapshots_up_to(self, epoch: int) -> None:
-        """Forgets the snapshots below that epoch, which itself stays; so does what is held."""
+        """Deletes the snapshots below that epoch, except held ones."""
         kept = None
         for old in [epoch_ for epoch_ in self._snapshots if epoch_ < epoch]:
             if old in self._held:
@@ -149,23 +149,23 @@ class SnapshotRegistry:
                 self.newest = kept
 
     def hold(self, epoch: int) -> None:
-        """Keeps that snapshot, for somebody reads it; :class:`IllegalState` if there is none.
+        """Keeps that snapshot while it is read; :class:`IllegalState` if it does not exist.
 
-        It is nobody's any more after :meth:`release`, or when everything is forgotten.
+        The hold ends with :meth:`release`, or with :meth:`reset`.
         """
         self.get_snapshot(epoch)
         self._held.add(epoch)
 
     def is_held(self, epoch: int) -> bool:
-        """Whether that snapshot stays until it is released."""
+        """Whether that snapshot is kept until it is released."""
         return epoch in self._held
 
     def release(self, epoch: int) -> None:
-        """That snapshot goes with the next that are forgotten; nothing if it is not held."""
+        """Lets that snapshot be deleted again; does nothing if it is not held."""
         self._held.discard(epoch)
 
     def reset(self) -> None:
-        """Forgets every snapshot, held ones too, and empties every structure."""
+        """Deletes every snapshot, held ones too, and empties every structure."""
         self._held.clear()
         self._snapshots.clear()
         self.newest = None

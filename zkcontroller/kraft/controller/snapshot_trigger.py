@@ -1,4 +1,4 @@
-"""When a node makes a snapshot of the metadata log: after so many bytes, or so much time.
+"""Decides when a node makes a snapshot of the metadata log: after some bytes or time.
 
 Source: Kafka ``SnapshotGenerator``, ``MetadataLogConfig`` (KIP-630, KIP-876).
 """
@@ -18,19 +18,19 @@ class SnapshotConfig:
 
 
 class SnapshotTrigger:
-    """Counts what has been read since the last snapshot, and how long that is ago."""
+    """Counts the bytes read and the time since the last snapshot."""
 
     def __init__(self, config: SnapshotConfig, now_ms: int) -> None:
         self._config = config
         self.reset(now_ms)
 
     def reset(self, now_ms: int) -> None:
-        """A snapshot has been made, or read."""
+        """A snapshot was made or loaded."""
         self._bytes_read = 0
         self._since_ms = now_ms
 
     def has_read(self, size_in_bytes: int) -> None:
-        """So much of the log has been taken in."""
+        """Counts bytes of the log that were read."""
         self._bytes_read += size_in_bytes
 
     def reason(self, now_ms: int) -> str | None:

@@ -1,4 +1,4 @@
-"""What a controller holds, as records: whoever replays them into nothing holds the same.
+"""The controller's state as records: the content of a snapshot.
 
 The order is that of Kafka's snapshots: metadata.version first, by which the rest is read, then
 brokers, without which no partition can have a replica.
@@ -15,7 +15,7 @@ from zkcontroller.kraft.metadata.records import VersionedRecord
 
 
 def state_records(state: ControllerState, epoch: int) -> Iterator[VersionedRecord]:
-    """The records of the state at an epoch of its registry, which must hold that one meanwhile.
+    """The records of the state at an epoch, whose snapshot must stay in the registry meanwhile.
 
     The state may change between two of them.  IllegalState once the epoch cannot be read any more,
     UnsupportedVersion for what its metadata.version has no record for.

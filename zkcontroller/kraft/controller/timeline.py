@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class TimelineDict(Revertable, Generic[K, V]):
-    """A map with a past; in the order of insertion, like ``dict``.
+    """A map with earlier versions, in insertion order like ``dict``.
 
     A loop over the current state must not change the map; a loop over an ``epoch`` may.
     """
@@ -46,7 +46,7 @@ class TimelineDict(Revertable, Generic[K, V]):
     @overload
     def get(self, key: K, default: T, *, epoch: int | None = None) -> V | T: ...
     def get(self, key: K, default: T | None = None, *, epoch: int | None = None) -> V | T | None:
-        """What stands under the key, now or at an epoch."""
+        """The key's value, now or at an epoch."""
         if epoch is not None:
             for delta in self._registry.deltas_since(self, epoch):
                 if key in delta:
@@ -55,7 +55,7 @@ class TimelineDict(Revertable, Generic[K, V]):
         return self._current.get(key, default)
 
     def contains(self, key: K, *, epoch: int | None = None) -> bool:
-        """Whether something stands under the key."""
+        """Whether the map has the key."""
         return self.get(key, ABSENT, epoch=epoch) is not ABSENT
 
     def at(self, epoch: int) -> dict[K, V]:
@@ -66,7 +66,7 @@ class TimelineDict(Revertable, Generic[K, V]):
         return copy
 
     def size(self, *, epoch: int | None = None) -> int:
-        """How many keys there are."""
+        """The number of keys."""
         return len(self._view(epoch))
 
     def keys(self, *, epoch: int | None = None) -> Iterator[K]:
@@ -111,14 +111,14 @@ class TimelineDict(Revertable, Generic[K, V]):
         del self._current[key]
 
     def pop(self, key: K, default: V | None = None) -> V | None:
-        """Removes the key, if it is there, and returns what stood under it."""
+        """Removes the key, if it exists, and returns its value."""
         if key not in self._current:
             return default
         self._remember(key)
         return self._current.pop(key)
 
     def setdefault(self, key: K, value: V) -> V:
-        """What stands under the key, after putting ``value`` there if nothing did."""
+        """The key's value, after setting it to ``value`` if it had none."""
         if key not in self._current:
             self[key] = value
         return self._current[key]
@@ -148,7 +148,7 @@ class TimelineDict(Revertable, Generic[K, V]):
 
 
 class TimelineSet(Generic[T]):
-    """A set with a past; in the order of insertion, so that looping over it is repeatable."""
+    """A set with earlier versions, in insertion order so that loops are repeatable."""
 
     __slots__ = ("_members",)
 
@@ -164,7 +164,7 @@ class TimelineSet(Generic[T]):
         return self._members.keys(epoch=epoch)
 
     def size(self, *, epoch: int | None = None) -> int:
-        """How many members there are."""
+        """The number of members."""
         return self._members.size(epoch=epoch)
 
     def __contains__(self, member: object) -> bool:
@@ -177,23 +177,23 @@ class TimelineSet(Generic[T]):
         return iter(self._members)
 
     def add(self, member: T) -> bool:
-        """Puts the member in; False if it was there."""
+        """Adds the member; False if it was there already."""
         if member in self._members:
             return False
         self._members[member] = True
         return True
 
     def discard(self, member: T) -> bool:
-        """Takes the member out; False if it was not there."""
+        """Removes the member; False if it was not there."""
         return self._members.pop(member) is not None
 
     def clear(self) -> None:
-        """Takes every member out."""
+        """Removes every member."""
         self._members.clear()
 
 
 class TimelineValue(Revertable, Generic[T]):
-    """One value with a past: Kafka's ``TimelineObject``, ``TimelineInteger``, ``TimelineLong``."""
+    """One value with its earlier versions; Kafka's ``TimelineObject``, ``TimelineInteger``."""
 
     __slots__ = ("_current", "_initial", "_registry")
 

@@ -1,4 +1,4 @@
-"""Topics come, grow and go.
+"""Creates, extends and deletes topics.
 
 Source: Kafka ``ReplicationControlManager.createTopics``, ``createPartitions``, ``deleteTopics``.
 """
@@ -43,7 +43,7 @@ MAX_PARTITIONS_PER_BATCH: Final = 10_000
 
 
 class TopicCreation:
-    """Generates the records of topics that are created, extended and deleted."""
+    """Generates the records of created, extended and deleted topics."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class TopicCreation:
             )
 
     def _checked(self, topic: CreatableTopic) -> tuple[VersionedRecord, ...]:
-        """The records of the topic's configuration, once its name and its keys are fine."""
+        """The topic's configuration records, after its name and keys were checked."""
         if topic.name in self._state.topics_by_name:
             raise ApiException(
                 ErrorCode.topic_already_exists, f"Topic '{topic.name}' already exists."
@@ -239,7 +239,7 @@ class TopicCreation:
     def create_partitions(
         self, topics: Iterable[CreatePartitionsTopic], apply_quota: PartitionChangeQuota
     ) -> ControllerResult[tuple[tuple[str, ApiError], ...]]:
-        """One verdict for each topic; a topic whose records are too many gets none of them."""
+        """One result per topic; a topic that needs too many records gets no partition."""
         records = BoundedRecords()
         results = []
         for topic in topics:
@@ -279,7 +279,7 @@ class TopicCreation:
     def delete_topics(
         self, topic_ids: Iterable[UUID], apply_quota: PartitionChangeQuota
     ) -> ControllerResult[dict[UUID, ApiError]]:
-        """One verdict for each topic; a single record deletes it with all of its partitions."""
+        """One result per topic; a single record deletes the topic with its partitions."""
         records = BoundedRecords()
         results: dict[UUID, ApiError] = {}
         for topic_id in topic_ids:

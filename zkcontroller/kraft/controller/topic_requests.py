@@ -1,4 +1,4 @@
-"""What is asked about topics, and what is answered: values of no version of the protocol.
+"""Requests and results about topics, independent of protocol versions.
 
 Source: Kafka ``CreateTopicsRequest.json``, ``CreatePartitionsRequest.json``, ``CreateTopicPolicy``.
 """
@@ -19,7 +19,7 @@ DEFAULT: Final = -1
 
 
 class ReplicaAssignment(NamedTuple):
-    """Where somebody wants the replicas of a new partition."""
+    """The requested replicas of a new partition."""
 
     partition_index: int
     broker_ids: tuple[int, ...]
@@ -27,7 +27,7 @@ class ReplicaAssignment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CreatableTopic:
-    """A topic to be created."""
+    """A topic to create."""
 
     name: str
     num_partitions: int = DEFAULT
@@ -38,7 +38,7 @@ class CreatableTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopicsRequest:
-    """Topics to be created, each name once."""
+    """Topics to create, each name once."""
 
     topics: tuple[CreatableTopic, ...]
     validate_only: bool = False
@@ -48,7 +48,7 @@ class CreateTopicsRequest:
 
 @dataclass(frozen=True, slots=True)
 class CreatableTopicResult:
-    """What became of one topic; counts and configurations only for who may see them."""
+    """The result for one topic; counts and configurations only with permission to describe."""
 
     name: str
     error: ApiError = NO_ERROR
@@ -60,7 +60,7 @@ class CreatableTopicResult:
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitionsTopic:
-    """A topic that shall have ``count`` partitions; assignments are of the new ones alone."""
+    """A topic to extend to ``count`` partitions; assignments are for the new ones only."""
 
     name: str
     count: int
@@ -68,7 +68,7 @@ class CreatePartitionsTopic:
 
 
 class CreateTopicPolicy(Protocol):
-    """An operator's own rule for new topics (KIP-108)."""
+    """The operator's policy for new topics (KIP-108)."""
 
     def validate(
         self,
@@ -85,7 +85,7 @@ class CreateTopicPolicy(Protocol):
 
 
 class PartitionChangeQuota(Protocol):
-    """How many partitions a client may create and delete in a time (KIP-599)."""
+    """Limits the partitions that a client creates and deletes in a time (KIP-599)."""
 
     def __call__(self, partition_count: int, /) -> None:
-        """Counts them; raises ApiException(THROTTLING_QUOTA_EXCEEDED) if they are too many."""
+        """Counts partition changes; ApiException(THROTTLING_QUOTA_EXCEEDED) above the quota."""

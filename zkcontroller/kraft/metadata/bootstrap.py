@@ -1,4 +1,4 @@
-"""The first records of a cluster: what a format leaves behind for the first active controller.
+"""The bootstrap records of a cluster, which the first active controller appends.
 
 They stand in ``bootstrap.checkpoint``, a file made as a snapshot is: a header, the records, a
 footer, all of epoch 0.  A controller that finds the metadata log empty writes them into it.
@@ -73,7 +73,7 @@ class BootstrapMetadata:
     ) -> BootstrapMetadata:
         """What a format writes: metadata.version, the other features by name, then credentials.
 
-        A feature at level 0 is left out, and so is kraft.version, of which a control record tells.
+        A feature at level 0 is left out, and so is kraft.version, which a control record holds.
         UnsupportedVersion if the metadata.version does not know SCRAM but there are credentials;
         InvalidRecord as from :meth:`from_records`.
         """

@@ -14,7 +14,7 @@ from zkcontroller.kraft.metadata.record_values import ZERO_UUID, BrokerEndpoint,
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerRecord:
-    """A broker, or one of its new incarnations, belongs to the cluster from here on."""
+    """A broker, or a new incarnation of it, is registered."""
 
     broker_id: int = 0
     is_migrating_zk_broker: bool = False
@@ -31,7 +31,7 @@ class RegisterBrokerRecord:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBrokerRecord:
-    """A broker is forgotten."""
+    """A broker is unregistered."""
 
     broker_id: int = 0
     broker_epoch: int = 0
@@ -68,7 +68,7 @@ class BrokerRegistrationChangeRecord:
 
 @dataclass(frozen=True, slots=True)
 class RegisterControllerRecord:
-    """A controller tells where it listens and what it supports."""
+    """A controller registers its listeners and features."""
 
     controller_id: int = 0
     incarnation_id: UUID = ZERO_UUID

@@ -60,7 +60,7 @@ class ProducerIdsRecord:
 
 @dataclass(frozen=True, slots=True)
 class NoOpRecord:
-    """Nothing changed; what it is good for is that the log grows and its commit is seen."""
+    """Changes nothing; its commit shows that the quorum works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +73,18 @@ class ZkMigrationStateRecord:
 
 @dataclass(frozen=True, slots=True)
 class BeginTransactionRecord:
-    """The records from here to the end of the transaction count together or not at all."""
+    """Starts a transaction: its records take effect together or not at all."""
 
     name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionRecord:
-    """The transaction counts."""
+    """The transaction's records take effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class AbortTransactionRecord:
-    """The transaction does not count."""
+    """The transaction's records have no effect."""
 
     reason: str | None = None

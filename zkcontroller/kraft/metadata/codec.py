@@ -2,7 +2,7 @@
 
 A frame is the varint 1, the record's key, its version, and the record as a flexible message that
 must fill the rest.  Bytes that are none raise InvalidRecord, whatever is wrong with them.  Tagged
-fields that nobody knows are skipped, and so they are gone if the record is written again.
+unknown fields are skipped, and so they are lost if the record is written again.
 
 Source: Kafka ``MetadataRecordSerde``, ``AbstractApiMessageSerde``.
 """
@@ -38,7 +38,7 @@ def encode_record(record: MetadataRecord, version: int) -> bytes:
 
 
 def layout_of(record: MetadataRecord, version: int) -> Layout:
-    """How the record is written in that version; UnsupportedVersion if there is none."""
+    """The layout of the record in that version; UnsupportedVersion if there is none."""
     schema = BY_TYPE[type(record)]
     layout = _LAYOUTS.get((schema.api_key, version))
     if layout is None:
@@ -49,7 +49,7 @@ def layout_of(record: MetadataRecord, version: int) -> Layout:
 
 
 def decode_record(data: bytes) -> VersionedRecord:
-    """The record that these bytes are; InvalidRecord if they are none that Kafka 3.9 knows."""
+    """The record in these bytes; InvalidRecord if Kafka 3.9 does not know it."""
     name = "A metadata record"
     try:
         api_key, version, at = _read_frame(data)
@@ -65,7 +65,7 @@ def decode_record(data: bytes) -> VersionedRecord:
 
 
 def type_of_record(data: bytes) -> type[MetadataRecord] | None:
-    """What :func:`decode_record` would make of these bytes; None for a type that nobody knows.
+    """The record class that these bytes name; None for an unknown type.
 
     InvalidRecord if not even that can be read.
     """
@@ -78,7 +78,7 @@ def type_of_record(data: bytes) -> type[MetadataRecord] | None:
 
 
 def _read_frame(data: bytes) -> tuple[int, int, int]:
-    """Key and version of the record, and where it begins."""
+    """Key and version of the record, and the position of its fields."""
     frame_version, at = read_unsigned_varint(data, 0)
     if frame_version == 0:
         raise InvalidFrame("frame version 0 is that of the preview of KRaft in Kafka 2.8")

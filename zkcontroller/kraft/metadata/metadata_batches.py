@@ -36,7 +36,7 @@ from zkcontroller.protocol.records import Record, iterate_records
 
 @dataclass(frozen=True, slots=True)
 class BatchPlace:
-    """Where and when a batch was written."""
+    """Offset, epoch, time and size of a batch."""
 
     base_offset: int
     epoch: int
@@ -74,7 +74,7 @@ MetadataBatch: TypeAlias = DataBatch | ControlBatch
 
 
 def iterate_metadata_batches(data: Buffer, position: int = 0) -> Iterator[MetadataBatch]:
-    """Each whole batch from ``position``; what is cut off at the end is left out.
+    """Each complete batch from ``position``; an incomplete one at the end is left out.
 
     Raises as :func:`read_metadata_batch`.
     """
@@ -170,7 +170,7 @@ def _control_record(record: Record) -> ControlRecord:
 def encode_data_batch(
     records: Sequence[VersionedRecord], *, base_offset: int, epoch: int, timestamp: int
 ) -> bytes:
-    """A batch of these records, of which there must be one at least.
+    """A batch of these records, at least one.
 
     Raises as :func:`~zkcontroller.kraft.metadata.codec.encode_record`.
     """
@@ -181,7 +181,7 @@ def encode_data_batch(
 def encode_value_batch(
     values: Sequence[bytes], *, base_offset: int, epoch: int, timestamp: int
 ) -> bytes:
-    """A batch of records that are bytes already, of which there must be one at least."""
+    """A batch of records that are encoded already, at least one."""
     return encode_batch(
         [
             Record(offset, timestamp, None, value)
@@ -194,7 +194,7 @@ def encode_value_batch(
 def encode_control_batch(
     records: Sequence[ControlRecord], *, base_offset: int, epoch: int, timestamp: int
 ) -> bytes:
-    """A batch of these control records, of which there must be one at least."""
+    """A batch of these control records, at least one."""
     return encode_batch(
         [
             Record(offset, timestamp, *encode_control_record(record))

@@ -1,9 +1,9 @@
-"""``metadata.version``: which records a KRaft cluster may write, and in which version of theirs.
+"""``metadata.version``: which records a KRaft cluster may write, and in which versions.
 
 The finalized level of this feature stands in the log itself, so that a controller never writes
 what an older one in the quorum could not read.  Every level of Kafka 3.9 is a row of one table, and
 everything that depends on it is a comparison with a row.  Which requests brokers send to each
-other at a level is told by :mod:`zkcontroller.protocol.inter_broker_versions`, by the same names.
+other at a level is in :mod:`zkcontroller.protocol.inter_broker_versions`, by the same names.
 
 Source: Kafka 3.9 ``MetadataVersion`` (KIP-584, KIP-778).
 """
@@ -41,7 +41,7 @@ class MetadataVersion:
 
     @property
     def release(self) -> str:
-        """The release that brought it: ``3.9``."""
+        """The first release with this level: ``3.9``."""
         return self.name.partition("-")[0]
 
     @property
@@ -60,7 +60,7 @@ class MetadataVersion:
 
     @property
     def is_feature_level_record_supported(self) -> bool:
-        """Whether the level itself stands in the log (KIP-778).
+        """Whether the log holds the level itself (KIP-778).
 
         Source: Kafka ``MetadataVersion.MINIMUM_BOOTSTRAP_VERSION``, ``FeaturesImage.write``.
         """
@@ -73,7 +73,7 @@ class MetadataVersion:
 
     @property
     def is_broker_registration_change_record_supported(self) -> bool:
-        """Whether fencing is told so; until then by FenceBrokerRecord and UnfenceBrokerRecord."""
+        """Whether fencing is written as a BrokerRegistrationChangeRecord."""
         return self.is_at_least("3.3-IV2")
 
     @property
@@ -83,7 +83,7 @@ class MetadataVersion:
 
     @property
     def is_migration_supported(self) -> bool:
-        """Whether a cluster may come from ZooKeeper (KIP-866); ZkMigrationStateRecord."""
+        """Whether a cluster may migrate from ZooKeeper (KIP-866); ZkMigrationStateRecord."""
         return self.is_at_least("3.4-IV0")
 
     @property
@@ -93,12 +93,12 @@ class MetadataVersion:
 
     @property
     def is_scram_supported(self) -> bool:
-        """Whether SCRAM credentials stand in the log (KIP-900)."""
+        """Whether the log holds SCRAM credentials (KIP-900)."""
         return self.is_at_least("3.5-IV2")
 
     @property
     def is_leader_epoch_bump_required_on_isr_shrink(self) -> bool:
-        """Whether the leader epoch rises when an ISR shrinks (until KAFKA-15021)."""
+        """Whether an ISR shrink raises the leader epoch (until KAFKA-15021)."""
         return not self.is_at_least("3.6-IV0")
 
     @property
@@ -108,7 +108,7 @@ class MetadataVersion:
 
     @property
     def is_delegation_token_supported(self) -> bool:
-        """Whether delegation tokens stand in the log."""
+        """Whether the log holds delegation tokens."""
         return self.is_at_least("3.6-IV2")
 
     @property
@@ -127,7 +127,7 @@ class MetadataVersion:
         return self.is_at_least("4.0-IV0")
 
     def refuse_loss(self, what: str) -> NoReturn:
-        """UnsupportedVersion: there is something that no record of this level can say.
+        """Raises UnsupportedVersion for a value that no record of this level can hold.
 
         Source: Kafka ``ImageWriterOptions.handleLoss``.
         """
@@ -218,7 +218,7 @@ def from_level(level: int) -> MetadataVersion:
 
 
 def from_name(name: str) -> MetadataVersion:
-    """The version that a name means: ``3.9``, ``3.7-IV2``; ``3.9.1`` is ``3.9``.
+    """The version with that name: ``3.9``, ``3.7-IV2``; ``3.9.1`` is ``3.9``.
 
     ConfigInvalid if there is none, as for ``4.0``, of which no level is for production, and for
     what is older than KRaft.  Source: Kafka ``MetadataVersion.fromVersionString``.
@@ -231,7 +231,7 @@ def from_name(name: str) -> MetadataVersion:
 
 
 def did_metadata_change_between(one: MetadataVersion, other: MetadataVersion) -> bool:
-    """Whether the log's format differs between the two: then no downgrade leads back.
+    """Whether the log's format differs between the two, so that a downgrade is impossible.
 
     Source: Kafka ``MetadataVersion.checkIfMetadataChanged``.
     """

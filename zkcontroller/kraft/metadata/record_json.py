@@ -51,7 +51,7 @@ def record_text(versioned: VersionedRecord) -> str:
 
 
 def control_record_text(record: ControlRecord) -> str:
-    """A control record as the same tool prints it: its kind, and what it says.
+    """A control record as the same tool prints it: type and fields.
 
     Of a LeaderChange that tool prints no more than the kind.
     """
@@ -105,7 +105,7 @@ def _text(value: Any) -> str:
 
 
 def _double(value: float) -> str:
-    """As Java writes it: plain between 0.001 and 10 million, else with E; what is none, quoted."""
+    """A double as Java prints it, exponents included; NaN and infinities are quoted."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     if value - value != 0:

@@ -1,4 +1,4 @@
-"""What several records of the metadata log share: endpoints, feature ranges, and the id of nothing.
+"""Values shared by several metadata records: endpoints, feature ranges, and the null id.
 
 Source: Kafka 3.9 ``metadata/src/main/resources/common/metadata``.
 """
@@ -27,7 +27,7 @@ class BrokerEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerFeature:
-    """The levels of a feature that a node can run at; ``ControllerFeature`` of a controller."""
+    """The range of a feature that a node supports; ``ControllerFeature`` of a controller."""
 
     name: str = ""
     min_supported_version: int = 0

@@ -84,7 +84,7 @@ MetadataRecord: TypeAlias = (
 
 
 class VersionedRecord(NamedTuple):
-    """A record and the version in which it is, or is to be, written.
+    """A record and the version in which it is written.
 
     Source: Kafka ``ApiMessageAndVersion``.
     """

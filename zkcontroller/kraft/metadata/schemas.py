@@ -1,4 +1,4 @@
-"""Every record's schema, as a table: key, versions, and the fields in the order of the wire.
+"""A table of every metadata record's schema: key, versions, and fields in wire order.
 
 A field is there from version ``since`` on.  One with a ``tag`` is a tagged field (KIP-482): it
 stands behind the others, and only if it differs from its default.  Defaults are those of the
@@ -62,7 +62,7 @@ from zkcontroller.kraft.metadata.wire_types import (
 
 
 class Schema(NamedTuple):
-    """Of one type of record."""
+    """The schema of one record type."""
 
     record_type: type[Any]
     api_key: int

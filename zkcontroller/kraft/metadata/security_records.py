@@ -1,4 +1,4 @@
-"""Records about who may do what: ACLs, SCRAM credentials, delegation tokens.
+"""Records about security: ACLs, SCRAM credentials, delegation tokens.
 
 Source: Kafka 3.9 ``AccessControlEntryRecord.json`` and its neighbours (KIP-801, KIP-900, KIP-1025).
 """

@@ -20,21 +20,21 @@ _RECORD_OVERHEAD: Final = 32
 
 
 class SnapshotBatches:
-    """The batches of one snapshot, to be asked for in order."""
+    """Builds the batches of one snapshot; the methods are called in order."""
 
     def __init__(self, epoch: int) -> None:
-        """``epoch``: of the last record that the snapshot contains."""
+        """``epoch``: the epoch of the last record in the snapshot."""
         self._epoch = epoch
         self._next_offset = 0
 
     def header(self, last_contained_log_timestamp: int, now_ms: int) -> bytes:
-        """What a snapshot begins with; the first time is that of the last record in it."""
+        """The header batch; its timestamp is that of the last record in the snapshot."""
         return self._control(SnapshotHeader(last_contained_log_timestamp), now_ms)
 
     def data(
         self, records: Sequence[VersionedRecord], now_ms: int, max_bytes: int = MAX_BATCH_BYTES
     ) -> bytes:
-        """The records, one at least, as one batch, or as several of at most ``max_bytes``.
+        """The records, at least one, in batches of at most ``max_bytes`` if possible.
 
         Raises as :func:`~zkcontroller.kraft.metadata.codec.encode_record`.
         """
@@ -42,7 +42,7 @@ class SnapshotBatches:
         return b"".join(self._values(each, now_ms) for each in _fitting(values, max_bytes))
 
     def footer(self, now_ms: int) -> bytes:
-        """What a snapshot ends with: nothing of it is missing."""
+        """The footer batch, which marks the snapshot as complete."""
         return self._control(SnapshotFooter(), now_ms)
 
     def _control(self, record: ControlRecord, now_ms: int) -> bytes:

@@ -1,4 +1,4 @@
-"""A class of several fields on the wire: a record at one version, and what stands in its arrays.
+"""Structures on the wire: a record in one version, and the elements of its arrays.
 
 A :class:`Layout` is made once for each class and version; then reading and writing is a walk over
 its fields.
@@ -22,7 +22,7 @@ _LEAST_TAGGED_BYTES: Final = 2
 
 
 class Field(NamedTuple):
-    """A field of a schema, by the name that it has in its class."""
+    """A field of a schema, by its attribute name."""
 
     name: str
     type: WireType
@@ -33,7 +33,7 @@ class Field(NamedTuple):
 
 
 class Layout:
-    """How a class is written, read and printed at one version."""
+    """Writes, reads and prints a class in one version."""
 
     __slots__ = (
         "_absent",
@@ -93,7 +93,7 @@ class Layout:
         return self._constructor(*values), at
 
     def to_json(self, value: Any) -> dict[str, Any]:
-        """As Kafka's JSON converters print it: tagged fields only if they are not at their default.
+        """The value as Kafka's JSON converters print it; default tagged fields are left out.
 
         UnsupportedVersion as from :meth:`encode`.
         """
@@ -135,7 +135,7 @@ class Layout:
 
 
 def struct(constructor: type[Any], *fields: Field) -> WireType:
-    """A class that stands within a record, the same in all of its versions."""
+    """The type of a structure inside a record, the same in all versions."""
     layout = Layout(constructor, fields, 0)
     least_bytes = sum(field.type.least_bytes for field in fields) + 1
     return WireType(layout.encode, layout.decode, layout.to_json, least_bytes)
