@@ -1,15 +1,15 @@
 """What must be true of a quorum after each step, whatever happened to its nodes.
 
 Numbered as in this list. S1 one vote per epoch and node; S2 one leader per epoch, in all memories
-and on all disks, ever, and a majority has voted for it; S3 a node's epoch never falls, and memory
-and disk agree once all is done; S4 an offset and its epoch name one record with one history before
-it; S5 and one content; S6 a leader has everything that anybody was ever told to be committed; S7 a
-high watermark never falls, a leader's moves only with a record of its own epoch, and whoever is
-told of it can rely on a majority that has it on disk; S8 nothing is truncated below it; S9 every
-state machine applies the same sequence; S10 a voter asks only from where its disk ends; S11 a log
-that begins late begins with a snapshot; S12 a leader loads no snapshot, and hears that it leads
-only once it has applied all earlier epochs; S13 a leader only appends. S8 and half of S7 stand in
-the log, S9 in the counter, S13 in the process.
+and on all disks, ever, and a majority has its vote for it on disk; S3 a node's epoch never falls,
+and memory and disk agree once all is done; S4 an offset and its epoch name one record with one
+history before it; S5 and one content; S6 a leader has everything that anybody was ever told to be
+committed; S7 a high watermark never falls, a leader's moves only with a record of its own epoch,
+and whoever is told of it can rely on a majority that has it on disk; S8 nothing is truncated below
+it; S9 every state machine applies the same sequence; S10 a voter asks only from where its disk
+ends; S11 a log that begins late begins with a snapshot; S12 a leader loads no snapshot, and hears
+that it leads only once it has applied all earlier epochs; S13 a leader only appends. S8 and half of
+S7 stand in the log, S9 in the counter, S13 in the process.
 
 Source: KIP-595; Kafka ``RaftEventSimulationTest``.
 """
@@ -212,9 +212,9 @@ class RaftInvariants:
             self.newest_leader = LeaderAndEpoch(process.number, epoch)
             self._world.timeline.tell(f"{process.number} leads epoch {epoch}")
         voters = self._world.voter_set
-        voted = {process.number, *self._voters.get((epoch, process.number), ())} & {*voters}
+        voted = {*self._voters.get((epoch, process.number), ())} & {*voters}
         assert len(voted) >= voters.majority, (
-            f"S2: {process.number} leads epoch {epoch}, only {sorted(voted)} have voted for it"
+            f"S2: {process.number} leads epoch {epoch}, on disk are only votes of {sorted(voted)}"
         )
         self._check_completeness(process, epoch)
 

@@ -18,7 +18,7 @@ from tests.simulation.raft_network import CONTROLLER, Peer
 from tests.simulation.raft_timeline import Alarm
 from tests.simulation.raft_words import election_in_words, place
 from zkcontroller.errors import NotLeader, RecordsRefused
-from zkcontroller.kraft.inputs import ListenerAdvanced, RaftInput, Tick
+from zkcontroller.kraft.inputs import ElectionPersisted, ListenerAdvanced, RaftInput, Tick
 from zkcontroller.kraft.messages import FetchResponse
 from zkcontroller.kraft.outputs import (
     Answer,
@@ -301,6 +301,7 @@ class RaftProcess:
     def _persist(self, election: ElectionState) -> None:
         self.disk.election = election
         self._world.invariants.persists(self, election)
+        self._inbox.append(ElectionPersisted(election))
 
     def _advance(self, next_offset: int) -> None:
         incarnation = self.incarnation

@@ -16,7 +16,13 @@ from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.simulation.raft_network import CONTROLLER
 from tests.simulation.raft_process import endpoint_of
 from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.inputs import RaftInput, RequestReceived, ResponseReceived, Tick
+from zkcontroller.kraft.inputs import (
+    ElectionPersisted,
+    RaftInput,
+    RequestReceived,
+    ResponseReceived,
+    Tick,
+)
 from zkcontroller.kraft.messages import AnyRaftResponse
 from zkcontroller.kraft.outputs import Answer, FlushLog, PersistElection, RaftOutput, Send
 from zkcontroller.kraft.raft import RaftNode
@@ -158,10 +164,12 @@ class SmallQuorum:
         self._perform(number, self.nodes[number].step(happened, self._clocks[number]))
 
     def _perform(self, number: int, outputs: list[RaftOutput]) -> None:
+        persisted = []
         for output in outputs:
             match output:
                 case PersistElection(election):
                     self._elections[number] = election
+                    persisted.append(election)
                 case FlushLog():
                     self.logs[number].flush()
                 case Send(destination, _, correlation_id):
@@ -174,6 +182,8 @@ class SmallQuorum:
                     queue.append(_InFlight(correlation_id, response))
                 case _:
                     pass
+        for election in persisted:
+            self._step(number, ElectionPersisted(election))
 
     # ------------------------------------------------------------------ rules
 

@@ -33,6 +33,7 @@ from tests.simulation.raft_stories import (
     snapshot_for_a_follower_with_a_record_nobody_else_has,
 )
 from zkcontroller.kraft import inbound, leader_state, listeners, quorum, responses
+from zkcontroller.kraft import node as node_module
 from zkcontroller.kraft import raft as raft_module
 from zkcontroller.kraft.config import NEVER_MS
 from zkcontroller.kraft.messages import VoteResponse
@@ -114,6 +115,18 @@ def answer_before_the_vote_is_on_disk(patch: Patch) -> None:
         return sorted(outputs, key=lambda output: isinstance(output, PersistElection))
 
     _changed(patch, late)
+
+
+def lead_before_the_own_vote_is_on_disk(patch: Patch) -> None:
+    """A lone voter is elected while its vote for itself is still to be written."""
+    become = node_module.Node._became_candidate
+
+    def lead(self: Any) -> None:
+        become(self)
+        if self.quorum.state.is_vote_granted:
+            self.lead(self.quorum.state.election_deadline_ms)
+
+    patch.setattr(node_module.Node, "_became_candidate", lead)
 
 
 def forget_the_vote_at_a_restart(patch: Patch) -> None:
@@ -415,6 +428,7 @@ MUTATIONS: Final[tuple[tuple[Callable[[Patch], None], Story], ...]] = (
     (compare_logs_by_offset_alone, restless_voters),
     (forget_to_persist_the_vote, stormy_quorum),
     (answer_before_the_vote_is_on_disk, stormy_quorum),
+    (lead_before_the_own_vote_is_on_disk, stormy_quorum),
     (forget_the_vote_at_a_restart, restless_voters),
     (stand_without_a_new_epoch, stormy_quorum),
     (keep_the_votes_of_the_last_election, restless_voters),

@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from tests.simulation.raft_log_model import InMemoryRaftLog
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.inputs import (
+    ElectionPersisted,
     RaftInput,
     RequestFailed,
     RequestReceived,
@@ -258,15 +259,21 @@ class RaftHarness:
         return send
 
     def _perform(self, outputs: list[RaftOutput]) -> list[RaftOutput]:
+        persisted: list[ElectionState] = []
         for output in outputs:
             match output:
                 case PersistElection(election):
                     self.stored = election
+                    persisted.append(election)
                 case FlushLog(end_offset):
                     assert end_offset <= self.log.end_offset
                     self.log.flush()
                 case _:
                     pass
+        for election in persisted:
+            outputs = outputs + self._perform(
+                self.node.step(ElectionPersisted(election), self.now_ms)
+            )
         self.outputs = outputs
         return outputs
 

@@ -10,9 +10,16 @@ import pytest
 
 from tests.simulation.raft_log_model import InMemoryRaftLog
 from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.inputs import RaftInput, RequestReceived, Resign, ResponseReceived, Tick
+from zkcontroller.kraft.inputs import (
+    ElectionPersisted,
+    RaftInput,
+    RequestReceived,
+    Resign,
+    ResponseReceived,
+    Tick,
+)
 from zkcontroller.kraft.messages import BeginQuorumEpochRequest, VoteRequest, VoteResponse
-from zkcontroller.kraft.outputs import RaftOutput, Send
+from zkcontroller.kraft.outputs import PersistElection, RaftOutput, Send
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
 from zkcontroller.protocol.uuid_text import uuid_text
@@ -37,7 +44,9 @@ class Watched:
             local_endpoints={"CONTROLLER": VOTERS.endpoints[1]},
         )  # fmt: skip
         self._raft_metrics = RaftMetrics(self.metrics, self.node, local)
-        self.node.start(None, 0)
+        for output in self.node.start(None, 0):
+            if isinstance(output, PersistElection):
+                self.node.step(ElectionPersisted(output.election), 0)
         self._raft_metrics.observe(self.node, 0)
 
     def step(self, happened: RaftInput, now_ms: int) -> list[RaftOutput]:

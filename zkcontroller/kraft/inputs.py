@@ -11,11 +11,19 @@ from typing import TypeAlias
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.kraft.messages import AnyRaftResponse, RaftRequest
+from zkcontroller.kraft.values import ElectionState
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
     """The time :attr:`~zkcontroller.kraft.raft.RaftNode.deadline_ms` has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionPersisted:
+    """A :class:`~.outputs.PersistElection` has been performed: that election is on disk."""
+
+    election: ElectionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,5 +79,12 @@ class Shutdown:
 
 
 RaftInput: TypeAlias = (
-    Tick | RequestReceived | ResponseReceived | RequestFailed | ListenerAdvanced | Resign | Shutdown
+    Tick
+    | ElectionPersisted
+    | RequestReceived
+    | ResponseReceived
+    | RequestFailed
+    | ListenerAdvanced
+    | Resign
+    | Shutdown
 )

@@ -32,7 +32,13 @@ from zkcontroller.kraft.quorum import Quorum
 from zkcontroller.kraft.raft_log import RaftLog
 from zkcontroller.kraft.request_manager import RandomSource, RequestManager
 from zkcontroller.kraft.states import Candidate, Follower
-from zkcontroller.kraft.values import Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
+from zkcontroller.kraft.values import (
+    ElectionState,
+    Endpoint,
+    OffsetAndEpoch,
+    ReplicaKey,
+    VoterSet,
+)
 
 _log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
 
@@ -142,14 +148,14 @@ class Node:
         """Completes the start after :meth:`~.quorum.Quorum.initialize`."""
         match self.quorum.state:
             case Candidate():
-                self._became_candidate(now_ms)
+                self._became_candidate()
             case _ if self.quorum.is_only_voter:
                 self.stand(now_ms)
             case _:
                 pass
 
     def stand(self, now_ms: int) -> None:
-        """Becomes a candidate; becomes the leader at once if it is the only voter.
+        """Becomes a candidate; a lone voter leads as soon as its vote is on disk.
 
         In the last epoch it only logs an error, repeatedly: the operator has to act.
         """
@@ -163,17 +169,24 @@ class Node:
             return
         self._drop_download()
         self.quorum.become_candidate(now_ms)
-        self._became_candidate(now_ms)
+        self._became_candidate()
 
-    def _became_candidate(self, now_ms: int) -> None:
+    def _became_candidate(self) -> None:
         state = self.quorum.state
         if not isinstance(state, Candidate):
             raise RaftFatal(f"in state {state}")
         self._left_leader_and_follower()
-        if state.is_vote_granted:
-            # First, listeners that used an earlier leadership of this node learn that there is no
-            # leader.
-            self.listeners.inform()
+
+    def election_persisted(self, election: ElectionState, now_ms: int) -> None:
+        """That election is on disk: a candidate whose own vote is enough leads.
+
+        Others grant their votes only after this node's own is on disk, because the requests for
+        them leave after it.  A lone voter has nobody to wait for, so it waits for its disk.  Else a
+        crash could lose its vote when its epoch has begun, and with another list of voters somebody
+        else could lead the same epoch.
+        """
+        state = self.quorum.state
+        if isinstance(state, Candidate) and state.is_vote_granted and election == state.election:
             self.lead(now_ms)
 
     def lead(self, now_ms: int) -> None:

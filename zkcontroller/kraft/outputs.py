@@ -16,7 +16,10 @@ from zkcontroller.kraft.values import ElectionState, Endpoint, LeaderAndEpoch, O
 
 @dataclass(frozen=True, slots=True)
 class PersistElection:
-    """Write the quorum's state; it must be on disk before the next output."""
+    """Write the quorum's state; it must be on disk before the next output.
+
+    Afterwards the node is told by :class:`~.inputs.ElectionPersisted`.
+    """
 
     election: ElectionState
 

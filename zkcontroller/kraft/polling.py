@@ -72,6 +72,9 @@ class Polling:
 
     def _candidate(self, state: Candidate, now_ms: int) -> int:
         node = self._node
+        if state.is_vote_granted:
+            # A lone voter leads as soon as its vote is on disk.
+            return NEVER_MS
         if node.is_shutting_down:
             # It only asks for votes until its shutdown ends.
             return self._ask_for_votes(state, now_ms)

@@ -3,7 +3,8 @@
 What the caller must do:
 
 1. call :meth:`RaftNode.start` once, then :meth:`RaftNode.step` with whatever happens and the time,
-   and with :class:`~.inputs.Tick` when :attr:`RaftNode.deadline_ms` has come;
+   with :class:`~.inputs.Tick` when :attr:`RaftNode.deadline_ms` has come, and with
+   :class:`~.inputs.ElectionPersisted` after each :class:`~.outputs.PersistElection`;
 2. perform what they return strictly in order, each to its end before the next (:mod:`.outputs`);
 3. let time never go back.
 
@@ -24,6 +25,7 @@ from zkcontroller.kraft.config import CLEANER_PERIOD_MS, NEVER_MS, QuorumConfig
 from zkcontroller.kraft.guards import require
 from zkcontroller.kraft.inbound import InboundRequests
 from zkcontroller.kraft.inputs import (
+    ElectionPersisted,
     ListenerAdvanced,
     RaftInput,
     RequestFailed,
@@ -177,6 +179,8 @@ class RaftNode:
         match happened:
             case Tick():
                 pass
+            case ElectionPersisted(election):
+                self._node.election_persisted(election, now_ms)
             case RequestReceived():
                 self._inbound.handle(happened, now_ms)
             case ResponseReceived():

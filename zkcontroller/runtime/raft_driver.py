@@ -26,6 +26,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, assert_never
 
 from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.inputs import (
+    ElectionPersisted,
     ListenerAdvanced,
     RaftInput,
     RequestReceived,
@@ -350,6 +351,7 @@ class RaftDriver:
             match output:
                 case PersistElection(election):
                     await self._on_disk(self._elections.write, election)
+                    self._put(ElectionPersisted(election))
                 case FlushLog():
                     await self._flush()
                 case Send():
