@@ -330,3 +330,34 @@ def test_every_file_of_a_table_exists(document: str) -> None:
 
     assert named
     assert [file for file in named if not (ROOT / file).exists()] == []
+
+
+THREADS_AND_LOCKS = {
+    *("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore"),
+    *("Thread", "ThreadPoolExecutor", "ProcessPoolExecutor"),
+}
+
+
+def makes_threads_or_locks(file: Path) -> bool:
+    """Whether a module makes a thread, a pool or a lock, asyncio's included."""
+    called = (
+        node.func for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)
+    )
+    names = (
+        each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in called
+    )
+    return any(name in THREADS_AND_LOCKS for name in names)
+
+
+def test_the_tables_of_threads_and_locks_name_every_module_that_makes_one() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    section = text.partition("\n## Threads and locks\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`((?:zkcontroller|replica_manager)/[\w/]+\.py)`", section))
+
+    making = {
+        str(path)
+        for path in modules()
+        if path.parts[0] != "cli" and makes_threads_or_locks(ROOT / path)
+    }
+
+    assert making == named
