@@ -361,3 +361,25 @@ def test_the_tables_of_threads_and_locks_name_every_module_that_makes_one() -> N
     }
 
     assert making == named
+
+
+def anchors(document: Path) -> set[str]:
+    """What a link may name behind its #: the headings, as GitHub writes them."""
+    headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+def test_every_link_to_a_heading_leads_to_one(project_files: list[Path]) -> None:
+    links = [
+        (path, target, anchor)
+        for path in project_files
+        if path.suffix == ".md"
+        for target, anchor in re.findall(r"\]\((?!https?://)([^)#\s]*)#([^)]+)\)", path.read_text())
+    ]
+
+    assert links
+    assert [
+        (path.relative_to(ROOT), target, anchor)
+        for path, target, anchor in links
+        if anchor not in anchors(path.parent / target if target else path)
+    ] == []
