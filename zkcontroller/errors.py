@@ -1,4 +1,4 @@
-"""The one exception tree: what a caller must handle, and nothing else.
+"""The exception tree: the errors that callers must handle.
 
 Programmer errors are ``assert``; refusals that a protocol step expects (a bad version, a node that
 exists) are values in :mod:`zkcontroller.zookeeper.requests`.  The rest stands here.  Its mapping
@@ -31,7 +31,7 @@ class StateChangeFailed(ZkControllerError):
 
 
 class IllegalState(ZkControllerError):
-    """Bookkeeping contradicts itself: a controller resigns, a broker refuses the change."""
+    """The state is inconsistent: a controller resigns, a broker refuses the change."""
 
 
 class EventQueueFull(ZkControllerError):
@@ -43,7 +43,7 @@ class EventQueueFull(ZkControllerError):
 
 
 class ZooKeeperError(ZkControllerError):
-    """Base of what ZooKeeper itself can do to us."""
+    """Base of the errors of ZooKeeper and its connection."""
 
 
 class ZooKeeperUnavailable(ZooKeeperError):
@@ -51,7 +51,7 @@ class ZooKeeperUnavailable(ZooKeeperError):
 
 
 class SessionExpired(ZooKeeperError):
-    """The session in which the caller began its work is over."""
+    """The session in which the call began has expired."""
 
 
 class AuthenticationFailed(ZooKeeperError):
@@ -59,7 +59,7 @@ class AuthenticationFailed(ZooKeeperError):
 
 
 class ZooKeeperRefused(ZooKeeperError):
-    """ZooKeeper answered a code that the caller has no rule for."""
+    """ZooKeeper answered with an error code that the caller does not handle."""
 
     def __init__(self, path: str, code_name: str) -> None:
         super().__init__(f"ZooKeeper answered {code_name} for {path}")
@@ -98,15 +98,15 @@ class RecordsRefused(ZkControllerError):
 
 
 class CorruptRecord(RecordsRefused):
-    """Bytes that are no record batch, or whose checksum is not theirs."""
+    """Bytes that are no record batch, or whose checksum is wrong."""
 
 
 class UnpackedTooLarge(CorruptRecord):
-    """A compressed batch unpacks to more bytes than the reader takes."""
+    """A compressed batch unpacks to more bytes than the reader allows."""
 
 
 class InvalidRecord(RecordsRefused):
-    """A batch that is whole but breaks a rule.
+    """A complete batch that breaks a rule.
 
     ``record_errors`` names the records at fault by their place in the batch, as Produce v8 and
     newer tell the client; it is empty when the batch as a whole is at fault.
@@ -118,7 +118,7 @@ class InvalidRecord(RecordsRefused):
 
 
 class InvalidTimestamp(InvalidRecord):
-    """A record's timestamp is not one that the topic takes."""
+    """A record's timestamp is outside the range that the topic allows."""
 
 
 class UnsupportedCompressionType(RecordsRefused):
@@ -126,7 +126,7 @@ class UnsupportedCompressionType(RecordsRefused):
 
 
 class UnsupportedForMessageFormat(RecordsRefused):
-    """Something that an old message format cannot hold."""
+    """A feature that an old message format does not support."""
 
 
 class MessageTooLarge(RecordsRefused):
@@ -142,7 +142,7 @@ class OffsetsOutOfOrder(RecordsRefused):
 
 
 class UnexpectedAppendOffset(RecordsRefused):
-    """A follower was given offsets that it has already."""
+    """A follower was given offsets that its log holds already."""
 
     def __init__(self, message: str, first_offset: int, last_offset: int) -> None:
         super().__init__(message)
@@ -151,15 +151,15 @@ class UnexpectedAppendOffset(RecordsRefused):
 
 
 class OutOfOrderSequence(RecordsRefused):
-    """A producer's sequence number is not the one that follows its last."""
+    """A producer's sequence number does not follow its last one."""
 
 
 class InvalidProducerEpoch(RecordsRefused):
-    """A producer's epoch is older than one that was seen."""
+    """A producer's epoch is older than the last one seen."""
 
 
 class InvalidTxnState(RecordsRefused):
-    """A write outside of a transaction that should be within, or the other way round."""
+    """A transactional write outside a transaction, or a plain write inside one."""
 
 
 class TransactionCoordinatorFenced(RecordsRefused):
@@ -179,26 +179,26 @@ class KafkaStorage(ZkControllerError):
 
 
 class LimitReached(KafkaStorage):
-    """A limit of the process or the system stops work on a log; its directory is well."""
+    """A limit of the process or the system stops a log operation; the disk is not at fault."""
 
 
 class BufferAllocation(ZkControllerError):
-    """So many batches wait to be written to the metadata log that there is no room for another.
+    """Too many batches wait to be written to the metadata log.
 
     The same records may be appended a moment later.  Source: Kafka ``BufferAllocationException``.
     """
 
 
 class NotLeader(ZkControllerError):
-    """The epoch in which the caller leads the quorum is over.
+    """The caller's epoch as quorum leader is over.
 
     Source: Kafka ``NotLeaderException``.
     """
 
 
 class RaftFatal(ZkControllerError):
-    """What this node knows of the quorum contradicts itself; the process must end."""
+    """The quorum state of this node is inconsistent; the process must end."""
 
 
 class SaslRefused(ZkControllerError):
-    """A login failed, on either side; what goes to the peer is said elsewhere."""
+    """A login failed, on either side; the text for the peer is made elsewhere."""

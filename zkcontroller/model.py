@@ -49,7 +49,7 @@ class TopicPartition(NamedTuple):
 
 
 class LeaderAndIsr(NamedTuple):
-    """Who leads a partition: the content of its state znode and the znode's version.
+    """Leader, ISR and epochs of a partition: the content of its state znode, and its version.
 
     Source: Kafka ``LeaderIsrAndControllerEpoch``.
     """

@@ -1,4 +1,4 @@
-"""Which names a topic may have, and which partitions may have a folder.
+"""Which topic names and partition directories are valid.
 
 The one place of these rules.  A name is checked where it enters: in requests of clients and of
 controllers, in znodes, and in the names of folders when a broker starts.
@@ -39,7 +39,7 @@ def invalid_name_reason(name: str) -> str | None:
 
 
 def invalid_partition_reason(topic: str, partition: int) -> str | None:
-    """Why this partition cannot have a folder ``topic-partition``; None if it can."""
+    """Why this partition cannot have a directory ``topic-partition``; None if it can."""
     reason = invalid_name_reason(topic)
     if reason is not None:
         return reason
@@ -59,5 +59,5 @@ def has_collision_characters(name: str) -> bool:
 
 
 def unified(name: str) -> str:
-    """The name that metrics show; two topics must not have the same one."""
+    """The topic name in metrics; two topics must not have the same one."""
     return name.replace(".", "_")

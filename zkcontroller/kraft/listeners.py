@@ -1,7 +1,7 @@
 """Listeners of the committed log: what each has received and what it gets next.
 
-A listener gets one thing at a time and says when it has taken it in.  It hears that this node leads
-only once it has taken in everything that was written before this node's epoch.
+A listener gets one thing at a time and says when it has taken it in.  It learns that this node is
+the leader only after it has processed everything that was written before this node's epoch.
 
 Source: Kafka ``KafkaRaftClient.ListenerContext``.
 """

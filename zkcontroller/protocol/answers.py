@@ -1,4 +1,4 @@
-"""Answers as bytes, with error messages that fit the wire.
+"""Encodes responses and shortens error messages that are too long for the wire.
 
 An error message often quotes what the client sent, and that may be as long as a string of the wire
 can be.  The message is then longer than one, and the whole answer could not be sent, or not be read
@@ -29,7 +29,7 @@ _MESSAGE: Final = "error_message"
 
 
 class _Places(NamedTuple):
-    """The fields of a class of messages in which an error message may stand."""
+    """The fields of a message class that may hold an error message."""
 
     messages: tuple[str, ...]
     entities: tuple[str, ...]
@@ -37,7 +37,7 @@ class _Places(NamedTuple):
 
 
 def write_answer(answer: Entity) -> bytes:
-    """The bytes of the answer; OutOfBoundValue if a field other than a message does not fit."""
+    """The bytes of the response; OutOfBoundValue if another field than a message does not fit."""
     try:
         body = write(answer)
     except OutOfBoundValue:
@@ -51,14 +51,14 @@ def write_answer(answer: Entity) -> bytes:
 
 
 def clipped(message: str) -> str:
-    """The sentence, cut off if it is longer than a string of the wire."""
+    """The text, cut to the longest string of the wire."""
     if len(message) <= LONGEST_MESSAGE or len(message.encode()) <= MAX_STRING_BYTES:
         return message
     return message[:LONGEST_MESSAGE] + "…"
 
 
 def with_clipped_messages(entity: E) -> E:
-    """The same message with every error message clipped; the very same if all of them fit."""
+    """The message with every error message clipped; the same object if all of them fit."""
     places = _places(type(entity))
     changes: dict[str, object] = {}
     for name in places.messages:

@@ -1,4 +1,4 @@
-"""Which APIs a Kafka 3.9 broker in ZooKeeper mode speaks, in which versions, and how it says so.
+"""The APIs and versions that a Kafka 3.9 broker in ZooKeeper mode offers; ApiVersions.
 
 One table says all there is to know about an API without its schema.  The versions are those that
 3.9 advertises; KRaft's own APIs stand there too, marked as not advertised.
@@ -330,7 +330,7 @@ def api_versions_error(version: int, error: ErrorCode) -> ResponsePayload:
 def unsupported_api_versions_response() -> ResponsePayload:
     """The answer to ApiVersions of an unknown version, always in version 0.
 
-    Its one entry tells the client which version to ask with (KIP-511).
+    Its one entry says which version the client must send (KIP-511).
     """
     row = api(ApiKey.API_VERSIONS)
     entry = (int(row.key), row.min_version, row.max_version)

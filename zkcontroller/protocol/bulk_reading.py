@@ -1,8 +1,8 @@
 """The topics of an UpdateMetadata request, read without a message per partition.
 
-A controller tells every broker of all partitions at once.  Reading 100,000 of them with a message
-library, after looking the bytes over, takes a broker 0.3 s in which it can answer nobody; here it
-takes a quarter of that.  Only the topics are read this way: what is left of the request is small
+A controller sends every broker all partitions at once.  Reading 100,000 of them with a message
+library, after looking the bytes over, takes a broker 0.3 s in which it can answer no client; here
+it takes a quarter of that.  Only the topics are read this way: what is left of the request is small
 and is read like any other.
 
 The lists of brokers are few and repeat, alone and together: equal ones are read once and become the

@@ -1,4 +1,4 @@
-"""What proves a delegation token, and when it ends: the same with ZooKeeper and with a quorum.
+"""HMAC and expiry of delegation tokens, for ZooKeeper mode and KRaft.
 
 The proof is the HMAC of the token's id under a secret that all brokers or controllers share.  It
 stands in no znode and no record.
@@ -25,15 +25,15 @@ class DelegationTokenConfig:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether there are tokens."""
+        """Whether delegation tokens are enabled."""
         return self.secret_key is not None
 
 
 def token_hmac(secret: str, token_id: str) -> bytes:
-    """What proves the token of that id."""
+    """The HMAC of the token with that id."""
     return hmac.digest(secret.encode(), token_id.encode(), "sha512")
 
 
 def is_expired(max_timestamp: int, expiry_timestamp: int, now_ms: int) -> bool:
-    """Whether a token's lifetime is over, or nobody has renewed it in time."""
+    """Whether the token's lifetime is over, or it was not renewed in time."""
     return max_timestamp < now_ms or expiry_timestamp < now_ms

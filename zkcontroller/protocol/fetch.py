@@ -1,8 +1,8 @@
-"""Fetch requests and their answers, straight from and to bytes; records go as they are handed in.
+"""Reads Fetch requests and writes responses; record bytes are passed through, not copied.
 
 A consumer or follower that keeps up sends hundreds of these a second, each with a few partitions.
 What stands for the records in an answer may be anything with a length: a slice of a file is put
-among the bytes, for whoever sends them.
+among the bytes, for the connection that sends them.
 
 Source: Kafka ``FetchRequest.json``, ``FetchResponse.json`` (versions 0 to 17).
 """
@@ -57,7 +57,7 @@ TopicName: TypeAlias = str | UUID | None
 
 
 class Sized(Protocol):
-    """Whatever stands for records."""
+    """Anything with a length that stands for records."""
 
     def __len__(self) -> int: ...
 
@@ -66,7 +66,7 @@ R = TypeVar("R", bound=Sized)
 
 
 class WantedPartition(NamedTuple):
-    """What is wanted of one partition; -1 is what a version does not say."""
+    """One partition of a Fetch request; -1 where the version has no such field."""
 
     partition: int
     current_leader_epoch: int
@@ -77,7 +77,7 @@ class WantedPartition(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """A Fetch request, whatever its version was."""
+    """A Fetch request of any version."""
 
     replica_id: int
     replica_epoch: int
@@ -93,7 +93,7 @@ class FetchRequest(NamedTuple):
 
 
 class AnsweredPartition(NamedTuple, Generic[R]):
-    """The answer for one partition."""
+    """One partition of a Fetch response."""
 
     partition: int
     error_code: int
@@ -119,7 +119,7 @@ def read_fetch_request(version: int, data: bytes, offset: int) -> FetchRequest:
 
 
 def _partition_layout(version: int) -> tuple[Struct, tuple[int | None, ...]]:
-    """How a partition stands in a request, and which of its fields are where in the value."""
+    """The layout of a partition in a request, and which fields of the value it fills."""
     fields = [("i", 0)]
     if version >= _LEADER_EPOCH_SINCE:
         fields.append(("i", 1))
@@ -213,7 +213,7 @@ def fetch_response(
     endpoints: Sequence[NodeEndpoint] = (),
     throttle_ms: int = 0,
 ) -> list[bytes | R]:
-    """The body of the answer, in chunks: bytes, and what was handed in as records."""
+    """The body of the response in chunks: bytes, and the records as given."""
     with_pieces = pieces(is_flexible=version >= FIRST_FLEXIBLE)
     chunks: list[bytes | R] = []
     if version >= 1:
@@ -239,7 +239,7 @@ def fetch_response(
 
 
 def _head(version: int, with_pieces: Pieces, answer: AnsweredPartition[R]) -> bytes:
-    """Everything up to the records, with their length."""
+    """Everything before the records, including their length."""
     out = _PARTITION_HEAD.pack(answer.partition, answer.error_code, answer.high_watermark)
     if version >= _ISOLATION_SINCE:
         out += _INT64.pack(answer.last_stable_offset)

@@ -68,7 +68,7 @@ def frame(chunks: Iterable[bytes]) -> bytes:
 
 
 class RequestHeader(NamedTuple):
-    """Whom a request is for, and who asks."""
+    """API key, version, correlation id and client id of a request."""
 
     api_key: int
     api_version: int

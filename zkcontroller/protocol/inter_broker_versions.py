@@ -1,4 +1,4 @@
-"""``inter.broker.protocol.version``: which dialect the brokers of a cluster speak with each other.
+"""``inter.broker.protocol.version``: the message versions that brokers use among each other.
 
 Every value that Kafka 3.9 knows stands in one ordered table; everything that depends on it (request
 versions, znode versions, features) is a comparison with a row.  Source: Kafka ``MetadataVersion``,
@@ -52,7 +52,7 @@ _RELEASES: Final = (
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class InterBrokerVersion:
-    """One dialect.  Ordered by age: ``version >= version_of("2.8-IV1")``."""
+    """One version.  Ordered by age: ``version >= version_of("2.8-IV1")``."""
 
     order: int
     name: str = field(compare=False)
@@ -62,7 +62,7 @@ class InterBrokerVersion:
         return self.order < other.order
 
     def is_at_least(self, name: str) -> bool:
-        """Whether this is the dialect called ``name`` or a later one."""
+        """Whether this is the version called ``name`` or a later one."""
         return self >= version_of(name)
 
 
@@ -86,7 +86,7 @@ _BY_NAME.update({version.name.partition("-")[0]: version for version in VERSIONS
 
 
 def version_of(name: str) -> InterBrokerVersion:
-    """The dialect that a configuration value names: ``3.9``, ``2.7-IV2``, ``0.10.0.1``.
+    """The version with that name: ``3.9``, ``2.7-IV2``, ``0.10.0.1``.
 
     Digits behind the release are ignored, as Kafka does ("1.0.1" is 1.0-IV0).  ConfigInvalid if no
     dialect of Kafka 3.9 has that name.
@@ -217,7 +217,7 @@ def is_offsets_for_leader_epoch_supported(version: InterBrokerVersion) -> bool:
 
 
 def is_truncation_on_fetch_supported(version: InterBrokerVersion) -> bool:
-    """Whether leaders tell in a Fetch answer where logs diverge (KIP-595)."""
+    """Whether a Fetch response says where the logs diverge (KIP-595)."""
     return version.is_at_least("2.7-IV1")
 
 

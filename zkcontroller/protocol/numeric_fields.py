@@ -1,4 +1,4 @@
-"""Kio's message classes with plain numbers where kio has moments and long durations.
+"""Makes kio's message classes with plain numbers instead of datetimes and long timedeltas.
 
 On the wire both are 64 bits of milliseconds, and any value may come.  Kio makes moments and
 durations of them, which have no room for -1 (no time at all) or for the largest numbers.
@@ -29,7 +29,7 @@ _OF_THE_CLASS: Final = (
 
 @cache
 def with_numbers(original: type[E]) -> type[E]:
-    """The same class, whose moments and durations of 64 bits are milliseconds."""
+    """The same class, with times and 64-bit durations in milliseconds."""
     made = dataclasses.make_dataclass(
         original.__name__,
         [_numeric(field) for field in dataclasses.fields(original)],

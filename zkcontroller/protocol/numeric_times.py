@@ -1,4 +1,4 @@
-"""Responses whose points in time are numbers, as they are on the wire: milliseconds since 1970.
+"""Response classes whose times are numbers, as on the wire: milliseconds since 1970.
 
 Kio makes moments of them, which have no room for -1: Kafka's word for no time at all.
 
@@ -18,7 +18,7 @@ NO_TIME: Final = -1
 
 
 def numeric_response_type(api_key: int, version: int) -> type[ResponsePayload]:
-    """Kio's class of that response, with numbers for moments.
+    """Kio's class of that response, with numbers for times.
 
     UnsupportedVersion if there is no such response.
     """

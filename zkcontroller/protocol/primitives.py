@@ -1,4 +1,4 @@
-"""The wire's smallest pieces: variable-length numbers, strings and arrays of int32 as bytes.
+"""Encodes the smallest parts of the wire format: varints, strings and int32 arrays.
 
 Two families exist: the *flexible* one of KIP-482 (compact lengths, tagged fields at the end of each
 structure) and the fixed one before it.  :func:`pieces` chooses once, outside of every loop.
@@ -36,7 +36,7 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def compact_length(count: int) -> bytes:
-    """Length of a compact string or array: one more than it is, for 0 means null."""
+    """Length of a compact string or array: one more than its size, because 0 means null."""
     return _ONE_BYTE[count + 1] if count < len(_ONE_BYTE) - 1 else unsigned_varint(count + 1)
 
 
@@ -87,7 +87,7 @@ class Int32Arrays(dict[tuple[int, ...], bytes]):
 
 
 class Pieces(NamedTuple):
-    """How one family writes lengths, strings and int32 arrays, and what ends a structure."""
+    """Writes lengths, strings and int32 arrays of one family, and the end of a structure."""
 
     length: Callable[[int], bytes]
     string: Callable[[str], bytes]

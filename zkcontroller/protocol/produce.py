@@ -1,4 +1,4 @@
-"""Produce requests and their answers, straight from and to bytes; the records are not copied.
+"""Reads Produce requests and writes responses; the records are not copied.
 
 A message library makes a dozen objects around each batch and copies the records, which are nearly
 all of the request; a broker does this for every batch it takes.
@@ -33,7 +33,7 @@ _LEADER: Final = Struct(">ii")
 
 
 class PartitionRecords(NamedTuple):
-    """What is to be appended to one partition."""
+    """The records to append to one partition."""
 
     partition: int
     records: memoryview
@@ -41,7 +41,7 @@ class PartitionRecords(NamedTuple):
 
 
 class ProduceRequest(NamedTuple):
-    """A Produce request, whatever its version was."""
+    """A Produce request of any version."""
 
     transactional_id: str | None
     acks: int
@@ -50,7 +50,7 @@ class ProduceRequest(NamedTuple):
 
 
 class ProducedPartition(NamedTuple):
-    """The answer for one partition."""
+    """One partition of a Produce response."""
 
     partition: int
     error_code: int
@@ -64,7 +64,7 @@ class ProducedPartition(NamedTuple):
 
 
 class NodeEndpoint(NamedTuple):
-    """Where a leader that was named is reached."""
+    """Host and port of a leader in a response."""
 
     node_id: int
     host: str
@@ -73,7 +73,7 @@ class NodeEndpoint(NamedTuple):
 
 
 class TooManyPartitions(Exception):
-    """The request has more partitions than shall be read at once."""
+    """The request has more partitions than are read at once."""
 
 
 def read_produce_request(
@@ -165,7 +165,7 @@ def _partition(version: int, with_pieces: Pieces, answer: ProducedPartition) -> 
 
 
 def tagged(tag: int, value: bytes) -> bytes:
-    """A section of tagged fields that has this one."""
+    """A section of tagged fields with this one field."""
     return b"\x01" + unsigned_varint(tag) + unsigned_varint(len(value)) + value
 
 

@@ -1,4 +1,4 @@
-"""Record batches: the 61 bytes of a batch's header as a value, and what may be changed in place.
+"""Record batches: the 61-byte header as a value, and the fields that may be changed in place.
 
 A log, a Produce request and a Fetch response are all a row of batches.  Base offset, length and
 partition leader epoch stand before the checksum and are not covered by it, so that a leader can
@@ -103,7 +103,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """CorruptRecord if there is none of that number."""
+        """The compression codec; CorruptRecord if there is none of that number."""
         return codec_of(self.attributes)
 
     @property
@@ -131,12 +131,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers of a compacted batch may go; None if that is not set."""
+        """When the cleaner may delete the batch's tombstones and markers; None if not set."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader | None:
-    """The header at ``position``, None if it is not all there.
+    """The header at ``position``; None if it is incomplete.
 
     Raises CorruptRecord for a length that no batch has and for an unknown magic.  Whether the rest
     of the batch is there is for the caller to see.
@@ -175,7 +175,7 @@ def _legacy_header(data: Buffer, position: int, offset: int, length: int) -> Bat
 
 
 def iterate_batches(data: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch from ``position``, with its place; what is cut off at the end is left out.
+    """Each complete batch from ``position``, with its position.
 
     Raises CorruptRecord as :func:`read_header`.
     """

@@ -57,7 +57,7 @@ _TWO_BYTES: Final = (
 
 
 class Walked(NamedTuple):
-    """What a walk has found."""
+    """The result of a walk over records."""
 
     largest_delta: int
     """The largest of the timestamp deltas."""
@@ -66,7 +66,7 @@ class Walked(NamedTuple):
 
 
 def finish(work: Generator[None, None, T]) -> T:
-    """Runs a generator to its end; what it returns."""
+    """Runs a generator to its end and returns its result."""
     while True:
         try:
             next(work)

@@ -41,7 +41,7 @@ class Record(NamedTuple):
 
 
 class EndTransactionMarker(NamedTuple):
-    """What a control record says: how a producer's transaction ended.
+    """A control record: whether a producer's transaction was committed or aborted.
 
     Source: Kafka ``EndTransactionMarker``.
     """
@@ -58,7 +58,7 @@ class EndTransactionMarker(NamedTuple):
 
     @staticmethod
     def decode(record: Record) -> EndTransactionMarker | None:
-        """The marker, None for a control record of another kind; InvalidRecord if malformed."""
+        """The marker; None for another control record; InvalidRecord if malformed."""
         if record.key is None or len(record.key) < _MARKER_KEY.size:
             raise InvalidRecord("A control record has no key of at least 4 bytes")
         version, kind = _MARKER_KEY.unpack_from(record.key)

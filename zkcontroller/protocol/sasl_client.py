@@ -1,4 +1,4 @@
-"""A client's side of SASL: what to say, message by message.  Pure; the nonce is handed in.
+"""The client's side of SASL, message by message.  Pure; the nonce is an argument.
 
 Source: Kafka ``PlainSaslClient``, ``ScramSaslClient``.
 """
@@ -14,36 +14,36 @@ from zkcontroller.protocol.scram import MAX_CLIENT_ITERATIONS, MIN_ITERATIONS, S
 
 
 class SaslClient(Protocol):
-    """One login.  ``is_complete`` once the server has proved what it must."""
+    """One login.  ``is_complete`` once the server has sent its proof, if the mechanism has one."""
 
     is_complete: bool
 
     def first(self) -> bytes:
-        """What the client says first."""
+        """The first message of the client."""
 
     def step(self, challenge: bytes) -> bytes:
-        """What it answers; may take some milliseconds.  SaslRefused if the server is not right."""
+        """The next message; may take some milliseconds.  SaslRefused if the server's is invalid."""
 
 
 class PlainClient:
-    """Name and password as they are."""
+    """PLAIN: sends name and password as they are."""
 
     def __init__(self, username: str, password: str) -> None:
         self.is_complete = False
         self._message = b"\0" + username.encode() + b"\0" + password.encode()
 
     def first(self) -> bytes:
-        """Name and password; nothing else is needed."""
+        """Name and password, the only message."""
         self.is_complete = True
         return self._message
 
     def step(self, _challenge: bytes) -> bytes:
-        """Never asked: a server that says yes is believed."""
+        """Raises SaslRefused: PLAIN has one message only."""
         raise SaslRefused("the server asks on after PLAIN")
 
 
 class ScramClient:
-    """Proves that it knows the password, and has the server prove that it knows the user."""
+    """SCRAM: client and server prove to each other that they know the credential."""
 
     def __init__(self, mechanism: ScramMechanism, username: str, password: str, nonce: str) -> None:
         self.is_complete = False
@@ -58,7 +58,7 @@ class ScramClient:
         return f"n,,{self._first_bare}".encode()
 
     def step(self, challenge: bytes) -> bytes:
-        """The proof; then nothing, once the server's signature is right."""
+        """The proof; then nothing, once the server's signature is verified."""
         if self._expected_signature is None:
             return self._proof(challenge)
         signature = scram.decode_server_final(challenge)

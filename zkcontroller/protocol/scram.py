@@ -1,4 +1,4 @@
-"""SCRAM: messages, formulas, and the credential that a server keeps instead of a password.
+"""SCRAM: messages, formulas, and the credential that a server stores instead of a password.
 
 Pure; random nonces are handed in.  A credential never shows its keys when it is printed.
 
@@ -52,7 +52,7 @@ MECHANISMS_BY_TYPE: Final = {mechanism.type_id: mechanism for mechanism in Scram
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server knows of a user: enough to recognise the password, not to tell it."""
+    """A server's data about a user: verifies the password and does not reveal it."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -98,12 +98,12 @@ class ScramCredential:
 
 
 def salt_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """The password made slow to guess; takes some milliseconds."""
+    """The salted password (PBKDF2); takes some milliseconds."""
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
 def client_proof(mechanism: ScramMechanism, salted_password: bytes, auth_message: str) -> bytes:
-    """What only somebody who knows the password can say."""
+    """The proof that the client knows the password."""
     client_key = _hmac(mechanism, salted_password, b"Client Key")
     signature = _hmac(mechanism, _hash(mechanism, client_key), auth_message.encode())
     return _xor(client_key, signature)
@@ -112,7 +112,7 @@ def client_proof(mechanism: ScramMechanism, salted_password: bytes, auth_message
 def is_proof(
     mechanism: ScramMechanism, credential: ScramCredential, auth_message: str, proof: bytes
 ) -> bool:
-    """Whether a client's proof is one for that credential."""
+    """Whether a client's proof matches that credential."""
     signature = _hmac(mechanism, credential.stored_key, auth_message.encode())
     if len(proof) != len(signature):
         return False
@@ -121,7 +121,7 @@ def is_proof(
 
 
 def server_signature(mechanism: ScramMechanism, server_key: bytes, auth_message: str) -> bytes:
-    """What only a server that knows the user can say."""
+    """The proof that the server knows the credential."""
     return _hmac(mechanism, server_key, auth_message.encode())
 
 
@@ -167,7 +167,7 @@ _SERVER_FINAL: Final = re.compile(rf"v=(?P<signature>{_BASE64}){_EXTENSIONS}")
 
 
 class ClientFirst(NamedTuple):
-    """``n,,n=alice,r=…``: who wants to come in."""
+    """``n,,n=alice,r=…``: the client's name and nonce."""
 
     username: str
     authorization_id: str
@@ -199,7 +199,7 @@ def client_first_bare(username: str, nonce: str) -> str:
 
 
 class ServerFirst(NamedTuple):
-    """``r=…,s=…,i=4096``: how to salt the password."""
+    """``r=…,s=…,i=4096``: nonce, salt and iterations."""
 
     nonce: str
     salt: bytes
@@ -217,7 +217,7 @@ class ServerFirst(NamedTuple):
 
 
 class ClientFinal(NamedTuple):
-    """``c=biws,r=…,p=…``: the proof."""
+    """``c=biws,r=…,p=…``: the client's proof."""
 
     nonce: str
     proof: bytes
@@ -236,7 +236,7 @@ def client_final(without_proof: str, proof: bytes) -> bytes:
 
 
 def server_final(signature: bytes) -> bytes:
-    """``v=…``: the server knows the user, too."""
+    """``v=…``: the server's signature."""
     return f"v={_base64(signature)}".encode()
 
 

@@ -21,7 +21,7 @@ def uuid_text(value: UUID) -> str:
 
 
 def parse_uuid(text: str) -> UUID:
-    """The id in that text, padded or not; ValueError if it is none."""
+    """The id in that text, padded or not; ValueError if it is invalid."""
     found = _TEXT.fullmatch(text)
     if found is None:
         raise ValueError(f"not an id of 22 characters in base64: {text[:_SHOWN_CHARACTERS]!r}")
@@ -29,7 +29,7 @@ def parse_uuid(text: str) -> UUID:
 
 
 def usable_uuid(new_uuid: Callable[[], UUID]) -> UUID:
-    """The first one of those that ``new_uuid`` makes up that may name something.
+    """The first id of ``new_uuid`` that is not reserved.
 
     0 and 1 are reserved, and a text that begins with a dash is taken for an option by tools.
     Source: Kafka ``Uuid.randomUuid``.

@@ -1,6 +1,6 @@
-"""Messages in any version: builds kio's classes and leaves out what a version lacks.
+"""Builds kio's messages in any version and leaves out fields that the version lacks.
 
-Kafka's schema calls such fields ignorable: whoever builds a message says everything he knows, and
+Kafka's schema calls such fields ignorable: the sender sets every field that it knows, and
 an old version simply does not carry all of it.
 """
 
@@ -30,7 +30,7 @@ class RequestSchema:
         return hasattr(self._module, class_name)
 
     def part(self, class_name: str, **values: object) -> Any:
-        """A nested message (``FetchTopic``) out of those values its version knows."""
+        """A nested message (``FetchTopic``) with those values that its version has fields for."""
         return made_of(getattr(self._module, class_name), values)
 
     def request(self, **values: object) -> RequestPayload:
@@ -45,7 +45,7 @@ def request_schema(api_key: int, version: int) -> RequestSchema:
 
 
 def made_of(entity_type: type, values: dict[str, object]) -> object:
-    """A message of that class out of the values it has fields for."""
+    """A message of that class with those values that it has fields for."""
     known = _field_names(entity_type)
     return entity_type(**{name: value for name, value in values.items() if name in known})
 

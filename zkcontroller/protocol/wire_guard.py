@@ -1,4 +1,4 @@
-"""Looks a message over before kio reads it, so that no peer can hurt the process.
+"""Checks a message's lengths before kio reads it, so that no peer can exhaust the process.
 
 kio's native reader is fast and trusts its input in five ways that a server must not:
 
@@ -69,7 +69,7 @@ _INT32: Final = Struct(">i").unpack_from
 
 
 class _Step(NamedTuple):
-    """How to go over one field: by a fixed number of bytes, or by walking."""
+    """How to skip one field: by a fixed number of bytes, or by walking."""
 
     size: int
     """Of the field if it is fixed, else the least a walk needs."""
@@ -77,7 +77,7 @@ class _Step(NamedTuple):
 
 
 def checked(entity_type: type[Entity], data: bytes, offset: int) -> tuple[bytes, int]:
-    """What to give to kio's reader of that type; InvalidFrame if it must not have this.
+    """The bytes for kio's reader of that type; InvalidFrame if a length is not allowed.
 
     Nothing is copied unless a tagged field unknown to kio had to be cut out.
     """
@@ -197,7 +197,7 @@ def _steps(entity_type: type[Entity]) -> tuple[list[_Step], dict[int, _Step]]:
 
 
 def _merged(steps: list[_Step]) -> list[_Step]:
-    """Neighbours of fixed size become one step."""
+    """Merges neighbouring steps of fixed size."""
     merged: list[_Step] = []
     for step in steps:
         if merged and step.walk is None and merged[-1].walk is None:

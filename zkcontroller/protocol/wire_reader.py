@@ -1,4 +1,4 @@
-"""Goes over the bytes of one message, field by field, in the fixed or in the flexible family.
+"""Reads one message field by field, in the fixed or in the flexible encoding.
 
 For the messages that are too frequent or too large for a message library.  No count is believed:
 each item is read, and there must be bytes for it.  What ends early raises IndexError,
@@ -27,7 +27,7 @@ BytesT = TypeVar("BytesT", bytes, memoryview)
 
 
 class WireReader(Generic[BytesT]):
-    """A position in a message; each method moves on behind what it reads.
+    """A position in a message; each method moves it behind what it reads.
 
     Slices are of the kind of the data: copies of bytes, views of a memoryview.
     """
@@ -57,7 +57,7 @@ class WireReader(Generic[BytesT]):
         return value
 
     def _count(self) -> int:
-        """Of an array, or the size of bytes; negative for null."""
+        """The length of an array or of bytes; negative for null."""
         return self._varint() - 1 if self._is_flexible else self._int32()
 
     def _nullable_text(self) -> str | None:
@@ -77,7 +77,7 @@ class WireReader(Generic[BytesT]):
             self._at = skip_tagged_fields(self._data, self._at)
 
     def _tags(self, wanted: int) -> BytesT | None:
-        """The tagged field of that number, if it is there; the others are skipped."""
+        """The tagged field of that number, if it exists; others are skipped."""
         found: BytesT | None = None
         for _ in range(self._varint() if self._is_flexible else 0):
             tag = self._varint()

@@ -1,4 +1,4 @@
-"""Channels to brokers: for each a queue, one connection, one request in flight, no end of patience.
+"""Channels to brokers: each has a queue, one connection, one request in flight, endless retries.
 
 A channel takes a request, connects if it must, sends, and waits for the answer.  Whatever fails,
 it says so in ``controller.log``, closes, pauses 100 ms and sends *the same request again*: a
@@ -6,7 +6,8 @@ broker that is down is the business of ``/brokers/ids``, and only the removal of
 it.  What is queued then is lost, as it must be: the next controller, or the broker's next
 incarnation, gets the full state.
 
-All of it lives on the asyncio loop.  The event thread hands over a batch of deeds with one wake-up.
+All of it lives on the asyncio loop.  The event thread hands over a batch of effects with one
+wake-up.
 
 Source: Kafka ``ControllerChannelManager`` and ``RequestSendThread``.  Deviation: the line about a
 failed request does not print the request's partitions (20 MB a line for 100,000 partitions), only
@@ -101,9 +102,9 @@ class BrokerChannels:
         )
 
     def submit(self, deeds: Sequence[ChannelDeed]) -> None:
-        """Does these in order, soon: one wake-up of the loop for all of them.
+        """Performs these effects in order on the loop: one wake-up for all of them.
 
-        When the loop is closed there is nobody to send to any more, and nothing happens.
+        When the loop is closed there are no channels any more, and nothing happens.
         """
         if deeds:
             with contextlib.suppress(RuntimeError):
@@ -174,7 +175,7 @@ class BrokerChannels:
 
 
 class _Channel:
-    """One broker: queue, connection, and the task that empties the one into the other."""
+    """One broker's queue and connection, and the task that sends the queued requests."""
 
     def __init__(
         self,
@@ -225,7 +226,7 @@ class _Channel:
         self._has_work.set()
 
     def remove(self) -> asyncio.Task[None]:
-        """Ends the channel; what is queued or under way is lost."""
+        """Ends the channel; queued requests and the one in flight are lost."""
         self._log("INFO", "Shutting down")
         self._queue.clear()
         for name in self._metric_names:

@@ -1,4 +1,4 @@
-"""Bytes over a socket on the event loop, in the clear or by TLS, behind one interface.
+"""Byte streams over sockets on the event loop, plain or TLS, with one interface.
 
 TLS is driven by hand (``ssl.MemoryBIO``) over the same socket calls as bytes in the clear, so that
 what is built on either needs no second way: asyncio's own TLS exists for its transports only, which
@@ -46,7 +46,7 @@ class ByteStream(Protocol):
         """Sends that range of a file; OSError if the file ends before, or the peer is gone."""
 
     def is_quiet(self) -> bool:
-        """Whether the peer is there, and has sent nothing that nobody has read."""
+        """Whether the connection is open and has no unread bytes."""
 
     def wake(self) -> None:
         """Ends a call under way; :meth:`close` comes when it has ended."""
@@ -56,7 +56,7 @@ class ByteStream(Protocol):
 
 
 class PlainStream:
-    """Bytes as they are."""
+    """A stream without encryption."""
 
     def __init__(self, sock: socket.socket) -> None:
         """Takes a connected, non-blocking socket."""
@@ -136,7 +136,7 @@ class TlsStream:
                 if not await self._fill():
                     raise ConnectionResetError("the peer closed within the TLS handshake") from None
             except ssl.SSLError:
-                # The alert that tells the peer why.
+                # The alert with the reason for the peer.
                 with contextlib.suppress(OSError):
                     await self._flush()
                 raise
@@ -176,7 +176,7 @@ class TlsStream:
             position += size
 
     def is_quiet(self) -> bool:
-        # Session tickets come after the handshake, unasked: they must be taken in to be told apart.
+        # Session tickets come after the handshake, unasked: they must be read to be recognised.
         try:
             data = self._socket.recv(_RECORD_BYTES)
         except BlockingIOError:
@@ -209,7 +209,7 @@ class TlsStream:
             await asyncio.get_running_loop().sock_sendall(self._socket, data)
 
     async def _fill(self) -> bool:
-        """Takes in what has arrived; False if the peer has closed."""
+        """Reads what has arrived; False if the peer has closed."""
         data = await asyncio.get_running_loop().sock_recv(self._socket, _RECORD_BYTES)
         if not data:
             self._incoming.write_eof()
@@ -265,12 +265,12 @@ def _is_quiet(sock: socket.socket) -> bool:
         return True
     except OSError:
         return False
-    # End of stream, or bytes that nobody asked for: either way no answer can be trusted.
+    # End of stream, or unexpected bytes: either way no response can be trusted.
     return False
 
 
 def wake(sock: socket.socket) -> None:
-    """Ends the stream, so that whoever waits for it is woken."""
+    """Ends the stream, so that a waiting call is woken."""
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
 

@@ -1,4 +1,4 @@
-"""How a connection to a broker is secured: TLS, then SASL, each if the listener asks for it.
+"""Secures a connection to a broker: TLS, then SASL, each if the listener requires it.
 
 Source: Kafka ``SslChannelBuilder``, ``SaslChannelBuilder``, ``SaslClientAuthenticator``.
 """
@@ -37,7 +37,7 @@ Call: TypeAlias = Callable[[int, int, tuple[bytes, ...]], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who logs in, and how."""
+    """SASL mechanism, name and password of a login."""
 
     mechanism: str
     username: str
@@ -46,7 +46,7 @@ class Credentials:
 
 @dataclass(slots=True, eq=False)
 class ClientSecurity:
-    """What a listener asks of a client that connects to it."""
+    """What a listener requires of a client that connects."""
 
     tls: ssl.SSLContext | None = None
     """May be replaced: connections that are made afterwards use the new one."""
@@ -54,7 +54,7 @@ class ClientSecurity:
 
     @property
     def protocol(self) -> str:
-        """``security.protocol`` of such a listener."""
+        """The ``security.protocol`` of such a listener."""
         transport = "PLAINTEXT" if self.tls is None else "SSL"
         return transport if self.credentials is None else f"SASL_{transport}"
 
@@ -63,7 +63,7 @@ PLAINTEXT: Final = ClientSecurity()
 
 
 async def log_in(credentials: Credentials, peer: str, call: Call) -> float | None:
-    """Logs in over ``call``; answers the session's life in seconds, None for ever.
+    """Logs in over ``call``; returns the session's lifetime in seconds, None if unlimited.
 
     ConnectionError if the broker refuses, or is not who it should be.
     """

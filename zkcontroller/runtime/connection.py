@@ -1,4 +1,4 @@
-"""A client connection to a broker on the asyncio loop: one request in flight, its answer awaited.
+"""A client connection to a broker on the asyncio loop, with one request in flight.
 
 A listener may ask for TLS, for a login, or both (:mod:`.client_security`); a login whose session
 ends is renewed before the next call.
@@ -183,7 +183,7 @@ class Connection:
             raise
 
     def is_usable(self) -> bool:
-        """False if it is closed, or the peer has closed it while nothing was under way."""
+        """False if the connection is closed, or the peer closed it between two requests."""
         if self._is_closed:
             return False
         if self._turn.locked():

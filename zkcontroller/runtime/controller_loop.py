@@ -1,4 +1,4 @@
-"""Runs the quorum controller in a thread of its own: requests, commits, timers.
+"""Runs the quorum controller in its own thread: requests, commits, timers.
 
 What is committed comes from the raft driver as bytes and goes into the controller as records; what
 the controller writes goes the other way.  Each step is done at once, so nothing comes in between:
@@ -6,9 +6,9 @@ a write is generated, appended and replayed before anything else is looked at.
 
 A step may take seconds, when a broker dies that led tens of thousands of partitions.  Elections
 and heartbeats of the quorum are answered meanwhile, for they are the event loop's.  Between the two
-goes nothing but values: inputs by a queue, outputs by ``loop.call_soon_threadsafe``.  Nobody but
-that thread looks at the controller's state; who wants to know something of it gives
-:meth:`ControllerLoop.look` a function.
+goes nothing but values: inputs by a queue, outputs by ``loop.call_soon_threadsafe``.  Only that
+thread reads the controller's state; other code passes a function to
+:meth:`ControllerLoop.look`.
 
 Source: Kafka ``QuorumController`` (its event queue's thread, ``QuorumMetaLogListener``).
 """
@@ -63,19 +63,19 @@ T = TypeVar("T")
 
 
 class DriverAppender:
-    """The quorum as the controller writes to it, from the controller's thread."""
+    """The quorum's interface for the controller, called in the controller's thread."""
 
     def __init__(self, driver: RaftDriver) -> None:
         self._driver = driver
 
     @property
     def leader_id(self) -> int | None:
-        """Who leads, as far as this node knows."""
+        """The leader that this node knows."""
         return self._driver.leader_and_epoch.leader_id
 
     @property
     def log_end_offset(self) -> int:
-        """Where the next record goes."""
+        """The offset of the next record."""
         return self._driver.next_append_offset
 
     @property
@@ -84,11 +84,11 @@ class DriverAppender:
         return 0
 
     def prepare_append(self, epoch: int, values: Sequence[bytes]) -> int:
-        """Takes encoded records as one batch; gives the last one's offset."""
+        """Prepares encoded records as one batch; returns the offset of the last one."""
         return self._driver.prepare_append(epoch, values)
 
     def schedule_prepared_append(self) -> None:
-        """What was prepared may go."""
+        """Appends the prepared records."""
         self._driver.schedule_prepared_append()
 
     def resign(self, epoch: int) -> None:
@@ -97,13 +97,13 @@ class DriverAppender:
 
 
 class CommitObserver(Protocol):
-    """Hears, in the controller's thread, how far it has come; must not take long."""
+    """Gets the controller's progress, in the controller's thread; must not take long."""
 
     def committed(self, progress: CommittedProgress) -> None:
-        """It has read on."""
+        """The controller has processed a commit."""
 
     def loaded(self) -> None:
-        """It has begun anew with a snapshot."""
+        """The controller has loaded a snapshot."""
 
 
 AnyObserver = TypeVar("AnyObserver", bound=CommitObserver)
@@ -111,7 +111,7 @@ AnyObserver = TypeVar("AnyObserver", bound=CommitObserver)
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """Batches as they stand in the log, to be decoded."""
+    """Batches as they stand in the log, still to be decoded."""
 
     batches: CommittedBatches
     is_latest: bool
@@ -119,7 +119,7 @@ class _Commit:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """A whole snapshot, to be decoded."""
+    """A whole snapshot, still to be decoded."""
 
     snapshot_id: OffsetAndEpoch
     data: bytes
@@ -127,28 +127,28 @@ class _Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Somebody wants to know something of the controller."""
+    """A function that reads the controller's state."""
 
     read: Callable[[QuorumController], Any]
     result: asyncio.Future[Any]
 
 
 class _Stop:
-    """Nothing comes after it."""
+    """The last item of the queue."""
 
 
 _Happened: TypeAlias = RequestReceived | LeaderChanged | _Commit | _Snapshot | _Look
 
 
 class _InQueue(NamedTuple):
-    """Something that waits for its turn."""
+    """An item of the queue, with the time it was put."""
 
     happened: _Happened | _Stop
     since_ns: int
 
 
 class ControllerLoop:
-    """One controller at work.  Its methods are for the event loop."""
+    """One running controller.  Its methods are for the event loop."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class ControllerLoop:
         self._failed: Exception | None = None
 
     def observe(self, make: Callable[[QuorumController], AnyObserver]) -> AnyObserver:
-        """Before :meth:`start`: what is made hears of everything that the controller has read."""
+        """Adds an observer before :meth:`start`; it sees everything that the controller reads."""
         made = make(self._controller)
         self._observer = made
         return made
@@ -187,7 +187,7 @@ class ControllerLoop:
         self._driver.register(LISTENER_NAME, self)
 
     async def close(self) -> None:
-        """Ends it, once it has done what it is doing: who waits for an answer gets none."""
+        """Ends the controller after its current step; waiting requests get no answer."""
         self._is_closed = True
         self._put(_Stop())
         await asyncio.to_thread(self._thread.join)
@@ -196,7 +196,7 @@ class ControllerLoop:
                 answer.set_exception(ConnectionAbortedError("the controller stops"))
 
     async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
-        """The controller's answer, once it is committed; ApiException if it refuses.
+        """The controller's response, once its records are committed; ApiException if refused.
 
         With ``timeout_ms`` it is not begun later than that.
         """
@@ -209,7 +209,7 @@ class ControllerLoop:
         return await self._answer_to(request_id, happened, self._loop.create_future())
 
     async def look(self, read: Callable[[QuorumController], T]) -> T:
-        """What ``read`` finds in the controller as it is between two steps.
+        """The result of ``read``, called with the controller between two steps.
 
         It is called in the controller's thread, which does nothing else meanwhile: it must neither
         change anything nor give away what changes later.  ConnectionAbortedError if the controller
@@ -238,16 +238,16 @@ class ControllerLoop:
     # What the quorum says.
 
     def handle_commit(self, batches: CommittedBatches) -> None:
-        """Takes in what is committed."""
+        """Queues committed batches."""
         is_latest = batches.next_offset >= self._driver.node.log.high_watermark
         self._put(_Commit(batches, is_latest))
 
     def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Begins anew with a snapshot."""
+        """Queues a snapshot that replaces the state."""
         self._put(_Snapshot(snapshot_id, self._driver.read_snapshot(snapshot_id)))
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Another leader, or another epoch."""
+        """Queues a new leader or epoch."""
         _log.info("The leader of epoch %d is %s", leader.epoch, leader.leader_id)
         self._put(LeaderChanged(leader))
 
@@ -290,7 +290,7 @@ class ControllerLoop:
             began_ns = time.monotonic_ns()
             try:
                 self._take(happened)
-            except Exception as error:  # noqa: BLE001 - nobody knows what the state is now
+            except Exception as error:  # noqa: BLE001 - the state is unknown now
                 _log.error("The controller cannot go on", exc_info=error)
                 self._failed = error
                 self._tell(self._fail, error)
@@ -300,7 +300,7 @@ class ControllerLoop:
                 self._metrics.observe(self._controller)
 
     def _next(self) -> _InQueue | None:
-        """What comes next; None if it is time that has come."""
+        """The next item of the queue; None when a timer is due."""
         next_ms = None
         if self._failed is None:
             next_ms = self._controller.next_time_ms(self._now_ms())
@@ -351,7 +351,7 @@ class ControllerLoop:
     def _show(self, read: Callable[[QuorumController], Any], result: asyncio.Future[Any]) -> None:
         try:
             found = read(self._controller)
-        except Exception as error:  # noqa: BLE001 - it is whoever asked who wants to know
+        except Exception as error:  # noqa: BLE001 - the caller gets the error
             self._tell(_finish, result, None, error)
         else:
             self._tell(_finish, result, found, None)

@@ -1,7 +1,7 @@
-"""One controller candidate at work: core, queue, thread, channels and session, put together.
+"""Assembles one controller candidate: core, queue, thread, channels and session.
 
 Data goes one way round: a fired watch becomes an event, the event waits in the queue, the event
-thread runs the core, the core's questions go to ZooKeeper and its deeds to the brokers, whose
+thread runs the core, the core's questions go to ZooKeeper and its requests to the brokers, whose
 answers come back as events.
 """
 
@@ -91,7 +91,7 @@ class ControllerRuntime:
         channel_settings: ChannelSettings | None = None,
         new_uuid: Callable[[], UUID] | None = None,
     ) -> None:
-        """Nothing runs before :meth:`start`, but events may be put.
+        """Starts nothing before :meth:`start`, but events may be put.
 
         ``register_broker`` registers the broker in a new ZooKeeper session and returns its epoch;
         it is called in the event thread and may block.
@@ -148,12 +148,12 @@ class ControllerRuntime:
         return self._controller.context.epoch
 
     def start(self) -> None:
-        """Runs for controller."""
+        """Starts the thread; the broker then tries to become controller."""
         self._queue.put(Startup())
         self._thread.start()
 
     def shutdown(self) -> None:
-        """Preempts what is queued, ends the thread, resigns, and closes the channels.
+        """Preempts queued events, ends the thread, resigns, and closes the channels.
 
         ``/controller`` is not deleted: it goes with the session.
         """
@@ -216,11 +216,11 @@ class ControllerRuntime:
         return result
 
     async def ask(self, make: Callable[[int], Question], timeout_ms: int = 0) -> Result | None:
-        """Puts the request that ``make`` makes of a request id, and waits for its answer.
+        """Puts the event that ``make`` builds from a request id, and waits for its answer.
 
         None if the answer takes longer than ``timeout_ms`` and longer than a broker waits, or too
         many are waiting.  Kafka waits until its controller comes to the request, however long that
-        takes and whatever the client's time: who is asked late still tells what happened.  The
+        takes and whatever the client's time: a late answer still says what happened.  The
         answer of a broker that is not the controller, or stops being it meanwhile, is the request's
         own kind of refusal.
         """
@@ -231,7 +231,7 @@ class ControllerRuntime:
         self._awaiting_answer[request_id] = answer
         try:
             self._queue.put(event)
-            if self._is_shutting_down:  # perhaps nobody will take it any more
+            if self._is_shutting_down:  # perhaps the caller has given up
                 return self._controller.refusal(event)
             with abandonable():  # the event is in the queue, and is handled in any case
                 async with asyncio.timeout(timeout_s):
@@ -267,7 +267,7 @@ class ControllerRuntime:
             return False
 
     def _answer(self, answer: Answer) -> None:
-        # A closed loop has nobody left who waits.
+        # On a closed loop no caller waits.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._resolve, answer)
 

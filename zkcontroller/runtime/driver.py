@@ -1,7 +1,7 @@
-"""Drives one procedure of the core: performs its deeds, asks its questions, hands the answers in.
+"""Drives one procedure of the core: performs its effects and questions, sends the answers in.
 
-The order is what makes it right (see :mod:`zkcontroller.core.effects`): the outbox is performed
-before each question and at the end, so no deed overtakes a write that precedes it.
+The order matters (see :mod:`zkcontroller.core.effects`): the outbox is performed before each
+question and at the end, so no effect overtakes a write that precedes it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ NO_SESSION: Final = 0
 
 
 class Session(Protocol):
-    """What is needed of a ZooKeeper session; the real one may be replaced."""
+    """The methods of a ZooKeeper session that the driver needs."""
 
     @property
     def session_id(self) -> int:
-        """The session that stands now; 0 when there is none."""
+        """The current session; 0 when there is none."""
         ...
 
     def perform(self, request: ZkRequest, session_id: int | None = None) -> object:
-        """The answer; raises SessionExpired if ``session_id`` is not the session any more."""
+        """The answer; SessionExpired if ``session_id`` is not the current session any more."""
         ...
 
 
@@ -41,7 +41,7 @@ class Driver:
         do: Callable[[Sequence[Deed]], None],
         sleep_s: Callable[[float], object] = time.sleep,
     ) -> None:
-        """``register_broker`` answers RegisterBroker with a broker epoch; ``do`` performs deeds."""
+        """``register_broker`` returns a broker epoch for RegisterBroker; ``do`` performs the outbox."""
         self._outbox = outbox
         self._session = session
         self._register_broker = register_broker
@@ -49,11 +49,11 @@ class Driver:
         self._sleep_s = sleep_s
 
     def run(self, procedure: Procedure[None]) -> None:
-        """Runs it to its end, every question in the ZooKeeper session that stands now.
+        """Runs the procedure to its end, every question in the current ZooKeeper session.
 
         An event that began in one session must not go on in the next: what it has read is stale
-        and its watches are gone.  Raises what the procedure lets escape; its deeds are done all
-        the same.
+        and its watches are gone.  Raises what the procedure lets escape; its effects are performed
+        all the same.
         """
         session_id = self._session.session_id
         answer: object = None

@@ -1,4 +1,4 @@
-"""The door between the threads: anyone puts an event here, one thread takes them out.
+"""The queue between the threads: any thread puts events, the event thread takes them.
 
 Source: Kafka ``ControllerEventManager`` and ``QueuedEvent``.  Two deviations:
 
@@ -55,8 +55,8 @@ class EventQueue:
     ) -> None:
         """An empty queue.
 
-        ``preempt`` is told of every event that ``clear_and_put`` throws away, in that caller's
-        thread: somebody may be waiting for its answer.
+        ``preempt`` is called for every event that ``clear_and_put`` drops, in that caller's
+        thread: a client may be waiting for its answer.
         """
         self._monotonic_ms = monotonic_ms
         self._preempt = preempt
@@ -128,5 +128,5 @@ class EventQueue:
 
 
 def _is_request(event: Event) -> bool:
-    """Whether it came from outside; an election may also be the controller's own, or a watch's."""
+    """Whether a client sent it; the controller and watches put elections too."""
     return isinstance(event, Question) and event.request_id is not None

@@ -1,4 +1,4 @@
-"""The controller-event-thread: takes one event after the other, runs the core to its end.
+"""The controller-event-thread: takes one event after the other and runs it to its end.
 
 Whatever an event does, the thread lives: an error is logged and the next event is taken.  So it is
 with an expired session, which ends the event in the middle; Expire is in the queue by then.
@@ -65,7 +65,7 @@ class EventThread:
         """Not yet running.
 
         In the thread, ``refresh_gauges`` is called after every event, and ``on_failure`` for one
-        that an error has ended: somebody may be waiting for its answer.
+        that an error has ended: a client may be waiting for its answer.
         """
         self.state = ControllerState.IDLE
         """What the thread is doing, for the gauge ControllerState."""

@@ -1,4 +1,4 @@
-"""Kafka's MBeans as Prometheus sees them.
+"""Shows Kafka's MBeans as Prometheus metrics.
 
 The names follow the rules that the JMX exporter's example for Kafka has spread over the world's
 dashboards (``kafka-2_0_0.yml`` with ``lowercaseOutputName``):
@@ -39,7 +39,7 @@ _ESCAPED: Final = {"n": "\n"}
 
 
 def registry_of(instruments: Mapping[str, Instrument]) -> CollectorRegistry:
-    """A registry of these alone, by MBean name: it shows what they are whenever it is asked."""
+    """A Prometheus registry of these MBeans, which reads them at each scrape."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Exposition(instruments))
     return registry

@@ -1,7 +1,7 @@
-"""Meters, histograms and timers as Yammer metrics 2.2, the library behind Kafka's MBeans, has them.
+"""Meters, histograms and timers with the formulas of Yammer metrics 2.2, which Kafka uses.
 
 Rates are exponentially weighted moving averages ticked every 5 seconds; percentiles come from an
-exponentially decaying reservoir of 1,028 samples.  Ticks happen lazily, when somebody marks or
+exponentially decaying reservoir of 1,028 samples.  Ticks happen lazily, when a caller marks or
 reads, so that no thread has to wake up for them.
 
 Source: Yammer ``Meter``, ``EWMA``, ``ExponentiallyDecayingSample``, ``Histogram``, ``Timer``.

@@ -1,4 +1,4 @@
-"""How Python itself is set in a process with a controller: its collector, its threads' turns."""
+"""Sets the garbage collector and the thread switch interval of a controller's process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _THREAD_SWITCH_INTERVAL_S: Final = 0.0005
 
 
 def set_up_interpreter() -> None:
-    """To be called once, when everything has been imported."""
+    """Call once, after all imports."""
     gc.set_threshold(*_GARBAGE_COLLECTION_THRESHOLDS)
     gc.freeze()  # what was imported stays for good and need not be looked at again
     sys.setswitchinterval(_THREAD_SWITCH_INTERVAL_S)

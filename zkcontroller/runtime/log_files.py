@@ -16,7 +16,7 @@ root (also to stdout)                                       server.log          
 ``kafka.authorizer.logger``                                 kafka-authorizer.log  INFO
 ==========================================================  ====================  ===============
 
-Nobody waits for the disk: a call stamps the time and queues the record, and one thread formats and
+No caller waits for the disk: a call stamps the time and queues the record; one thread formats and
 writes, some 200 ms later; many state changes wait up to 5 s while the controller is at work.  The
 queue is bounded by bytes (:data:`PENDING_BYTES_CAPACITY`); what does not fit is counted, and the
 count is logged.  State changes come in as records (:attr:`state_changes`) and leave as a line of
@@ -79,10 +79,10 @@ DEFAULT_LEVELS: Final[Mapping[str, str]] = {
 
 
 class StateChangeSink(Protocol):
-    """Where records of state changes go."""
+    """Where records of state changes are written."""
 
     def write(self, records: Sequence[StateChange]) -> None:
-        """Takes the records of one moment.  From any thread; never waits for the disk."""
+        """Queues the records of one moment.  From any thread; never waits for the disk."""
 
 
 def install_log_files(
@@ -129,7 +129,7 @@ class LogFiles:
             self._attach(name, levels.get(name))
 
     def give_way(self, is_awaited: Callable[[], bool]) -> None:
-        """Lets state changes wait a little while ``is_awaited`` says that somebody works now."""
+        """Delays writing of state changes while ``is_awaited`` says that other work waits."""
         self._writer.is_awaited = is_awaited
 
     def flush(self) -> bool:
@@ -137,7 +137,7 @@ class LogFiles:
         return self._writer.flush()
 
     def close(self) -> None:
-        """Gives Python's loggers back as they were, writes what is left, closes the files."""
+        """Restores Python's loggers, writes the queued lines and closes the files."""
         while self._restore:
             logger, level, propagate, handler = self._restore.pop()
             logger.setLevel(level)
@@ -160,7 +160,7 @@ class LogFiles:
 
 
 class _QueueHandler(logging.Handler):
-    """Hands what a logger says to the writer."""
+    """Passes log records to the writer."""
 
     def __init__(self, writer: LogWriter, file_name: str) -> None:
         super().__init__()

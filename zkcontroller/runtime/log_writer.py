@@ -1,11 +1,11 @@
-"""The one thread that formats and writes log records, so that nobody else waits for a disk.
+"""The one thread that formats and writes log records; no other thread waits for the disk.
 
 Producers append to a deque under a lock held for a microsecond.  The thread sleeps until there is
 something, lets a short batch gather, then writes it in slices with a breath between two slices: a
 hundred thousand lines must not take the interpreter away from the controller's thread.  While that
 works on an event (:attr:`LogWriter.is_awaited`) further slices wait, but not for long.
 
-What the disk does not take is told once on stderr, counted, and reported in the log itself when the
+A failed write is reported once on stderr, counted, and reported in the log itself when the
 disk works again.
 """
 
@@ -237,7 +237,7 @@ class LogWriter:
             encoding = self._console.encoding or "utf-8"
             self._console.write(text.encode(encoding, "backslashreplace").decode(encoding))
         except (OSError, ValueError):
-            # Nobody reads our stdout any more; the file has it all.
+            # The reader of stdout is gone; the file has every line.
             self._console = None
 
     def _console_flush(self) -> None:

@@ -1,4 +1,4 @@
-"""How long each callback holds the event loop, and which callbacks held it too long.
+"""Measures how long callbacks hold the event loop, and names those that hold it too long.
 
 While a callback of an event loop runs, no other connection is served.  A :class:`LoopWatch`
 measures every callback of every loop in the process, from ``installed`` until the block ends.  It
@@ -111,7 +111,7 @@ class LoopWatch:
             gc.callbacks.remove(self._collecting)
 
     def register(self, metrics: Metrics) -> None:
-        """Shows what was measured as gauges of ``zkcontroller.server:type=EventLoop``."""
+        """Shows the measurements as gauges of ``zkcontroller.server:type=EventLoop``."""
 
         def gauge(name: str, read: Callable[[], float]) -> None:
             metrics.gauge(mbean("zkcontroller.server", "EventLoop", name), read)
@@ -156,7 +156,7 @@ class LoopWatch:
 
 
 def watching(metrics: Metrics, *, has_readers: bool) -> AbstractContextManager[object]:
-    """Watches the loop of a server if its metrics have readers, or if the variable asks for it.
+    """Watches a server's loop if its metrics are served, or if the variable asks for it.
 
     ConfigInvalid if the variable is not a positive number.
     """

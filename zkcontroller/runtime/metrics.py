@@ -2,7 +2,7 @@
 
 Every metric is known by the name that Kafka's JMX would show, such as
 ``kafka.controller:type=ControllerChannelManager,name=QueueSize,broker-id=2``.  How Prometheus sees
-them is told in :mod:`zkcontroller.runtime.exposition`.
+them is described in :mod:`zkcontroller.runtime.exposition`.
 
 Nothing is global: each :class:`Metrics` owns its collector registry, so one process may host
 several.
@@ -29,7 +29,7 @@ class Sensors:
         self.sensors: list[Sensor] = []
 
     def attributes(self) -> dict[str, Attribute]:
-        """Of all of them."""
+        """The attributes of all sensors."""
         return {
             name: value
             for sensor in list(self.sensors)
@@ -75,7 +75,7 @@ class Metrics:
 
     @cached_property
     def registry(self) -> CollectorRegistry:
-        """For Prometheus' client, which is loaded only if somebody asks: it brings a web server."""
+        """The registry for Prometheus' client, which is imported on first use only."""
         from zkcontroller.runtime.exposition import registry_of
 
         return registry_of(self._instruments)
@@ -97,12 +97,12 @@ class Metrics:
         return self._get_or_put(name, Timer, Timer)
 
     def sensor(self, name: str, sensor: _S) -> _S:
-        """That sensor, whose attributes are shown from now on in the MBean of that name."""
+        """The sensor of that name, shown in that MBean from now on."""
         self._get_or_put(name, Sensors, Sensors).sensors.append(sensor)
         return sensor
 
     def remove(self, name: str) -> None:
-        """Forgets a metric; one that does not exist is no error."""
+        """Removes a metric; one that does not exist is no error."""
         self._instruments.pop(name, None)
 
     def snapshot(self) -> dict[str, dict[str, Attribute]]:

@@ -1,4 +1,4 @@
-"""Ends a request whose client has gone away, where that harms nothing.
+"""Cancels a request whose client has disconnected, where that is safe.
 
 A connection notes its client's :class:`ClientPresence` for its own task.  A handler that has done
 all its writing, and only waits for what it will answer, waits in an :func:`abandonable` block; one
@@ -19,10 +19,10 @@ from weakref import WeakKeyDictionary
 
 
 class ClientPresence:
-    """Whether the client of a task's requests is still there."""
+    """Whether the client of a task's requests is still connected."""
 
     def __init__(self) -> None:
-        """For the current task."""
+        """Watches the current task."""
         task = asyncio.current_task()
         assert task is not None, "a connection is served by a task"
         self._task: asyncio.Task[object] = task
@@ -32,7 +32,7 @@ class ClientPresence:
         _PRESENT[task] = self
 
     def leave(self) -> None:
-        """The client has gone: its request ends now, or where it may next be abandoned."""
+        """The client disconnected: cancels its request now, or where it next may be abandoned."""
         self.is_gone = True
         if self.waits:
             self._task.cancel()
@@ -43,7 +43,7 @@ _PRESENT: WeakKeyDictionary[asyncio.Task[object], ClientPresence] = WeakKeyDicti
 
 @contextmanager
 def abandonable() -> Iterator[None]:
-    """In this block CancelledError ends the current request once its client has gone."""
+    """In this block CancelledError ends the current request once its client disconnected."""
     presence = _present()
     if presence is None:
         yield
@@ -57,7 +57,7 @@ def abandonable() -> Iterator[None]:
 
 
 def raise_if_abandoned() -> None:
-    """CancelledError if the client of the current task's request has gone."""
+    """CancelledError if the client of the current task's request has disconnected."""
     presence = _present()
     if presence is not None and presence.is_gone:
         raise asyncio.CancelledError

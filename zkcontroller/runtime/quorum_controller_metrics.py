@@ -1,7 +1,7 @@
-"""What the controller of a quorum tells about itself and its cluster, by Kafka's names.
+"""Metrics of a KRaft controller and its cluster, by Kafka's names.
 
 After each step of the controller its thread has :class:`QuorumControllerMetrics` look at it;
-whoever reads the metrics sees what was seen then, and never the controller itself.
+readers of the metrics see this copy, never the controller itself.
 
 Source: Kafka ``QuorumControllerMetrics``, ``ControllerMetadataMetrics``, ``MetadataLoaderMetrics``.
 """
@@ -21,7 +21,7 @@ _MS: Final = 1_000_000
 
 
 class _Seen(NamedTuple):
-    """The controller after a step; the fields that are named so are gauges of KafkaController."""
+    """Values copied after a step; some fields are gauges of KafkaController."""
 
     ActiveControllerCount: int = 0
     LastAppliedRecordOffset: int = NONE
@@ -45,12 +45,12 @@ class _Seen(NamedTuple):
 
 
 class QuorumControllerMetrics:
-    """The metrics of one controller.  Its thread reports; any thread may read."""
+    """The metrics of one controller.  Its thread updates them; any thread may read."""
 
     def __init__(
         self, metrics: Metrics, now_ms: Callable[[], int], leader_id: Callable[[], int | None]
     ) -> None:
-        """``leader_id``: who leads the quorum, as far as this node knows; asked from any thread."""
+        """``leader_id`` returns the quorum's leader that this node knows, from any thread."""
         self._seen = _Seen()
         self._has_caught_up = False
         self._snapshots_loaded = 0
@@ -85,7 +85,7 @@ class QuorumControllerMetrics:
     # For the controller's thread.
 
     def observe(self, controller: QuorumController) -> None:
-        """Sees the controller as it is between two steps."""
+        """Copies the values of the controller between two steps."""
         state, counters = controller.state, controller.counters
         offsets, topics = state.offsets, state.replication.state
         before, self._seen = (
@@ -116,14 +116,14 @@ class QuorumControllerMetrics:
             self._unclean.mark(elections)
 
     def caught_up(self) -> None:
-        """It has read what there was: elections of the past do not count, those from now on do."""
+        """The controller has read the whole log: only elections from now on count."""
         self._has_caught_up = True
 
     def loaded(self) -> None:
-        """It has begun anew with a snapshot."""
+        """The controller has loaded a snapshot."""
         self._snapshots_loaded += 1
 
     def processed(self, waited_ns: int, took_ns: int) -> None:
-        """Something waited so long for its turn, and kept the thread busy for so long."""
+        """Records how long an event was queued and how long it ran."""
         self._queue_time.update(waited_ns // _MS)
         self._processing_time.update(took_ns // _MS)

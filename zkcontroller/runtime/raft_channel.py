@@ -1,6 +1,6 @@
 """Channels to the other nodes of a quorum: one connection and one request in flight for each.
 
-A request is sent once.  Whatever keeps it from being answered is told at once, and whether it is
+A request is sent once.  Any failure is reported at once, and whether it is
 sent again is the raft step's decision.  After a failed connection the node is left in peace for a
 moment that grows with each failure; a request that comes meanwhile fails at once.
 
@@ -44,12 +44,12 @@ _log: Final = logging.getLogger("org.apache.kafka.raft.KafkaNetworkChannel")
 
 
 class _VersionMismatch(Exception):
-    """The peer knows no version of the request that we send."""
+    """The peer supports no version of the request."""
 
 
 async def versions_of(connection: Connection) -> dict[int, tuple[int, int]]:
-    """What the peer answers: API key to first and last version."""
-    # Version 0 is understood by everybody, so nothing has to be tried twice.
+    """The API versions of the peer: API key to first and last version."""
+    # Version 0 is understood by every node, so nothing has to be tried twice.
     response: Any = await connection.request(request_schema(ApiKey.API_VERSIONS, 0).request())
     return {
         int(each.api_key): (int(each.min_version), int(each.max_version))
@@ -69,7 +69,7 @@ class RaftChannels:
         random: RandomSource,
         security: ClientSecurity = PLAINTEXT,
     ) -> None:
-        """``on_outcome`` hears once of each request, unless another one has taken its place."""
+        """``on_outcome`` is called once for each request, unless a newer one replaced it."""
         self._client_id = f"raft-client-{node_id}"
         self._request_timeout_ms = request_timeout_ms
         self._on_outcome = on_outcome
@@ -78,7 +78,7 @@ class RaftChannels:
         self._channels: dict[int, _Channel] = {}
 
     def send(self, send: Send) -> None:
-        """Sends a request, soon; what is under way to the same node is forgotten."""
+        """Sends a request, soon; a request in flight to the same node is dropped."""
         channel = self._channels.get(send.destination_id)
         if channel is None:
             channel = self._channels[send.destination_id] = _Channel(
@@ -91,7 +91,7 @@ class RaftChannels:
         channel.send(send)
 
     async def close(self) -> None:
-        """Ends every connection; nothing more is heard of what is under way."""
+        """Closes every connection; requests in flight get no outcome."""
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()
@@ -210,7 +210,7 @@ class _Channel:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether the peer was reached and would not let us in, by TLS or by SASL.
+    """Whether the peer was reached and refused us, by TLS or by SASL.
 
     :meth:`Connection.open` says both as a plain ConnectionError; one of the operating system is of
     a class of its own, or the cause.

@@ -1,4 +1,4 @@
-"""Runs a node of the quorum: real time, real sockets, a real disk around the pure step.
+"""Runs a quorum node: gives the pure raft step real time, sockets and disk.
 
 One task takes what has happened, in order, has :class:`~zkcontroller.kraft.raft.RaftNode` step, and
 performs what comes out, strictly in order.  While it waits for a disk (one thread does all fsyncs),
@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 
 class Flush(NamedTuple):
-    """How the log gets to disk."""
+    """Flushes the log to disk."""
 
     run: Callable[[], None]
     """Blocks; in a thread."""
@@ -78,20 +78,20 @@ class Flush(NamedTuple):
 
 
 class ElectionStore(Protocol):
-    """Where the election is written down; both may block."""
+    """Stores the election; both methods may block."""
 
     def read(self) -> ElectionState | None:
-        """As last written; None if nothing ever was."""
+        """The stored election; None if there is none."""
 
     def write(self, election: ElectionState) -> None:
-        """Returns when it is on disk."""
+        """Stores the election; returns when it is on disk."""
 
 
 class Channels(Protocol):
-    """The way to other nodes."""
+    """Sends requests to other nodes."""
 
     def send(self, send: Send) -> None:
-        """Sends; :meth:`RaftDriver.put` gets the answer or the failure."""
+        """Sends a request; :meth:`RaftDriver.put` gets the response or the failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +106,19 @@ class CommittedBatches:
 
 
 class RaftListener(Protocol):
-    """Reads the committed log.  Called on the event loop, so it hands over what takes long.
+    """Reads the committed log.  Called on the event loop, so slow work runs elsewhere.
 
     Source: Kafka ``RaftClient.Listener``.
     """
 
     def handle_commit(self, batches: CommittedBatches) -> None:
-        """Nothing more comes before :meth:`RaftDriver.advanced` was told ``next_offset``."""
+        """Takes batches; the next ones come after :meth:`RaftDriver.advanced` was called."""
 
     def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Everything known is void: begin with that snapshot of the log."""
+        """Takes a snapshot that replaces all earlier records."""
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Who leads now."""
+        """Takes the current leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def _is_part_of_a_snapshot(happened: _Input) -> bool:
 
 
 class RaftDriver:
-    """One node at work."""
+    """One running quorum node."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class RaftDriver:
         metrics: RaftMetrics | None = None,
         now_ms: Callable[[], int] | None = None,
     ) -> None:
-        """``plan_flush``: how everything that is in the node's log now gets to disk, if it must."""
+        """``plan_flush`` returns how to flush the log as it is now, if needed."""
         self.node = node
         """To look at, on the event loop; only the driver has it step."""
         self._stepping = threading.Lock()
@@ -174,7 +174,7 @@ class RaftDriver:
     # What happens.
 
     async def ask(self, request: RaftRequest, listener_name: str) -> AnyRaftResponse:
-        """The answer to a request of another node, or of a tool; it may have to wait for records.
+        """The response to a request of another node or tool; a Fetch may wait for records.
 
         ConnectionAbortedError if the node leaves before it has answered.
         """
@@ -193,11 +193,11 @@ class RaftDriver:
             del self._answers[request_id]
 
     def put(self, happened: Outcome | RequestReceived) -> None:
-        """Takes the outcome of a request that was sent."""
+        """Takes the outcome of a sent request."""
         self._put(happened)
 
     def register(self, name: str, listener: RaftListener) -> None:
-        """From now on that listener gets everything that is committed, from the beginning.
+        """Adds a listener, which gets everything that is committed, from the beginning.
 
         Once for a name: what an earlier one has yet to report would be taken for the later one's.
         """
@@ -206,13 +206,13 @@ class RaftDriver:
         self._put(_Registration(name))
 
     def advanced(self, name: str, next_offset: int) -> None:
-        """That listener has taken in everything below ``next_offset``."""
+        """That listener has processed everything below ``next_offset``."""
         self._put(ListenerAdvanced(name, next_offset))
 
     def read_snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes:
-        """The whole snapshot that a listener is to begin with: some 0.3 ms for each MB.
+        """The whole snapshot for a listener: some 0.3 ms for each MB.
 
-        To be read when it is told of, before anybody can take it away.  RaftFatal if it is gone, or
+        To be read at once, before it can be deleted.  RaftFatal if it is gone, or
         larger than MAX_SNAPSHOT_BYTES.
         """
         log = self.node.log
@@ -223,29 +223,29 @@ class RaftDriver:
         return b"".join(log.read_snapshot(snapshot_id, at, _READ_BYTES) for at in parts)
 
     def listener_failed(self, error: Exception) -> None:
-        """Whoever reads the log cannot go on: :meth:`run` raises that, and the node ends."""
+        """A listener failed: :meth:`run` raises its error, and the node ends."""
         self._put(_ListenerFailed(error))
 
     def shut_down(self, timeout_ms: int) -> None:
-        """Leaves the quorum; :meth:`run` returns when that is done."""
+        """Leaves the quorum; :meth:`run` returns afterwards."""
         self._put(Shutdown(timeout_ms))
 
     # What may be called from any one thread: the writer's.
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        """Whom the node knows as the leader."""
+        """The leader that the node knows, and the epoch."""
         with self._stepping:
             return self.node.leader_and_epoch
 
     @property
     def next_append_offset(self) -> int:
-        """Where the next record goes, behind those that wait to be written."""
+        """The offset of the next record, behind those that wait to be written."""
         with self._stepping:
             return self.node.next_append_offset
 
     def prepare_append(self, epoch: int, values: Sequence[bytes]) -> int:
-        """Takes records to be written as one batch; gives the offset of the last one.
+        """Adds records as one batch to be written; returns the offset of the last one.
 
         As :meth:`~zkcontroller.kraft.raft.RaftNode.prepare_append`.
         """
@@ -253,7 +253,7 @@ class RaftDriver:
             return self.node.prepare_append(epoch, values, self._now_ms())
 
     def schedule_prepared_append(self) -> None:
-        """Has written, soon, what was prepared."""
+        """Lets prepared records be written after the linger time."""
         with self._stepping:
             self.node.schedule_prepared_append()
         # There is a new time to wait for.
@@ -270,7 +270,7 @@ class RaftDriver:
     # The loop.
 
     async def run(self, channels: Channels) -> bool:
-        """Runs the node until it has left the quorum; says whether it left gracefully.
+        """Runs the node until it has left the quorum; returns whether it left gracefully.
 
         RaftFatal if its bookkeeping is contradicted, OSError if its disk fails, whatever a listener
         failed of: the process must end, for nothing that it says can be trusted any more.
@@ -297,7 +297,7 @@ class RaftDriver:
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(ConnectionAbortedError("the node has left the quorum"))
-        # Whoever closes the log must not meet a write that is under way.
+        # The log must not be closed during a write.
         await asyncio.to_thread(self._disk.shutdown)
 
     async def _step(self, happened: _Input) -> None:

@@ -1,4 +1,4 @@
-"""What a node of the quorum tells about itself: Kafka's ``raft-metrics``, by Kafka's names.
+"""Metrics of a quorum node: Kafka's ``raft-metrics``.
 
 The driver has :class:`RaftMetrics` look at the node after each step; what has changed since the
 last look is what the rates and latencies are made of.
@@ -29,7 +29,7 @@ _NO_DIRECTORY: Final = UUID(int=0)
 
 
 class _Seen(NamedTuple):
-    """The node after a step."""
+    """Values copied after a step."""
 
     state: StateName
     epoch: int
@@ -41,7 +41,7 @@ class _Seen(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """Records that this leader has appended and that are not committed yet."""
+    """Records that this leader appended and that are not committed yet."""
 
     next_offset: int
     records: int
@@ -49,10 +49,10 @@ class _Pending(NamedTuple):
 
 
 class RaftMetrics:
-    """The metrics of one node.  The driver's loop reports; any thread may read."""
+    """The metrics of one node.  The driver's loop updates them; any thread may read."""
 
     def __init__(self, metrics: Metrics, node: RaftNode, local: ReplicaKey | None) -> None:
-        """Shows what the node is now."""
+        """Shows the node's current values."""
         self._local = local
         self._is_observer = local is None or local.id not in node.voters
         self._seen = _look(node)
@@ -83,7 +83,7 @@ class RaftMetrics:
         }
 
     def observe(self, node: RaftNode, now_ms: int) -> None:
-        """Looks at the node after a step."""
+        """Copies the node's values after a step."""
         before, after = self._seen, _look(node)
         if after == before:
             return
@@ -101,7 +101,7 @@ class RaftMetrics:
                 self._fetched.record(grown, _monotonic_ms())
 
     def was_idle(self, duration_ns: int) -> None:
-        """The driver has waited for so long for something to happen."""
+        """Records how long the driver waited for an input."""
         self._idle.record(duration_ns, time.monotonic_ns())
 
     def _time_election(self, before: _Seen, after: _Seen, now_ms: int) -> None:
@@ -137,7 +137,7 @@ class RaftMetrics:
 
 
 class IdleRatio:
-    """Which part of the time since the last look was spent waiting; 1 before anything was."""
+    """The part of the time since the last measurement that was spent waiting; 1 at first."""
 
     def __init__(self) -> None:
         self._began_ns: int | None = None
@@ -145,14 +145,14 @@ class IdleRatio:
         self._total_ns = 0
 
     def record(self, duration_ns: int, now_ns: int) -> None:
-        """A wait of that length has just ended."""
+        """Records a wait that just ended."""
         if self._began_ns is None:
             self._began_ns = now_ns - duration_ns
         self._total_ns += duration_ns
         self._last_ns = now_ns
 
     def measure(self) -> float:
-        """The ratio; the next look begins where the last wait ended."""
+        """The ratio since the last measurement."""
         interval_ns = 0 if self._began_ns is None else self._last_ns - self._began_ns
         if interval_ns <= 0:
             return 1.0

@@ -1,4 +1,4 @@
-"""Tells a limit of the process or the system from a disk that has failed.
+"""Distinguishes a limit of the process or the system from a failed disk.
 
 Both come as OSError out of the same calls.  A disk that has failed takes its log directory offline;
 a limit says nothing about the disk, and what it refused succeeds once something else was closed.
@@ -19,7 +19,7 @@ MOST_RESERVED: Final = 1_024
 
 
 def exhausted_limit(error: OSError) -> str | None:
-    """The limit that was reached, with its name and size; None if the error has another reason."""
+    """The limit that was reached, with name and size; None for another error."""
     match error.errno:
         case errno.EMFILE:
             return f"the process may open {most_open_files()} files (ulimit -n)"
@@ -34,7 +34,7 @@ def exhausted_limit(error: OSError) -> str | None:
 
 
 def raise_if_limit(error: Exception, doing: str) -> None:
-    """LimitReached if the error comes of a limit."""
+    """Raises LimitReached if a limit caused the error."""
     if isinstance(error, LimitReached):
         raise error
     limit = exhausted_limit(error) if isinstance(error, OSError) else None

@@ -1,4 +1,4 @@
-"""Rates, averages and maxima over the last minute, as Kafka's own metrics library has them.
+"""Rates, averages and maxima over a sliding window, as in Kafka's own metrics library.
 
 Kafka has two libraries: Yammer's (:mod:`.instruments`) for what is older, and its own, whose
 *sensors* count within windows of time and forget what is older than all of them.  An MBean of the
@@ -31,7 +31,7 @@ SAMPLE_MS: Final = 30_000
 
 @dataclass(slots=True)
 class Sample:
-    """What came within one window."""
+    """The values of one window."""
 
     started_ms: int
     last_ms: int
@@ -41,7 +41,7 @@ class Sample:
 
 
 class Samples:
-    """The windows that still count; one more than ``samples``, for the one that is half over."""
+    """The windows that still count; one more than ``samples``, for the current one."""
 
     def __init__(self, samples: int = SAMPLES, sample_ms: int = SAMPLE_MS) -> None:
         self.most = samples
@@ -143,11 +143,11 @@ class MeterSensor(_SampledSensor):
 class RateSensor(_SampledSensor):
     """``<name>``: the rate a second, nothing else.
 
-    Whoever records may say when, and be told what has become of the rate.
+    The caller may pass the time, and gets the new rate.
     """
 
     def record_at(self, value: float, now_ms: int) -> tuple[float, int]:
-        """The rate with that value, and of how many milliseconds it is."""
+        """Records a value; returns the new rate and the milliseconds it covers."""
         with self._lock:
             self._samples.record(value, now_ms)
             return self._samples.rate_and_window(now_ms)

@@ -1,4 +1,4 @@
-"""What Kafka's MBeans tell about the ZooKeeper session."""
+"""Kafka's metrics of the ZooKeeper session."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SessionMetrics:
         )
 
     def entered(self, state: SessionState) -> None:
-        """The session is in this state now."""
+        """Counts that the session entered this state."""
         self._state.set(_KAFKA_NAME_OF[state])
         if state in self._meters:
             self._meters[state].mark()

@@ -1,4 +1,4 @@
-"""Makes snapshots of what the controller of this node holds, so that the log before may go.
+"""Makes snapshots of the controller's state, so that the log before them may be deleted.
 
 Every node makes its own.  The controller goes on meanwhile: its state is read as it was at one
 offset, some milliseconds at a time in the controller's thread, and each batch is encoded and
@@ -37,16 +37,16 @@ _log: Final = logging.getLogger("org.apache.kafka.image.publisher.SnapshotGenera
 
 
 class RawSnapshotWriter(Protocol):
-    """A snapshot on its way to the disk.  Source: Kafka ``RawSnapshotWriter``."""
+    """A snapshot being written.  Source: Kafka ``RawSnapshotWriter``."""
 
     def append(self, data: bytes) -> int:
-        """Writes on; gives the size now.  OSError if the disk fails."""
+        """Appends bytes; returns the size so far.  OSError if the disk fails."""
 
     def freeze(self) -> None:
-        """Makes it a snapshot for good.  Blocks until it is on disk."""
+        """Completes the snapshot.  Blocks until it is on disk."""
 
     def close(self) -> None:
-        """Drops it unless it is frozen."""
+        """Deletes the snapshot unless it is frozen."""
 
 
 W = TypeVar("W", bound=RawSnapshotWriter)
@@ -54,18 +54,18 @@ T = TypeVar("T")
 
 
 class SnapshotStore(Protocol[W]):
-    """The log whose snapshots these are.  For the event loop."""
+    """The log that stores the snapshots.  For the event loop."""
 
     def create_snapshot(self, snapshot_id: OffsetAndEpoch) -> W | None:
         """A writer for the state before that offset; None if no such snapshot is needed."""
 
     def add_snapshot(self, written: W) -> None:
-        """That writer has been frozen: its snapshot counts from now on."""
+        """Adds a frozen snapshot to the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedProgress:
-    """How far the controller has come in the committed log."""
+    """How far the controller has read the committed log."""
 
     next_offset: int
     """Everything before it has been taken in."""
@@ -82,16 +82,16 @@ class LooksIntoController(Protocol):
     """The controller in its thread.  For the event loop."""
 
     async def look(self, read: Callable[[QuorumController], T]) -> T:
-        """What ``read`` gives, called there between two steps.
+        """The result of ``read``, called in the controller's thread between two steps.
 
         ConnectionAbortedError if the controller has ended.
         """
 
 
 class SnapshotGenerator(Generic[W]):
-    """Watches one controller.
+    """Makes the snapshots of one controller.
 
-    What it hears and what it reads of the state is for the controller's thread, and so is whether
+    Progress and reads of the state belong to the controller's thread, and so does whether
     a snapshot is under way; everything else for the event loop, where a snapshot is a task.
     """
 
@@ -122,17 +122,17 @@ class SnapshotGenerator(Generic[W]):
 
     @property
     def age_ms(self) -> int:
-        """How old the last one is."""
+        """The age of the last snapshot."""
         return self._now_ms() - self.latest_ms
 
     # What happens, in the controller's thread.
 
     def loaded(self) -> None:
-        """The controller has begun anew with a snapshot."""
+        """The controller has loaded a snapshot."""
         self._trigger.reset(self._now_ms())
 
     def committed(self, progress: CommittedProgress) -> None:
-        """The controller has read on; perhaps a snapshot begins now."""
+        """The controller has read further; may start a snapshot."""
         now_ms = self._now_ms()
         if not self._has_caught_up:
             # What is read once more after a start is no reason for a snapshot.
@@ -173,7 +173,7 @@ class SnapshotGenerator(Generic[W]):
     def _read(
         self, records: Iterator[VersionedRecord], into: list[VersionedRecord], stable: int
     ) -> bool | None:
-        """Fills up a batch; whether that was the last record, None if it must be given up."""
+        """Fills a batch; returns whether it was the last one, None to give up."""
         # The registry forgets what is held when a snapshot of the leader takes the state's place.
         if self.disabled_reason is not None or not self._state.registry.is_held(stable):
             return None
@@ -186,7 +186,7 @@ class SnapshotGenerator(Generic[W]):
     # A snapshot, on the event loop.
 
     async def close(self) -> None:
-        """Begins no more; returns when the one that is under way is done, or has been dropped."""
+        """Starts no more snapshots; returns when the current one is done or dropped."""
         self.disabled_reason = self.disabled_reason or "we are shutting down"
         if self._task is not None:
             await asyncio.wait((self._task,))
@@ -222,7 +222,7 @@ class SnapshotGenerator(Generic[W]):
                 await self._controller.look(lambda _: self._end(stable))
 
     async def _write(self, writer: W, epoch: int, stable: int, timestamp_ms: int) -> int | None:
-        """Writes everything; the size, or None if it was given up."""
+        """Writes everything; returns the size, None if it was given up."""
         batches = SnapshotBatches(epoch)
         now_ms = self._now_ms()
         writer.append(batches.header(timestamp_ms, now_ms))
@@ -250,7 +250,7 @@ class SnapshotGenerator(Generic[W]):
 
 
 def _take(records: Iterator[VersionedRecord], into: list[VersionedRecord]) -> bool:
-    """Fills up a batch, for the time of a slice; says whether that was the last record."""
+    """Fills a batch for the time of a slice; returns whether that was the last record."""
     until = time.monotonic() + SLICE_S
     while len(into) < RECORDS_PER_BATCH and time.monotonic() < until:
         few = list(islice(records, _RECORDS_AT_ONCE))

@@ -1,6 +1,6 @@
-"""A log file that survives its directory's troubles: a full disk, a directory taken away.
+"""A log file that survives a full disk or a removed directory.
 
-Trouble is told once on stderr, which is all that is left to tell it; what is written meanwhile is
+A failure is reported once on stderr; what is written meanwhile is
 lost and counted; every second the file is tried again, and its first line then says how much is
 missing.
 """
@@ -24,13 +24,13 @@ LOST_LOGGER: Final = "kafka.utils.Logging"
 
 
 class TroubleTeller:
-    """Tells on stderr that files cannot be written: once, however many share the trouble."""
+    """Reports on stderr, once for all files, that files cannot be written."""
 
     def __init__(self) -> None:
         self._in_trouble: set[Path] = set()
 
     def failed(self, path: Path, error: OSError) -> None:
-        """This file cannot be written."""
+        """A file cannot be written."""
         if not self._in_trouble:
             sys.stderr.write(
                 f"cannot write {path}: {error.strerror or error}; "
@@ -39,7 +39,7 @@ class TroubleTeller:
         self._in_trouble.add(path)
 
     def recovered(self, path: Path) -> None:
-        """This file can be written."""
+        """A file can be written again."""
         self._in_trouble.discard(path)
 
 

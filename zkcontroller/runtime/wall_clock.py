@@ -1,4 +1,4 @@
-"""The wall clock, as those need it who both write the time down and wait by it."""
+"""A wall clock that never goes back, for code that stores times and also waits by them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import time
 
 
 class WallClock:
-    """Milliseconds since 1970 that never go back: the wall clock as it was, and what passed since.
+    """Milliseconds since 1970 that never go back: the start time plus the elapsed time.
 
-    They stand in records and time elections and sessions; whoever sets the clock ends none by it.
+    They stand in records and time elections and sessions; setting the clock ends none of them.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Which access control list a znode is created with.
+"""The access control list of each new znode.
 
 Source: Kafka 3.9 ``ZkData.defaultAcls``, ``ZkData.SensitiveRootPaths``.
 """
@@ -17,7 +17,7 @@ SENSITIVE: Final = ("/config/users", "/config/brokers", "/delegation_token/token
 
 
 class Acl(NamedTuple):
-    """One entry: which permissions (bits) for whom."""
+    """One entry: permissions (bits), scheme and id."""
 
     permissions: int
     scheme: str
@@ -25,7 +25,7 @@ class Acl(NamedTuple):
 
 
 OPEN: Final[tuple[Acl, ...]] = (Acl(ALL, "world", "anyone"),)
-# "auth" with no name means whoever this session has authenticated as.
+# "auth" with no name means every identity of this session.
 CREATOR_ONLY: Final[tuple[Acl, ...]] = (Acl(ALL, "auth", ""),)
 CREATOR_AND_READERS: Final[tuple[Acl, ...]] = (*CREATOR_ONLY, Acl(READ, "world", "anyone"))
 

@@ -1,4 +1,4 @@
-"""Znodes that ask the controller for something: reassignments, elections, notifications."""
+"""Znodes that request work of the controller: reassignments, elections, notifications."""
 
 from __future__ import annotations
 

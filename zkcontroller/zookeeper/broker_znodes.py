@@ -1,4 +1,4 @@
-"""Znodes under ``/brokers/ids``: the live brokers and how they are reached."""
+"""Znodes under ``/brokers/ids``: the live brokers and their endpoints."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ENDPOINT: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,10}
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdZnode:
-    """``/brokers/ids/<id>``, JSON version 5, ephemeral: how a broker is reached, by itself.
+    """``/brokers/ids/<id>``, JSON version 5, ephemeral: a broker's endpoints; the broker writes it.
 
     ``version`` written is what ``inter.broker.protocol.version`` asks for: 5, 4 or 2.  All of 1 to
     5 are read.

@@ -1,4 +1,4 @@
-"""Znodes about the cluster as a whole: who controls it, its id, its features, its producer ids."""
+"""Znodes of the cluster as a whole: controller, cluster id, features, producer ids."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zkcontroller.zookeeper.znode_json import (
 
 @dataclass(frozen=True, slots=True)
 class ControllerZnode:
-    """``/controller``, JSON version 2, ephemeral: who the controller is; the elected one writes it.
+    """``/controller``, JSON version 2, ephemeral: the controller's broker id; written by it.
 
     Kafka 2.x to 3.3 wrote version 1, without ``kraftControllerEpoch``; it reads as -1.
     """
@@ -91,7 +91,7 @@ class ClusterIdZnode:
 
 
 class FeatureStatus(IntEnum):
-    """Whether the finalized features count (KIP-584)."""
+    """Whether the finalized features are enabled (KIP-584)."""
 
     DISABLED = 0
     ENABLED = 1
@@ -168,7 +168,7 @@ class ProducerIdBlockZnode:
 
 
 class ConsumersZnode:
-    """``/consumers``: offsets of consumers older than Kafka 0.9; open to everybody."""
+    """``/consumers``: offsets of consumers older than Kafka 0.9; open to all."""
 
     PATH: Final = "/consumers"
 

@@ -1,4 +1,4 @@
-"""Znodes under ``/config``: dynamic configuration and the notices that it has changed."""
+"""Znodes under ``/config``: dynamic configurations and change notifications."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def sanitize(name: str) -> str:
 
 
 def desanitize(name: str) -> str:
-    """What :func:`sanitize` was given."""
+    """The inverse of :func:`sanitize`."""
     return unquote_plus(name)
 
 
@@ -101,7 +101,7 @@ class ConfigChangesZnode:
 class ConfigChangeZnode:
     """``/config/changes/config_change_<n>``, JSON version 2, sequential: ``topics/orders``.
 
-    Written by whoever changed a configuration, removed by brokers after 15 minutes.  Version 1
+    Written with each configuration change, removed by brokers after 15 minutes.  Version 1
     named ``entity_type`` (topics or clients) and ``entity_name``.
     """
 

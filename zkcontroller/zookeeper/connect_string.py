@@ -12,26 +12,26 @@ FORM: Final = "expected host:port,host:port/chroot; an IPv6 address stands in br
 
 
 class ConnectString(NamedTuple):
-    """Where ZooKeeper is: one or more servers, and the path below which all of ours lives."""
+    """The ZooKeeper servers, and the path (chroot) below which all znodes of the cluster are."""
 
     servers: tuple[tuple[str, int], ...]
     chroot: str  # "" for the server's root, else "/a/b"
 
     @property
     def hosts(self) -> str:
-        """The servers alone, ``host:port,[v6]:port``."""
+        """The servers without the chroot, ``host:port,[v6]:port``."""
         return ",".join(
             f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.servers
         )
 
     def absolute(self, path: str) -> str:
-        """``path`` as the server knows it."""
+        """``path`` with the chroot."""
         assert path.startswith("/"), path
         chroot = self.chroot
         return chroot + path if path != "/" else chroot or "/"
 
     def relative(self, path: str) -> str:
-        """The server's ``path`` as we know it."""
+        """The server's ``path`` without the chroot."""
         return path[len(self.chroot) :] or "/"
 
 
@@ -75,9 +75,9 @@ def parse_credentials(variable: str, text: str) -> tuple[tuple[str, str], ...]:
 
     ``sasl:user:password`` is a login by DIGEST-MD5.
 
-    Credentials come from the environment (``variable``): an argument would be seen by everybody who
-    lists processes, a properties file is copied and shown.  Raises ConfigInvalid without repeating
-    them.
+    Credentials come from the environment (``variable``): an argument would be seen by every user
+    who lists processes, a properties file is copied and shown.  Raises ConfigInvalid without
+    repeating them.
     """
     if not text:
         return ()

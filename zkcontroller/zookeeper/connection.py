@@ -1,4 +1,4 @@
-"""kazoo, bent to bulk work: the connection of a ZooKeeper session.  The only importer of kazoo.
+"""The connection of a ZooKeeper session: kazoo, adapted to bulk requests.  Only kazoo importer.
 
 kazoo does what it is good at: it finds servers, opens and resumes sessions, sends pings, reconnects
 for ever.  Four things are ours:
@@ -70,10 +70,10 @@ _log.setLevel(logging.INFO)
 
 
 class PendingRequest:
-    """A request under way; also what kazoo takes for its asynchronous result.
+    """A request in flight; kazoo uses it as its asynchronous result.
 
-    ``watches`` is the table of the session that the request belongs to.  ``on_done`` hears once of
-    its end, with the milliseconds it took if it was answered and None otherwise.
+    ``watches`` is the table of the session that the request belongs to.  ``on_done`` is called once
+    for its end, with the milliseconds it took if it was answered and None otherwise.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class PendingRequest:
         """Whether its connection was lost while no other request was under way."""
 
     def wait(self) -> Reply:
-        """Blocks for the answer.
+        """Blocks until there is an answer.
 
         Raises ConnectionLostError, SessionExpired or AuthenticationFailed if there will be none.
         """
@@ -106,7 +106,7 @@ class PendingRequest:
         raise self._outcome
 
     def complete(self, reply: Reply) -> None:
-        """Hands the answer over.
+        """Sets the answer.
 
         The watch that the server left with it is noted first: its notification may be the very next
         thing that arrives.
@@ -120,11 +120,11 @@ class PendingRequest:
         self._end(reply)
 
     def fail(self, error: Exception) -> None:
-        """There will be no answer."""
+        """Sets the error: there will be no answer."""
         self._end(error)
 
     def set_exception(self, error: Exception) -> None:
-        """The same, as kazoo says it."""
+        """:meth:`fail`, by kazoo's name."""
         match error:
             case SessionExpiredError() | ConnectionClosedError():
                 self._end(SessionExpired(f"the ZooKeeper session is over ({error!r})"))
@@ -147,33 +147,33 @@ class PendingRequest:
 
 
 class Listener(Protocol):
-    """The session above this connection."""
+    """Callbacks for the session above this connection."""
 
     @property
     def generation(self) -> int:
-        """The number of the session that stands."""
+        """The number of the current session."""
 
     @property
     def watches(self) -> WatchTable:
-        """Its watches."""
+        """The watches of the current session."""
 
     def connected(self, session_id: int) -> None:
         """A session was opened or resumed."""
 
     def suspended(self) -> None:
-        """The connection is gone."""
+        """The connection is lost."""
 
     def expired(self) -> None:
-        """The session is over; kazoo opens the next."""
+        """The session has expired; kazoo opens the next."""
 
     def authentication_failed(self) -> None:
         """The credentials were refused; kazoo gives up."""
 
     def closed(self) -> None:
-        """The session was ended by us."""
+        """The session was closed by :meth:`Connection.stop_within`."""
 
     def fired(self, kind: int, path: str) -> None:
-        """A notification arrived; ``path`` as the server knows it."""
+        """A notification arrived; ``path`` includes the chroot."""
 
 
 class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is untyped
@@ -196,7 +196,7 @@ class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is
 
 
 class Connection(KazooClient):  # type: ignore[misc]  # kazoo is untyped
-    """One client of one ensemble: one session after the other, over one socket after the other.
+    """A client of one ensemble: opens sessions and sockets one after the other.
 
     ``hosts`` is kazoo's host list without a chroot: paths in requests are the server's.
     """
@@ -229,11 +229,11 @@ class Connection(KazooClient):  # type: ignore[misc]  # kazoo is untyped
 
     @property
     def last_error(self) -> str:
-        """Why the last attempt to connect failed; "" if none did."""
+        """The reason why the last attempt to connect failed; "" if it did not."""
         return self._socket_loop.last_error
 
     def send(self, pending: PendingRequest) -> None:
-        """Queues a request; it waits there while there is no connection."""
+        """Queues a request until there is a connection."""
         self._call(pending.ask, pending)
 
     def is_own_thread(self) -> bool:
@@ -275,7 +275,7 @@ class Connection(KazooClient):  # type: ignore[misc]  # kazoo is untyped
 
 
 class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
-    """kazoo's loop over one socket, with our answers, watches, logins and suspicions."""
+    """kazoo's loop over one socket, extended by bulk answers, watches and logins."""
 
     _connection_routine: threading.Thread | None
 
@@ -314,12 +314,12 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         return threading.get_ident() == self._thread_id
 
     def wake(self) -> None:
-        """Makes the loop look at its queue."""
+        """Wakes the loop to look at its queue."""
         with contextlib.suppress(OSError, AttributeError):  # closed meanwhile
             self._write_sock.send(b"\0")
 
     def cut(self) -> None:
-        """Ends the connection as a broken cable would."""
+        """Closes the socket without notice, as a broken network would."""
         with contextlib.suppress(OSError, AttributeError):  # none, or gone meanwhile
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -337,7 +337,8 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
                 read_timeout, connect_timeout = super()._connect(host, hostip, port)
                 self._arm_watches_again(seen_zxid, connect_timeout / 1000)
             if self._has_decrypted():
-                # News in the same record as the last answer: nothing would wake the loop for them.
+                # Bytes in the same TLS record as the last answer: nothing would wake the loop for
+                # them.
                 self._read_socket(read_timeout / 1000)
         except (ConnectionDropped, KazooTimeoutError) as error:
             self.last_error = f"{host}:{port}: {error}"
@@ -370,7 +371,7 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         return challenge or b""
 
     def _arm_watches_again(self, seen_zxid: int, timeout_s: float) -> None:
-        """Whatever changed after ``seen_zxid`` fires now; a new session has an empty table."""
+        """Sets the watches again: changes after ``seen_zxid`` fire at once."""
         for ask in requests_to_arm_again(self._listener.watches, seen_zxid):
             self._submit(ask, timeout_s, SET_WATCHES_XID)
             while True:
@@ -397,7 +398,7 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
         with _nonsense_drops_the_connection():
             while True:
                 response = super()._read_socket(read_timeout)
-                # What TLS has taken out of the kernel wakes nobody any more.
+                # Bytes that TLS has taken out of the kernel wake no selector.
                 if response == CLOSE_RESPONSE or not self._has_decrypted():
                     return response
 
@@ -443,7 +444,7 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
             self._one_at_a_time -= 1
 
     def note_drop(self) -> None:
-        """The connection is lost: finds out, now or by the next one, which request is to blame.
+        """The connection was lost: finds the request that causes it, now or at the next loss.
 
         All are asked again by who asked them.  On the next connection each goes alone, so that the
         one which ends that connection, too, is known.
@@ -459,7 +460,7 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
 
 @contextlib.contextmanager
 def _nonsense_drops_the_connection() -> Iterator[None]:
-    """An answer that cannot be understood is a broken connection, not the end of the client."""
+    """Turns an invalid answer into a lost connection, which the client survives."""
     try:
         yield
     except (AuthFailedError, SessionExpiredError, ConnectionDropped):

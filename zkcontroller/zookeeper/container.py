@@ -1,7 +1,7 @@
 """A ZooKeeper server in a Docker container, by Testcontainers.
 
 For tests against an image that others run too.  testcontainers is imported when a container is
-started, so that nobody else has to have it.
+started, so that other users need not install it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ContainerZooKeeper:
 
     @property
     def connect(self) -> str:
-        """``host:port`` as seen from here."""
+        """``host:port`` of the server on this machine."""
         assert self._container is not None, "not started"
         host = self._container.get_container_host_ip()
         return f"{host}:{self._container.get_exposed_port(CLIENT_PORT)}"

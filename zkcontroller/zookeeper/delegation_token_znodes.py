@@ -1,4 +1,4 @@
-"""Znodes under ``/delegation_token``: tokens, and the notes by which brokers learn of a change.
+"""Znodes under ``/delegation_token``: tokens and change notifications.
 
 Source: Kafka ``ZkData`` (``DelegationTokenInfoZNode``, ``DelegationTokenChangeNotificationZNode``),
 ``DelegationTokenManagerZk.toJsonCompatibleMap``.
@@ -43,11 +43,11 @@ class DelegationTokenZnode:
 
     @classmethod
     def path(cls, token_id: str) -> str:
-        """Where that token stands."""
+        """The path of that token."""
         return f"{cls.ROOT}/{token_id}"
 
     def is_owner_or_renewer(self, principal: str) -> bool:
-        """Whether the token is that principal's, or may be renewed by it."""
+        """Whether that principal owns the token or may renew it."""
         return principal == self.owner or principal in self.renewers
 
     def encode(self) -> bytes:
@@ -67,7 +67,7 @@ class DelegationTokenZnode:
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> DelegationTokenZnode:
-        """ZnodeCorrupt for what is no token, or of a version that Kafka 3.9 does not know."""
+        """The token; ZnodeCorrupt for malformed data or an unknown version."""
         fields = JsonFields.parse(path, data)
         version = fields.integer("version", 1, _NEWEST_VERSION)
         owner = _principal(path, fields.text("owner"))
@@ -96,16 +96,16 @@ class TokenChangeZnode:
 
     @property
     def create_path(self) -> str:
-        """ZooKeeper adds the number."""
+        """The path without the number, which ZooKeeper appends."""
         return f"{self.ROOT}/{self.PREFIX}"
 
     def encode(self) -> bytes:
-        """The id itself."""
+        """The token id itself."""
         return self.token_id.encode()
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> TokenChangeZnode:
-        """ZnodeCorrupt for what cannot be the id of a token."""
+        """The token id; ZnodeCorrupt for an invalid one."""
         try:
             token_id = data.decode()
         except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""A client's side of SASL DIGEST-MD5, by which ZooKeeper knows names and passwords.  Pure.
+"""The client's side of SASL DIGEST-MD5, ZooKeeper's login with name and password.  Pure.
 
 MD5 is what the mechanism is made of, and the only one that ZooKeeper has beside Kerberos: it keeps
 a password from who listens for a moment, not from who has time.  TLS is what protects it.
@@ -26,12 +26,12 @@ _DIRECTIVE: Final = re.compile(
 
 
 class DigestMd5Login:
-    """One login.  ``is_complete`` once the server has proved that it knows the password too."""
+    """One login.  ``is_complete`` once the server has sent a valid proof."""
 
     def __init__(
         self, username: str, password: str, cnonce: str, digest_uri: str = ZOOKEEPER_URI
     ) -> None:
-        """``cnonce``: random text that was never used before."""
+        """``cnonce``: random text, never used before."""
         self.is_complete = False
         self._username = username
         self._password = password
@@ -40,11 +40,11 @@ class DigestMd5Login:
         self._expected_proof: str | None = None
 
     def first(self) -> bytes:
-        """Nothing: the server begins."""
+        """No message: the server begins."""
         return b""
 
     def step(self, challenge: bytes) -> bytes:
-        """The proof; then nothing, once the server's is right.  SaslRefused if it is not."""
+        """The client's proof; then nothing, once the server's is verified; else SaslRefused."""
         said = _directives(challenge)
         if self._expected_proof is None:
             return self._proof(said)

@@ -1,9 +1,9 @@
 """Runs the ZooKeeper server whose jars pyspark carries, as a child process.
 
-Spark ships ZooKeeper for its own standalone masters, so whoever installed pyspark and has Java
-also has a ZooKeeper server.  pyspark itself is never imported: the import system only tells where
-its ``jars`` folder is.  The child serves one data folder on one loopback port, writes its own log
-file there, and dies with its parent (Linux ``PR_SET_PDEATHSIG``).
+Spark ships ZooKeeper for its own standalone masters, so an installed pyspark and a Java
+are enough for a ZooKeeper server.  pyspark itself is never imported: the import system only says
+where its ``jars`` folder is.  The child serves one data folder on one loopback port, writes its own
+log file there, and dies with its parent (Linux ``PR_SET_PDEATHSIG``).
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class EmbeddedZooKeeper:
             self._process = None
 
     def suspend(self) -> None:
-        """Freezes the server (SIGSTOP): connections stand, nothing answers."""
+        """Freezes the server (SIGSTOP): connections stay open, requests get no answer."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -260,7 +260,7 @@ def is_serving(host: str, port: int, timeout_s: float = 0.25) -> bool:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody uses now."""
+    """A TCP port of the loopback interface that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -313,7 +313,7 @@ def find_java(java: str | None = None) -> str:
 
 
 def _java_version(command: str) -> int:
-    """The feature version, 0 when it cannot be told."""
+    """The feature version; 0 if it cannot be determined."""
     # Every JDK and JRE has a release file beside bin/; reading it saves the 0.1 s of running java.
     release = Path(command).resolve().parent.parent / "release"
     text = release.read_text() if release.is_file() else ""

@@ -1,4 +1,4 @@
-"""ZooKeeper's wire format (jute) for bulk work: values to bytes and bytes to values, nothing else.
+"""ZooKeeper's wire format (jute): encodes and decodes bulk requests.
 
 Only record bodies stand here; the four bytes of length, the xid and the opcode before each request
 and the reply header before each answer are the connection's business.  The decoders read up to a
@@ -43,7 +43,7 @@ class OpCode(IntEnum):
 
 
 class Reply(NamedTuple):
-    """One answer: the zxid it was given at, the request's own code, and where its body begins."""
+    """The header of an answer: zxid, error code, and where the body begins."""
 
     zxid: int
     code: ZkCode
@@ -52,7 +52,7 @@ class Reply(NamedTuple):
 
 
 class MultiFailed(NamedTuple):
-    """A multi that wrote nothing: the first operation with an error of its own, and that error."""
+    """A multi that wrote nothing: the first operation that failed, and its error."""
 
     position: int
     code: ZkCode
@@ -188,7 +188,7 @@ def decode_znodes(reply: Reply, count: int) -> list[Znode | ZkCode]:
 
 
 def decode_stats(reply: Reply, count: int) -> list[Stat | ZkCode]:
-    """The answer of a MultiRead of getData, of which only the stats are wanted."""
+    """The stats in the answer of a MultiRead of getData."""
     frame, offset = reply.frame, reply.offset
     results: list[Stat | ZkCode] = []
     for _ in range(count):
@@ -221,7 +221,7 @@ def decode_child_lists(reply: Reply, count: int) -> list[list[str] | ZkCode]:
 def decode_multi(
     reply: Reply, operations: Sequence[Write | Check], relative: Callable[[str], str]
 ) -> list[Written] | MultiFailed:
-    """The answer of a multi: one result per operation, or which operation sank it.
+    """The answer of a multi: one result per operation, or the operation that failed.
 
     ``relative`` takes the chroot off the path that a create answers.  When a multi fails every
     operation answers an error: OK those before the culprit, RUNTIME_INCONSISTENCY those after it.

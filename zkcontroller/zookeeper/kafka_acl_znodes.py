@@ -1,7 +1,7 @@
-"""Znodes under ``/kafka-acl`` and its companions: who may do what to which resource of Kafka.
+"""Znodes of ACLs: ``/kafka-acl``, ``/kafka-acl-extended`` and their change notifications.
 
 Rules for one literal name (``*`` included) stand in ``/kafka-acl/<Type>/<name>``, those for a
-prefix in ``/kafka-acl-extended/prefixed/<Type>/<name>``; whoever changes one leaves a numbered note
+prefix in ``/kafka-acl-extended/prefixed/<Type>/<name>``; each change leaves a numbered notification
 in ``/kafka-acl-changes`` or ``/kafka-acl-extended-changes``.  The access control lists of ZooKeeper
 itself are another matter: :mod:`.acls`.
 
@@ -29,7 +29,7 @@ _E = TypeVar("_E", bound=IntEnum)
 
 
 class ResourceType(IntEnum):
-    """What a rule is about; ANY is for filters only."""
+    """The type of resource that an ACL protects; ANY is for filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -42,7 +42,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How a rule's name is compared; ANY and MATCH are for filters only."""
+    """How an ACL's resource name matches; ANY and MATCH are for filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -52,7 +52,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """What a rule allows or denies; ANY is for filters only."""
+    """The operation that an ACL allows or denies; ANY is for filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -72,7 +72,7 @@ class AclOperation(IntEnum):
 
 
 class PermissionType(IntEnum):
-    """Whether a rule allows or denies; ANY is for filters only."""
+    """Whether an ACL allows or denies; ANY is for filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -105,7 +105,7 @@ def by_code(kind: type[_E], code: int) -> _E:
 
 
 class ResourcePattern(NamedTuple):
-    """What a rule is about: every resource of that type whose name equals, or begins with, this."""
+    """The resources of one type whose name equals, or begins with, a text."""
 
     resource_type: ResourceType
     name: str
@@ -120,7 +120,7 @@ class ResourcePattern(NamedTuple):
 
 
 class AccessControlEntry(NamedTuple):
-    """One rule of a pattern: ``User:alice`` may, or may not, do that from that host."""
+    """One ACL of a pattern: principal, host, operation and permission."""
 
     principal: str
     host: str
@@ -137,10 +137,10 @@ _CURRENT_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class AclZnode:
-    """``/kafka-acl/Topic/orders``, JSON version 1: the rules of one pattern.
+    """``/kafka-acl/Topic/orders``, JSON version 1: the ACLs of one pattern.
 
     Written by brokers and ``kafka-acls``, removed when the last rule goes.  Kafka writes more than
-    a few rules in the order of a hash over object identities, which nobody can repeat; here they
+    a few rules in the order of a hash over object identities, which is not repeatable; here they
     stand in the order in which they were added.
     """
 
@@ -201,7 +201,7 @@ def _decode_entry(path: str, fields: JsonFields) -> AccessControlEntry:
 
 @dataclass(frozen=True, slots=True)
 class AclChangeZnode:
-    """``/kafka-acl-changes/acl_changes_<n>``, sequential: the rules of this pattern have changed.
+    """``/kafka-acl-changes/acl_changes_<n>``, sequential: the ACLs of this pattern changed.
 
     Text ``TOPIC:orders`` for a literal pattern; JSON version 1 below
     ``/kafka-acl-extended-changes`` for any other.  Removed by brokers after 15 minutes.
@@ -260,7 +260,7 @@ def _by_enum_name(kind: type[_E], name: str) -> _E:
 
 
 def supported_operations(resource_type: ResourceType) -> Sequence[AclOperation]:
-    """What can be asked about a resource of that type (``AclEntry.supportedOperations``)."""
+    """The operations on a resource of that type (``AclEntry.supportedOperations``)."""
     return _SUPPORTED[resource_type]
 
 

@@ -1,6 +1,6 @@
-"""A bulk request as a plan: what to ask next, and what each answer means.  No socket anywhere.
+"""Plans of bulk requests: each yields requests and handles the answers.  No sockets.
 
-A plan is pulled by :func:`run`.  The caller's duties, which ``run`` fulfils:
+A plan is driven by :func:`run`, which does what the caller of a plan must do:
 
 1. take :meth:`Plan.next` as often as the window of requests in flight allows; None means "nothing
    now", and with nothing in flight it means "finished";
@@ -43,10 +43,10 @@ cannot serve Kafka.  A smaller request loses its connection to the network, howe
 
 
 class ConnectionLostError(Exception):
-    """There was no answer: the request may have been done or not."""
+    """The connection was lost before an answer: the request may have been executed or not."""
 
     def __init__(self, reason: str, *, was_alone: bool = False) -> None:
-        """``was_alone``: no other request was under way, so that this may be the one to blame."""
+        """``was_alone``: no other request was in flight, so this one may have caused the loss."""
         super().__init__(reason)
         self.was_alone = was_alone
 
@@ -75,27 +75,27 @@ class Ask:
 
 
 class Plan(Protocol):
-    """See the module's docstring."""
+    """The interface that the module's documentation describes."""
 
     def next(self) -> Ask | None:
-        """What to ask now."""
+        """The next request."""
 
     def answered(self, ask: Ask, reply: Reply) -> None:
-        """Takes an answer in."""
+        """Handles an answer."""
 
     def lost(self, ask: Ask) -> None:
-        """Takes in that there will be no answer."""
+        """Handles a request that gets no answer."""
 
 
 class Pending(Protocol):
-    """A request under way."""
+    """A request in flight."""
 
     def wait(self) -> Reply:
-        """Blocks for the answer, or raises what there is instead of one."""
+        """Blocks until there is an answer, or raises the error."""
 
 
 class Link(Protocol):
-    """One ZooKeeper session as plans use it."""
+    """One ZooKeeper session, as plans use it."""
 
     def ask(self, ask: Ask) -> Pending:
         """Sends, after waiting for a permit; requests arrive in the order of these calls."""

@@ -5,7 +5,7 @@ server drops its watch flags.  So a watching bulk read asks, for each answer, on
 whose ``relativeZxid`` is the zxid of that very answer: whatever changed between the two fires at
 once, and nothing can be missed.
 
-Nobody knows how large an answer becomes, so the first request is small and those after it hold as
+The size of an answer is not known before, so the first request is small and those after it hold as
 many paths as should answer within ``max_answer_bytes``, judged by the largest answer per path yet.
 
 A server older than 3.6 answers UNIMPLEMENTED to the first MultiRead and closes the connection; the
@@ -61,7 +61,7 @@ _SINGLE: Final = {
 
 
 class ReadPlan:
-    """How one bulk read is asked; ``results`` is complete when the plan is finished.
+    """The plan of one bulk read; ``results`` is complete when the plan is finished.
 
     ``absolute`` puts the chroot before a path; ``multi_read`` is what is known of the server and
     turns False when it answers that it knows no MultiRead.
@@ -102,7 +102,7 @@ class ReadPlan:
         return [result for result in self._results if result is not None]
 
     def next(self) -> Ask | None:
-        """What to ask now."""
+        """The next request."""
         if self._ready:
             return self._ready.popleft()
         if self._singly:
@@ -112,7 +112,7 @@ class ReadPlan:
         return self._multi()
 
     def answered(self, ask: Ask, reply: Reply) -> None:
-        """Takes an answer in."""
+        """Handles an answer."""
         match ask.opcode:
             case OpCode.MULTI_READ:
                 self._probe_in_flight = False
@@ -126,7 +126,7 @@ class ReadPlan:
                 )
 
     def lost(self, ask: Ask) -> None:
-        """Reads may simply be asked again, and so may setWatches."""
+        """Repeats the request: reads and setWatches may be sent again."""
         self._ready.append(ask)
 
     def _read_singly(self, part: Sequence[int]) -> None:
@@ -173,7 +173,8 @@ class ReadPlan:
         results = self._decode_many(reply, len(part))
         self._results[part[0] : part[-1] + 1] = results
         if self._opcode is OpCode.EXISTS:
-            # Many a server tells a stat to anybody; here it came with the data, which it does not.
+            # Many servers show a stat without permission; this stat came with the data, which needs
+            # one.
             self._read_singly([at for at in part if self._results[at] is ZkCode.NO_AUTH])
         if self._watch:
             self._arm(part, reply.zxid)
@@ -234,7 +235,7 @@ def requests_to_arm_again(table: WatchTable, seen_zxid: int) -> list[Ask]:
 
 
 def _parts(paths: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The paths in pieces that one request may hold."""
+    """The paths in parts that fit into one request."""
     start = size = 0
     for end, path in enumerate(paths):
         size += len(path.encode()) + _LENGTH_BYTES

@@ -1,4 +1,4 @@
-"""What may be asked of ZooKeeper, as values; what it answers, as values.
+"""Requests to ZooKeeper and their results, as values.
 
 Requests are *bulk* by nature: a controller reads 100,000 znodes or writes 10,000, never one.  Each
 request answers with one result per path or operation, in order.  Refusals that a caller must expect
@@ -77,7 +77,7 @@ class Znode(NamedTuple):
 
 
 class Written(NamedTuple):
-    """One write done.
+    """The result of one successful write.
 
     ``zk_version`` is the node's new dataVersion (0 after a create); ``czxid`` is -1 for a create,
     whose reply carries none; ``path`` is the created path (with its suffix if sequential) or the
@@ -99,7 +99,7 @@ class Create(NamedTuple):
 
 
 class SetData(NamedTuple):
-    """Replace a znode's data if it is at ``zk_version`` (-1: whatever it is)."""
+    """Replace a znode's data if it is at ``zk_version`` (-1: any version)."""
 
     path: str
     data: bytes | None
@@ -107,7 +107,7 @@ class SetData(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Remove a znode if it is at ``zk_version`` (-1: whatever it is)."""
+    """Delete a znode if it is at ``zk_version`` (-1: any version)."""
 
     path: str
     zk_version: int = ANY_VERSION
@@ -157,7 +157,7 @@ class CheckExists:
 
 @dataclass(frozen=True, slots=True)
 class FencedBatch:
-    """Independent writes, each of which lands only while ``/controller_epoch`` is at that version.
+    """Independent writes, each refused unless ``/controller_epoch`` is at that version.
 
     Answer: ``list[Written | ZkCode]``, one verdict per operation; one operation's refusal does not
     stop the others.  Raises ControllerMoved if the fence fails; other writes may have landed.
@@ -218,7 +218,7 @@ class WatchKind(IntEnum):
 
 
 class WatchFired(NamedTuple):
-    """A one-shot watch went off; ``path`` is without the chroot."""
+    """A one-shot watch fired; ``path`` is without the chroot."""
 
     kind: WatchKind
     path: str

@@ -1,4 +1,4 @@
-"""The order in which the JVM's hash maps give back their keys.
+"""The iteration order of Scala's and Java's hash maps.
 
 Kafka writes its znodes by walking hash maps, so the order of the keys in the JSON is an accident of
 the map's class.  To be equal byte for byte, the four classes Kafka uses are replayed here:
@@ -50,7 +50,7 @@ def _spread(text: str) -> int:
 
 
 def mutable_hash_map_order(keys: Sequence[str]) -> list[str]:
-    """The keys as a ``scala.collection.mutable.HashMap`` filled in that order gives them back.
+    """The iteration order of a ``scala.collection.mutable.HashMap`` filled in that order.
 
     Source: Scala 2.13 ``mutable.HashMap``: within a bucket, nodes are sorted by their signed hash.
     """
@@ -64,7 +64,7 @@ def mutable_hash_map_order(keys: Sequence[str]) -> list[str]:
 
 
 def immutable_map_order(keys: Sequence[str]) -> list[str]:
-    """The keys as a ``scala.collection.immutable.Map`` built in that order gives them back.
+    """The iteration order of a ``scala.collection.immutable.Map`` built in that order.
 
     Source: Scala 2.13 ``immutable.HashMap``, a CHAMP trie: a node gives its own entries first,
     by the five hash bits of its level, and then its sub-nodes.
@@ -75,7 +75,7 @@ def immutable_map_order(keys: Sequence[str]) -> list[str]:
 
 
 def immutable_int_map_order(keys: Iterable[int]) -> list[int]:
-    """Distinct numbers from 0 as a ``scala.collection.immutable.HashMap`` gives them back.
+    """The order of numbers from 0 in a ``scala.collection.immutable.HashMap``.
 
     That is what ``groupBy`` makes, however few the keys are.
     """
@@ -104,7 +104,7 @@ def _champ(entries: list[tuple[int, _Key]], shift: int) -> list[_Key]:
 
 
 def java_hash_map_order(keys: Sequence[str]) -> list[str]:
-    """The keys as a ``java.util.HashMap`` filled in that order gives them back.
+    """The iteration order of a ``java.util.HashMap`` filled in that order.
 
     Source: JDK ``HashMap``; growing keeps the order within a bin.
     """
@@ -115,7 +115,7 @@ def java_hash_map_order(keys: Sequence[str]) -> list[str]:
 
 
 def properties_order(keys: Iterable[str]) -> list[str]:
-    """The keys as a ``java.util.Properties`` filled in that order gives them back.
+    """The iteration order of a ``java.util.Properties`` filled in that order.
 
     Source: JDK 17 ``ConcurrentHashMap``.  A bin of more than eight keys would become a tree there;
     it still gives its keys in the order of insertion.
@@ -130,7 +130,7 @@ def properties_order(keys: Iterable[str]) -> list[str]:
 
 
 def _doubled(table: list[list[tuple[int, str]]]) -> list[list[tuple[int, str]]]:
-    """``ConcurrentHashMap.transfer``: a tail of one kind keeps its order, the rest is turned."""
+    """``ConcurrentHashMap.transfer``: splits a bin; its last run keeps the order."""
     bit = len(table)
     low: list[list[tuple[int, str]]] = []
     high: list[list[tuple[int, str]]] = []

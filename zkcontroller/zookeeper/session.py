@@ -1,4 +1,4 @@
-"""A ZooKeeper session: fast bulk questions, watches that miss nothing, expiry told in order.
+"""A ZooKeeper session: bulk requests, reliable watches, ordered session events.
 
 Questions become plans (:mod:`~zkcontroller.zookeeper.read_plan`,
 :mod:`~zkcontroller.zookeeper.write_plan`), which this module pulls over a
@@ -60,7 +60,7 @@ __all__ = ["SessionState", "ZooKeeperConfig", "ZooKeeperSession", "ignore"]
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperConfig:
-    """How to reach ZooKeeper.
+    """Servers, timeouts and credentials of ZooKeeper.
 
     ``connect`` is ``host:port,host:port/chroot``.  ``connection_timeout_ms`` bounds
     :meth:`ZooKeeperSession.start`; None means the session timeout.  ``auth`` are pairs of scheme
@@ -88,15 +88,15 @@ OnState: TypeAlias = Callable[[SessionState], None]
 
 
 def ignore(_: object) -> None:
-    """The callback of whoever does not want to know."""
+    """A callback that does nothing."""
 
 
 class ZooKeeperSession:
     """A ZooKeeper session that outlives its connections, followed by the next when it expires.
 
-    ``on_watch`` hears every fired watch once, ``on_state`` every change of state; both are called
-    by kazoo's thread and must not block or call back.  EXPIRED is told before a new session can be
-    used by anyone, CONNECTED once it stands.  ``on_latency_ms`` hears how long each request took.
+    ``on_watch`` gets every fired watch once, ``on_state`` every change of state; both are called
+    by kazoo's thread and must not block or call back.  EXPIRED comes before a new session can be
+    used by anyone, CONNECTED once it stands.  ``on_latency_ms`` gets how long each request took.
     """
 
     def __init__(
@@ -144,7 +144,8 @@ class ZooKeeperSession:
                 + (f": {reason}" if reason else "")
             )
         try:
-            # Credentials are judged after the connection stands; an answer tells they were taken.
+            # Credentials are judged after the connection stands; an answer shows that they were
+            # accepted.
             self._create_chroot()
         except (AuthenticationFailed, ZooKeeperRefused):
             self.close()
@@ -160,7 +161,7 @@ class ZooKeeperSession:
 
     @property
     def session_id(self) -> int:
-        """The id of the session that stands now, connected or not; 0 when there is none."""
+        """The id of the current session, connected or not; 0 when there is none."""
         return self._life.session_id
 
     @property
@@ -251,7 +252,7 @@ class ZooKeeperSession:
         return self.perform(UnfencedBatch((operation,)))[0]
 
     def create_missing(self, paths: Iterable[str]) -> None:
-        """Creates those of ``paths``, and of their parents, that do not exist; persistent, no data.
+        """Creates the paths, and parents, that do not exist; persistent, without data.
 
         Raises:
             ZooKeeperRefused: one of them cannot be created.
@@ -261,11 +262,11 @@ class ZooKeeperSession:
     # Inside
 
     def _create_chroot(self) -> None:
-        """Each level of the chroot.
+        """Creates each level of the chroot.
 
         Kafka takes a second client for it, since its client's paths are all below the chroot; here
         the prefix is ours, so this session can do it.  Without a chroot one read remains, whose
-        answer tells that the credentials were taken.
+        answer shows that the credentials were accepted.
         """
         self._create_missing((self._where.chroot or "/",), Encoder(_same, _same, self._acl))
 
@@ -322,6 +323,6 @@ def _same(path: str) -> str:
 
 
 def _lineage(path: str) -> list[str]:
-    """``/a/b`` as ``/a`` and ``/a/b``: what must exist for it, parents first; ``/`` as itself."""
+    """``/a/b`` as ``/a`` and ``/a/b``: the path and its parents, parents first."""
     names = path.strip("/").split("/")
     return ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]

@@ -1,9 +1,9 @@
-"""The life of a ZooKeeper session: what stands, what is under way, what ends with it.
+"""The life of ZooKeeper sessions: the current one, its requests, and its end.
 
 Each session of one client has a number, its generation, and so has each request, taken when the
 call that asks it began.  The connection drops requests of an earlier generation instead of sending
-them, so nothing begun in one session is ever done in the next; and whoever waits for an answer in a
-session that ends is told so at once.
+them, so nothing begun in one session is ever done in the next; and a call that waits for an answer
+in a session that ends fails at once.
 
 Source: Kafka 3.9 ``ZooKeeperClient`` (``connectionState``, ``StateChangeHandler``).
 """
@@ -35,7 +35,7 @@ _log = logging.getLogger("kafka.zookeeper.ZooKeeperClient")
 
 
 class SessionState(Enum):
-    """What became of the session; :data:`OnState` hears every change."""
+    """The state of the session; :data:`OnState` is called for every change."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"  # no connection; the session may still be resumed
@@ -91,7 +91,7 @@ class SessionLife:
 
     @property
     def past_session_ids(self) -> tuple[int, ...]:
-        """The expired ones."""
+        """The expired sessions."""
         return self._past_session_ids
 
     @property
@@ -101,7 +101,7 @@ class SessionLife:
             return dict(self._state_counts)
 
     def begin(self, timeout_s: float) -> bool:
-        """Starts connecting; False if nothing is decided about it after the timeout."""
+        """Starts connecting; False if neither success nor failure is known after the timeout."""
         self.connection.start_async()
         self.info("Waiting until connected.")
         with self._changed:
@@ -116,7 +116,7 @@ class SessionLife:
         self.info("Closed.")
 
     def pin(self, session_id: int | None) -> PinnedSession:
-        """The session that stands, after waiting for one; SessionExpired if it is not that one."""
+        """The current session, after waiting for one; SessionExpired if it is another one."""
         assert not self.connection.is_own_thread(), "on_watch and on_state must not ask"
         with self._changed:
             while True:
@@ -134,7 +134,7 @@ class SessionLife:
             raise SessionExpired("the ZooKeeper session was closed")
 
     def send(self, ask: Ask, generation: int, watches: WatchTable) -> PendingRequest:
-        """Sends for a plan, after waiting for one of ``max_in_flight_requests`` permits.
+        """Sends a plan's request, after waiting for one of ``max_in_flight_requests`` permits.
 
         A request that ZooKeeper would not read is not sent: it is answered MARSHALLING_ERROR.
         """
@@ -168,16 +168,16 @@ class SessionLife:
         if elapsed_ms is not None:
             self._tell(self._on_latency_ms, elapsed_ms)
 
-    # Told by the connection, in its thread
+    # Called by the connection, in its thread
 
     @property
     def generation(self) -> int:
-        """The number of the session that stands."""
+        """The number of the current session."""
         return self._generation
 
     @property
     def watches(self) -> WatchTable:
-        """Its watches."""
+        """The watches of the current session."""
         return self._watches
 
     def connected(self, session_id: int) -> None:
@@ -189,11 +189,11 @@ class SessionLife:
         self._enter(SessionState.CONNECTED)
 
     def suspended(self) -> None:
-        """The connection is gone, the session may be resumed."""
+        """The connection is lost; the session may be resumed."""
         self._enter(SessionState.SUSPENDED)
 
     def expired(self) -> None:
-        """The session is over, the next one will follow."""
+        """The session has expired; the next one will follow."""
         self.info("Session expired.")
         with self._changed:
             if self._session_id:
@@ -208,11 +208,11 @@ class SessionLife:
         self._finish(SessionState.AUTH_FAILED, AuthenticationFailed)
 
     def closed(self) -> None:
-        """The session was ended, for good."""
+        """The session was closed, for good."""
         self._finish(SessionState.CLOSED, SessionExpired)
 
     def fired(self, kind: int, path: str) -> None:
-        """A notification; without an entry in the table it repeats one that was told before."""
+        """A notification; it is dropped as a repetition if the watch table has no entry."""
         watch_kind = WatchKind(kind)
         if not self._watches.fired(watch_kind, path):
             return
@@ -258,7 +258,7 @@ class SessionLife:
 
 
 class PinnedSession:
-    """The session that stood when a call began; what is asked through it is done in no other."""
+    """The session at the beginning of a call; its requests are sent in no other session."""
 
     def __init__(self, life: SessionLife, generation: int, watches: WatchTable) -> None:
         self._life = life

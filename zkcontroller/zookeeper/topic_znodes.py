@@ -138,12 +138,12 @@ def _order_of_first(count: int) -> tuple[str, ...]:
 
 
 def encode_topic_id(topic_id: UUID) -> str:
-    """The 22 characters by which Kafka prints an id (``Uuid.toString``)."""
+    """The id as Kafka prints it, in 22 characters (``Uuid.toString``)."""
     return base64.urlsafe_b64encode(topic_id.bytes).decode()[:22]
 
 
 def new_topic_id(new_uuid: Callable[[], UUID]) -> UUID:
-    """The first id that a topic may have, of those that ``new_uuid`` makes up.
+    """The first id of ``new_uuid`` that is not reserved.
 
     0 and 1 are reserved, and a text that begins with a dash is taken for an option by tools.
     Source: Kafka ``Uuid.randomUuid``.
@@ -155,7 +155,7 @@ def new_topic_id(new_uuid: Callable[[], UUID]) -> UUID:
 
 
 def decode_topic_id(path: str, text: str) -> UUID:
-    """The id that 22 characters name; ZnodeCorrupt at ``path`` if they name none."""
+    """The id in 22 characters; ZnodeCorrupt at ``path`` if they are invalid."""
     # Java's decoder takes the padding too, and does not look at the last four bits.
     if not _TOPIC_ID.fullmatch(text):
         raise ZnodeCorrupt(path, f"not a topic id: {text[:40]!r}")
@@ -225,7 +225,7 @@ class PartitionStateZnode(NamedTuple):
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> PartitionStateZnode:
-        """The state that ``data``, read at ``path``, holds; ZnodeCorrupt if it holds none."""
+        """The state in ``data``, read at ``path``; ZnodeCorrupt if it is invalid."""
         # A failover reads 100,000 of these, 1 us each; what is wrong is only then looked into.
         try:
             fields = orjson.loads(data)

@@ -1,4 +1,4 @@
-"""Which one-shot watches a session has armed, each with the zxid it has been watching since.
+"""The one-shot watches of a session, each with the zxid since which it watches.
 
 An entry promises: the server holds the watch, or its notification is on the way, or a setWatches
 that arms it is.  So a second request for the same watch may be skipped if the entry is not younger
@@ -19,7 +19,7 @@ from zkcontroller.zookeeper.requests import WatchKind
 
 
 class WatchType(Enum):
-    """The server's three lists."""
+    """The server's three lists of watches."""
 
     DATA = "data"  # the znode exists: fires when it changes or goes
     EXISTS = "exists"  # nothing there: fires when it is created
@@ -36,14 +36,14 @@ _CONSUMED_BY: Final = {
 
 
 class WatchTable:
-    """The armed watches of one session; paths as the server knows them.  Any thread may call."""
+    """The armed watches of one session; paths include the chroot.  Any thread may call."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._since: dict[WatchType, dict[str, int]] = {kind: {} for kind in WatchType}
 
     def arm(self, kind: WatchType, paths: Iterable[str], zxid: int) -> list[str]:
-        """Notes watches since ``zxid``; returns the paths that no entry covered before."""
+        """Adds watches since ``zxid``; returns the paths that had no entry before."""
         since = self._since[kind]
         needed: list[str] = []
         with self._lock:
@@ -55,12 +55,12 @@ class WatchTable:
         return needed
 
     def fired(self, kind: WatchKind, path: str) -> bool:
-        """Takes the entries that a notification uses up; False if there were none."""
+        """Removes the entries that a notification uses up; False if there were none."""
         with self._lock:
             taken = [self._since[each].pop(path, None) for each in _CONSUMED_BY[kind]]
         return any(zxid is not None for zxid in taken)
 
     def entries(self, kind: WatchType) -> list[str]:
-        """The paths watched in this way."""
+        """The paths with a watch of that type."""
         with self._lock:
             return list(self._since[kind])

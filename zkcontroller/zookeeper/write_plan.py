@@ -1,4 +1,4 @@
-"""Bulk writes: independent operations packed into multis, and taken apart again when one fails.
+"""Bulk writes: packs independent operations into multis, and splits a multi that failed.
 
 The caller asked for independent writes; a multi is all or nothing.  When one fails, ZooKeeper names
 the first operation that did, as judged after those before it.  That is this operation's verdict,
@@ -54,7 +54,7 @@ _CUT: Final = -1
 
 
 class Encoder:
-    """Operations to bytes, with this session's chroot and access control lists.
+    """Encodes operations with this session's chroot and access control lists.
 
     ``absolute`` and ``relative`` put the chroot before a path and take it away; ``acl`` is the
     encoded list for a new znode at a path.
@@ -78,7 +78,7 @@ class Encoder:
 
 
 class WritePlan:
-    """How independent writes are asked; ``results`` is complete when the plan is finished.
+    """The plan of independent writes; ``results`` is complete when the plan is finished.
 
     Raises (from :meth:`answered`) ControllerMoved when the fence fails, ZooKeeperRefused when it
     cannot be read.  An operation larger than ``max_request_bytes`` is never sent, for the server
@@ -102,7 +102,7 @@ class WritePlan:
         self._limit = MAX_OPERATIONS
         self._again: deque[Ask] = deque()
         self._waiting: deque[int] = deque()
-        # Overwriting znodes, each once, touches nobody else; and a controller does little else.
+        # Overwriting znodes, each once, has no effect on others; and a controller does little else.
         self._may_touch = not _are_apart(operations)
         # How many operations under way touch a path, and how many a child of it.
         self._touched: dict[str, int] = {}
@@ -116,12 +116,12 @@ class WritePlan:
 
     @property
     def results(self) -> list[WriteResult]:
-        """One verdict per operation, in order."""
+        """One result per operation, in order."""
         assert None not in self._verdicts
         return [verdict for verdict in self._verdicts if verdict is not None]
 
     def next(self) -> Ask | None:
-        """The next multi; None while what comes next must wait for those under way."""
+        """The next multi; None while it must wait for those in flight."""
         if self._again:
             return self._again.popleft()
         part = self._take_part()
@@ -132,7 +132,7 @@ class WritePlan:
         return Ask(OpCode.MULTI, body, part)
 
     def answered(self, ask: Ask, reply: Reply) -> None:
-        """Takes the verdicts in, or takes the multi apart."""
+        """Takes the results, or splits the failed multi."""
         self._forget(ask.part)
         operations: list[Write | Check] = [self._operations[position] for position in ask.part]
         if self._fence is not None:
@@ -151,7 +151,7 @@ class WritePlan:
         self._failed(ask.part, outcome.position - len(self._head), outcome.code)
 
     def lost(self, ask: Ask) -> None:
-        """The multi may have landed or not; it is asked again, before anything that follows it."""
+        """Re-queues a multi lost with its connection, before anything that follows it."""
         self._again.append(ask)
 
     def _take_part(self) -> list[int]:
@@ -203,7 +203,7 @@ class WritePlan:
         self._ask_again((*before, *after))
 
     def _refused(self, part: Sequence[int], code: ZkCode) -> None:
-        """The multi as a whole got an error, which blames no operation."""
+        """The multi got an error as a whole, which names no operation."""
         if len(part) == 1:
             self._verdicts[part[0]] = code
             return
@@ -223,7 +223,7 @@ class WritePlan:
 
 
 class TransactionPlan:
-    """How a :class:`Transaction` is asked: one multi, all or nothing.
+    """The plan of a :class:`Transaction`: one multi, all or nothing.
 
     A transaction whose reply was lost is sent again, so one that had landed answers what its own
     doing makes of it (NODE_EXISTS, BAD_VERSION); the caller recognises its success by reading.
@@ -250,7 +250,7 @@ class TransactionPlan:
         return self._asks.popleft() if self._asks else None
 
     def answered(self, _ask: Ask, reply: Reply) -> None:
-        """Takes the outcome in."""
+        """Takes the outcome."""
         if reply.code is not ZkCode.OK:
             self.result = RolledBack(reply.code, 0)
             return
@@ -261,7 +261,7 @@ class TransactionPlan:
                 self.result = Committed(tuple(results))
 
     def lost(self, ask: Ask) -> None:
-        """Asks it again."""
+        """Re-queues a request lost with its connection."""
         self._asks.append(ask)
 
 
@@ -274,7 +274,7 @@ def _fence_failed(fence: Write | Check, code: ZkCode) -> Exception:
 
 
 def _are_apart(operations: Sequence[Write]) -> bool:
-    """Whether all of them are SetData, of as many znodes."""
+    """Whether the operations are SetData of different znodes."""
     paths = {operation.path for operation in operations if type(operation) is SetData}
     return len(paths) == len(operations)
 

@@ -1,4 +1,4 @@
-"""Reading and writing the JSON of znodes as Jackson does for Kafka, refusing what is malformed.
+"""Reads and writes znodes' JSON like Jackson in Kafka; refuses malformed JSON.
 
 Reading is strict about what a field *is* and lenient about what else is there: unknown keys are
 ignored, a missing key or a value of another type is :class:`~zkcontroller.errors.ZnodeCorrupt`.
@@ -41,7 +41,7 @@ def json_integers(values: Iterable[int]) -> bytes:
 
 
 def json_object(pairs: Iterable[tuple[str, bytes]]) -> bytes:
-    """A JSON object of values that are encoded already, keys in the order given."""
+    """A JSON object of encoded values, keys in the given order."""
     return b"{%s}" % b",".join([b"%s:%s" % (json_string(key), value) for key, value in pairs])
 
 
@@ -78,7 +78,7 @@ class JsonFields:
 
     @classmethod
     def parse(cls, path: str, data: bytes) -> JsonFields:
-        """The object that ``data`` holds; ZnodeCorrupt if it is not JSON in UTF-8 or no object."""
+        """The object in ``data``; ZnodeCorrupt if it is not JSON in UTF-8 or no object."""
         try:
             return cls(path, orjson.loads(data))
         except orjson.JSONDecodeError as error:
@@ -88,7 +88,7 @@ class JsonFields:
         return key in self._values
 
     def has(self, key: str) -> bool:
-        """Whether the key is there with a value other than null."""
+        """Whether the key exists with a value other than null."""
         return self._values.get(key) is not None
 
     def __iter__(self) -> Iterator[str]:
@@ -151,5 +151,5 @@ def broker_ids(path: str, what: str, values: list[Any]) -> tuple[int, ...]:
 
 
 def shown(value: object) -> str:
-    """A value out of JSON for an error text; arrays and objects may be too deep to be written."""
+    """A JSON value for an error text; of arrays and objects only the type."""
     return str(value)[:100] if isinstance(value, str | int | float) else f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""The catalogue of every znode of a Kafka 3.9 cluster: its path, and the codec of what it holds.
+"""Every znode of a Kafka 3.9 cluster: its path and the codec of its data.
 
 Encoding is equal byte for byte to Kafka 3.9.1, key order included (:mod:`.scala_order`).  Decoding
 accepts every version Kafka ever wrote and unknown fields, and raises
@@ -180,7 +180,7 @@ _READERS: Final[tuple[tuple[re.Pattern[str], _Reader], ...]] = tuple(
 
 
 def describe(path: str, data: bytes) -> dict[str, Any] | str:
-    """What a znode says, for people: its JSON object as it stands there, or its text.
+    """The content of a znode for people: its JSON object or its text.
 
     A znode that this catalogue knows is checked by its codec first: ZnodeCorrupt if it fails.  Any
     other is shown as JSON if it is a JSON object, else as text (bytes that are no UTF-8 escaped).

@@ -1,8 +1,8 @@
 """Partition changes that follow when a broker starts, stops or loses a log directory.
 
-``broker_transitions.BrokerTransitions`` says what is asked.  The records about partitions stand in
-front of the one about the broker where the broker goes, and behind it where it comes: whoever
-reads half of them sees no leader that is fenced.
+:class:`.broker_transitions.BrokerTransitions` is the interface.  The partition records come before
+the broker's record if the broker is fenced, and after it if the broker is unfenced: a reader of
+only the first half sees no fenced leader.
 
 Source: Kafka ``ReplicationControlManager.handleBroker…``, ``handleDirectoriesOffline``,
 ``handleAssignReplicasToDirs`` (KIP-631, KIP-841, KIP-858).

@@ -2,7 +2,7 @@
 
 A change is refused or accepted for a resource as a whole.  It must pass the validator, its
 resource must exist, and an operator's policy may refuse it; the policy sees only the keys that
-somebody named.
+the request names.
 
 Source: Kafka ``ConfigurationControlManager`` (KIP-248, KIP-339).
 """

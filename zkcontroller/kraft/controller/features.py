@@ -1,7 +1,7 @@
 """Finalized feature levels of a KRaft cluster, and the rules for updates.
 
-A level is *finalized* once it stands in the log.  metadata.version is one feature among others to
-whoever asks, but it tells which records may be written, so it has rules of its own.
+A level is *finalized* once it stands in the log.  metadata.version is a feature like the
+others for clients, but it determines which records may be written, so it has additional rules.
 
 Source: Kafka ``FeatureControlManager`` (KIP-584, KIP-778).
 """
