@@ -1,4 +1,4 @@
-"""LeaderAndIsr and StopReplica, by which a controller rules the replicas of a broker, as values.
+"""LeaderAndIsr and StopReplica requests of a controller, as values.
 
 Source: Kafka ``LeaderAndIsrRequest``, ``StopReplicaRequest``.
 """
@@ -18,7 +18,7 @@ from zkcontroller.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrRequest:
-    """A LeaderAndIsr request, whatever its version was."""
+    """A LeaderAndIsr request of any version."""
 
     controller_id: int
     controller_epoch: int
@@ -39,7 +39,7 @@ class StopReplicaPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaRequest:
-    """A StopReplica request, whatever its version was."""
+    """A StopReplica request of any version."""
 
     controller_id: int
     controller_epoch: int
@@ -49,7 +49,7 @@ class StopReplicaRequest:
 
 @dataclass(frozen=True, slots=True)
 class PartitionErrors:
-    """An answer: the code of the whole request, and one per partition that was looked at."""
+    """A response: the error of the whole request, and one per handled partition."""
 
     error: ErrorCode
     partitions: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""This broker's requests to the controller, wherever that is at the moment.
+"""Sends this broker's requests to the current controller.
 
 One connection, one request in flight.  A controller that says it is none, or that cannot be
 reached, is looked for again.
@@ -29,7 +29,7 @@ _log = logging.getLogger("kafka.server.NodeToControllerRequestThread")
 
 @dataclass(frozen=True, slots=True)
 class ChannelToController:
-    """How the controller is reached."""
+    """Listener, timeouts and security of requests to the controller."""
 
     broker_id: int
     listener_name: str
@@ -42,7 +42,7 @@ class ChannelToController:
 
 
 class ControllerChannel:
-    """Calls from several tasks wait for one another.  For the event loop."""
+    """One connection; calls from several tasks wait for one another.  For the event loop."""
 
     def __init__(self, metadata_cache: MetadataCache, settings: ChannelToController) -> None:
         self._timeout_s = settings.request_timeout_ms / 1000
@@ -56,7 +56,7 @@ class ControllerChannel:
         )
 
     async def ask(self, payload: RequestPayload) -> Any:
-        """The controller's answer; TimeoutError if none has come within ``request.timeout.ms``.
+        """The controller's response; TimeoutError if none has come within ``request.timeout.ms``.
 
         The answer must have an error code of its own, by which a broker says that it is not the
         controller.
@@ -74,5 +74,5 @@ class ControllerChannel:
                 await asyncio.sleep(RETRY_MS / 1000)
 
     async def close(self) -> None:
-        """Closes the connection; a call under way ends with an error."""
+        """Closes the connection; a call in flight ends with an error."""
         await self._controller.close()

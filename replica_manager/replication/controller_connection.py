@@ -1,10 +1,10 @@
-"""The connection to the controller, wherever that is at the moment.
+"""A connection to the current controller; it is opened again when the controller changes.
 
 Who is controller is in the metadata cache.  A call to one that is frozen would wait for as long as
 a request may take; here another name in the cache ends the wait.
 
 Source: Kafka ``NodeToControllerRequestThread``, which waits up to ``controller.socket.timeout.ms``
-whoever has become controller since.
+the controller elected since.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 
 class ControllerNode(NamedTuple):
-    """Who is controller, and where."""
+    """Id and address of the controller."""
 
     broker_id: int
     endpoint: Endpoint
 
 
 def controller_in(metadata_cache: MetadataCache, listener_name: str) -> ControllerNode | None:
-    """Who is controller as far as this broker knows, reached by that listener."""
+    """The controller that this broker knows, with its address on that listener."""
     snapshot = metadata_cache.snapshot
     if snapshot.controller_id is None:
         return None
@@ -41,7 +41,7 @@ def controller_in(metadata_cache: MetadataCache, listener_name: str) -> Controll
 
 
 class ControllerConnection:
-    """Opened when it is needed; one call at a time.  For the event loop."""
+    """Connects when needed; one call at a time.  For the event loop."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ControllerConnection:
         security: ClientSecurity,
         on_found: Callable[[ControllerNode], None] = lambda _: None,
     ) -> None:
-        """``find`` says who is controller now; ``on_found`` hears of another one than before."""
+        """``find`` returns the current controller; ``on_found`` is called with a new one."""
         self._broker_id = broker_id
         self._find = find
         self._connect_timeout_ms = connect_timeout_ms
@@ -65,9 +65,9 @@ class ControllerConnection:
         """Whom the connection is, or was, to."""
 
     async def call(self, attempt: Callable[[Connection], Awaitable[T]]) -> T:
-        """What ``attempt`` makes of a connection to whoever is controller now.
+        """The result of ``attempt``, called with a connection to the current controller.
 
-        ConnectionError if nobody knows who that is, or another one is meanwhile.
+        ConnectionError if the controller is unknown or has changed meanwhile.
         """
         node = self._find()
         if node is None:
@@ -88,7 +88,7 @@ class ControllerConnection:
             await asyncio.gather(asking, return_exceptions=True)
 
     async def close(self) -> None:
-        """Closes the connection if there is one; a call under way ends with an error."""
+        """Closes the connection if there is one; a call in flight ends with an error."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()

@@ -1,4 +1,4 @@
-"""A leader's way to the controller: AlterPartition over a connection that finds its own way.
+"""Sends a leader's AlterPartition requests to the controller.
 
 A lost connection, a NOT_CONTROLLER (for the request or for one partition) or another controller
 ends the attempt; the next one looks anew.  So a frozen controller keeps no ISR from shrinking.
@@ -44,7 +44,7 @@ _API_VERSIONS_VERSION: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class ControllerLinkSettings:
-    """How a broker speaks with its controller."""
+    """Listener, timeouts and versions of requests to the controller."""
 
     broker_id: int
     version: InterBrokerVersion
@@ -54,7 +54,7 @@ class ControllerLinkSettings:
 
 
 class ControllerLink:
-    """One connection, opened when it is needed.  For one task."""
+    """One connection, opened when needed.  For one task."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ControllerLink:
         find: Callable[[], ControllerNode | None],
         broker_epoch: Callable[[], int],
     ) -> None:
-        """``find`` says who is controller now, as far as this broker knows."""
+        """``find`` returns the controller that this broker knows."""
         self._settings = settings
         self._broker_epoch = broker_epoch
         self._controller = ControllerConnection(
@@ -80,7 +80,7 @@ class ControllerLink:
         )
 
     async def propose(self, call: AlterPartitionCall) -> Answers | Refused | None:
-        """Asks the controller; None if it was not reached, or is none any more."""
+        """The controller's response; None if it was not reached or is no longer the controller."""
         try:
             return await self._controller.call(lambda found: self._ask(found, call))
         except (OSError, InvalidFrame) as failure:
@@ -119,7 +119,7 @@ class ControllerLink:
         )
 
     async def _negotiated(self, connection: Connection) -> int:
-        """The newest version that both sides know, and that this cluster's dialect allows."""
+        """The newest version that both sides and inter.broker.protocol.version allow."""
         api_versions = request_schema(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION)
         response: Any = await connection.request(api_versions.request())
         offered = next(
@@ -144,7 +144,7 @@ class ControllerLink:
 def alter_partition_request(
     version: int, call: AlterPartitionCall, broker_id: int, broker_epoch: int
 ) -> bytes:
-    """The body of an AlterPartition request; the versions without ids name topics."""
+    """The body of an AlterPartition request; old versions name topics instead of ids."""
     schema = request_schema(ApiKey.ALTER_PARTITION, version)
 
     def partition_data(partition: int, proposed: Proposed) -> Any:
@@ -187,7 +187,7 @@ def alter_partition_request(
 def read_alter_partition_answers(
     version: int, body: bytes, asked: Mapping[TopicPartition, Proposed]
 ) -> tuple[ErrorCode, dict[TopicPartition, AlteredIsr | ErrorCode]]:
-    """The controller's answer to the whole request, and to each partition; InvalidFrame if none."""
+    """The error of the request and the result of each partition; InvalidFrame if invalid."""
     response: Any = read_response(ApiKey.ALTER_PARTITION, version, body)
     names = {proposed.topic_id: tp.topic for tp, proposed in asked.items()}
     answers: dict[TopicPartition, AlteredIsr | ErrorCode] = {}
@@ -195,7 +195,7 @@ def read_alter_partition_answers(
         has_ids = version >= FIRST_TOPIC_ID_VERSION
         name = names.get(topic.topic_id) if has_ids else topic.topic_name
         if name is None:
-            continue  # nobody asked
+            continue  # not in the request
         for told in topic.partitions:
             is_accepted = told.error_code is ErrorCode.none
             answers[TopicPartition(name, told.partition_index)] = (

@@ -1,4 +1,4 @@
-"""A DeleteRecords request, waiting until every live replica has raised its log start offset.
+"""A DeleteRecords request that waits until every live replica raised its log start offset.
 
 Source: Kafka ``DelayedDeleteRecords``.
 """
@@ -28,7 +28,7 @@ LowWatermark: TypeAlias = Callable[[TopicPartition], int | ErrorCode]
 
 
 class DelayedDeleteRecords:
-    """Waits for the low watermark of every partition whose log start was raised here."""
+    """Waits for the low watermark of every partition whose log start was raised."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class DelayedDeleteRecords:
         refused: Mapping[TopicPartition, ErrorCode],
         low_watermark: LowWatermark,
     ) -> None:
-        """``raised`` has the offset that the replicas must reach."""
+        """``raised`` holds the offset that the replicas must reach."""
         self._pending = dict(raised)
         self._low_watermark = low_watermark
         self.answers: dict[TopicPartition, DeletedRecords] = {
@@ -57,7 +57,7 @@ class DelayedDeleteRecords:
         return tuple(self._pending)
 
     def is_complete(self) -> bool:
-        """Looks at what still waits; True once nothing does."""
+        """Checks the waiting partitions; True once none is left."""
         for tp, required_offset in list(self._pending.items()):
             low_watermark = self._low_watermark(tp)
             if isinstance(low_watermark, ErrorCode):

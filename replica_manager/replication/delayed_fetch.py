@@ -1,4 +1,4 @@
-"""A Fetch request that waits until there is enough to read, or a reason to answer at once.
+"""A Fetch request that waits until enough can be read, or must be answered at once.
 
 What there is to read is reckoned from places in the log, without reading.  When the time comes the
 whole request is read again.
@@ -23,7 +23,7 @@ from zkcontroller.model import NO_EPOCH, TopicPartition
 
 
 class LogPlace(Protocol):
-    """An offset, the segment it is in, and its place there."""
+    """An offset with its segment and its position there."""
 
     @property
     def message_offset(self) -> int: ...
@@ -32,7 +32,7 @@ class LogPlace(Protocol):
         """Whether the segment is one before that of ``other``."""
 
     def bytes_until(self, later: Self, /) -> int | None:
-        """Bytes between two places of one segment; None if they are in two, or unknown."""
+        """Bytes between two places of one segment; None for two segments or unknown places."""
 
 
 Place = TypeVar("Place", bound=LogPlace)
@@ -48,7 +48,7 @@ class ParkedPartition(NamedTuple, Generic[Place]):
 
 
 class DelayedFetch(Generic[Place]):
-    """Waits for ``min_bytes``, over all its partitions."""
+    """Waits until all partitions together have ``min_bytes``."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class DelayedFetch(Generic[Place]):
         readable_end: Callable[[ParkedPartition[Place]], Place | ErrorCode],
         has_diverged: Callable[[ParkedPartition[Place]], bool],
     ) -> None:
-        """``readable_end`` says how far the request may read now, or why it may not any more."""
+        """``readable_end`` returns how far the request may read now, or the error."""
         self.partitions = {each.partition.topic_partition: each for each in partitions}
         self._ready = dict.fromkeys(self.partitions, 0)
         self._news: dict[TopicPartition, None] | None = None
@@ -68,13 +68,13 @@ class DelayedFetch(Generic[Place]):
         self._has_diverged = has_diverged
 
     def changed(self, partition: TopicPartition) -> None:
-        """What changed since it was looked at; of thousands of partitions mostly one."""
+        """Notes a partition to check; of thousands mostly one has changed."""
         self.touched.add(partition)
         self._news = {} if self._news is None else self._news
         self._news[partition] = None
 
     def is_complete(self) -> bool:
-        """Whether to answer now; looks at what has changed, at all if that was not said."""
+        """Whether to answer now; checks the changed partitions, or all if none is noted."""
         news = self.partitions if self._news is None else self._news
         self._news = None
         for partition in news:
@@ -99,7 +99,7 @@ class DelayedFetch(Generic[Place]):
 def must_answer_at_once(
     fetched: Iterable[FetchedPartition], *, max_wait_ms: int, min_bytes: int
 ) -> bool:
-    """Whether a Fetch request is answered with what was read first, instead of being parked."""
+    """Whether a Fetch request is answered with the first read instead of being parked."""
     results = list(fetched)
     if max_wait_ms <= 0 or not results:
         return True

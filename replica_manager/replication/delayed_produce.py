@@ -1,4 +1,4 @@
-"""A Produce request with acks=all, waiting until its records are committed.
+"""A Produce request with acks=all that waits until its records are committed.
 
 Source: Kafka ``DelayedProduce``.
 """
@@ -19,7 +19,7 @@ _TIMED_OUT: Final = ErrorCode.request_timed_out
 
 
 class DelayedProduce:
-    """Waits for every partition that took its records; the others have their error already."""
+    """Waits for every partition with appended records; the others have an error."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class DelayedProduce:
         refused: Mapping[TopicPartition, ErrorCode],
         check_committed: CheckCommitted,
     ) -> None:
-        """``appended`` has the offset after the last record, per partition."""
+        """``appended`` holds the offset after the last record, per partition."""
         self._pending = dict(appended)
         self._check = check_committed
         self.errors: dict[TopicPartition, ErrorCode] = {
@@ -42,7 +42,7 @@ class DelayedProduce:
         return tuple(self._pending)
 
     def is_complete(self) -> bool:
-        """Looks at what still waits; True once nothing does."""
+        """Checks the waiting partitions; True once none is left."""
         for partition, required_offset in list(self._pending.items()):
             is_committed, error = self._check(partition, required_offset)
             if is_committed or error is not ErrorCode.none:
@@ -52,5 +52,5 @@ class DelayedProduce:
 
 
 def must_wait(acks: int, appended: Mapping[TopicPartition, int]) -> bool:
-    """Whether a Produce request waits: it wants all in sync, and some partition took records."""
+    """Whether a Produce request waits: it has acks=all, and some records were appended."""
     return acks == -1 and bool(appended)

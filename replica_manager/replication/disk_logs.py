@@ -1,7 +1,7 @@
-"""The replicas' logs on disk, each with the configuration of its topic.
+"""The replicas' logs on disk, each with its topic's configuration.
 
-What a topic's configuration is, this object is told: at the start, when a topic comes, and when
-somebody changes it; the broker's own gives the rest.  Both reach the logs at once.
+The caller passes a topic's configuration: at the start, when a topic is created, and when it
+changes; the broker's configuration gives the rest.  Both reach the logs at once.
 
 Source: Kafka ``ReplicaManager``, ``Partition.createLogIfNotExists``, ``LogManager.getOrCreateLog``,
 ``TopicConfigHandler``, ``DynamicLogConfig``.
@@ -31,7 +31,7 @@ class DiskLogs:
     def __init__(
         self, manager: LogManager, broker_values: Callable[[], Mapping[str, ConfigValue]]
     ) -> None:
-        """``broker_values``: the broker's configuration as it is now."""
+        """``broker_values``: the broker's current configuration."""
         self.manager = manager
         self._broker_values = broker_values
         self._own_values: dict[str, dict[str, ConfigValue]] = {}
@@ -59,7 +59,7 @@ class DiskLogs:
         return self.config_of(topic).min_in_sync_replicas
 
     def topic_changed(self, topic: str, config: Mapping[str, str]) -> None:
-        """A topic's own configuration, as it stands in ZooKeeper; unknown keys are passed over."""
+        """Takes over a topic's configuration in ZooKeeper; unknown keys are ignored."""
         values: dict[str, ConfigValue] = {}
         for key, text in config.items():
             if key not in TOPIC_KEYS:
@@ -76,7 +76,7 @@ class DiskLogs:
         self.manager.update_topic_config(topic, self.config_of(topic))
 
     def broker_changed(self) -> None:
-        """The broker's configuration has changed: what topics inherit goes to their logs."""
+        """Takes over the broker's changed configuration in logs that inherit from it."""
         values = self._broker_values()
         self._default = self.manager.default_config = LogConfig.of({}, values)
         self._configs = {
@@ -87,7 +87,7 @@ class DiskLogs:
     def open(
         self, partition: TopicPartition, topic_id: UUID | None, /, *, is_new: bool
     ) -> PartitionLog:
-        """The partition's log; made if there is none, unless it may be in an offline directory."""
+        """The partition's log; creates a missing one, unless it may be in an offline directory."""
         manager = self.manager
         if not is_new and manager.log(partition) is None and manager.offline_log_dirs:
             offline = ",".join(map(str, manager.offline_log_dirs))
@@ -97,6 +97,6 @@ class DiskLogs:
         return manager.get_or_create(partition, self.config_of(partition.topic), topic_id)
 
     def delete(self, partition: TopicPartition, /) -> None:
-        """Deletes the partition's log and the one that was to replace it."""
+        """Deletes the partition's log and its future log."""
         self.manager.delete(partition)
         self.manager.delete(partition, is_future=True)

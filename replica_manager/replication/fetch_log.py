@@ -1,4 +1,4 @@
-"""Log lines of a fetcher: each begins with who fetches from whom.  Source: Kafka ``LogContext``."""
+"""Log lines of a fetcher, with follower and leader as prefix.  Source: Kafka ``LogContext``."""
 
 from __future__ import annotations
 

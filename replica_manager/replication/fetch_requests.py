@@ -1,4 +1,4 @@
-"""What a follower's fetcher asks a leader, and what it is told: values.
+"""The requests of a follower's fetcher to a leader and their responses, as values.
 
 Source: Kafka ``LeaderEndPoint``; KIP-101 for epochs, KIP-320 for the fencing of all three.
 """
@@ -42,7 +42,7 @@ class FetcherSettings:
 
 
 class EpochQuestion(NamedTuple):
-    """What OffsetsForLeaderEpoch asks of one partition."""
+    """One partition of an OffsetsForLeaderEpoch request."""
 
     current_leader_epoch: int
     leader_epoch: int
@@ -50,7 +50,7 @@ class EpochQuestion(NamedTuple):
 
 
 class OffsetQuestion(NamedTuple):
-    """What ListOffsets asks of one partition."""
+    """One partition of a ListOffsets request."""
 
     current_leader_epoch: int
     timestamp: int
@@ -78,7 +78,7 @@ class AskRecords:
     fetch: NextFetch
 
     def api_version(self, newest: int) -> int:
-        """The version to use where ``newest`` is the newest: 12 while a topic has no id."""
+        """The version to use, at most ``newest``; 12 while a topic has no id."""
         if newest >= FIRST_TOPIC_ID_VERSION and not self.fetch.can_use_topic_ids:
             return FIRST_TOPIC_ID_VERSION - 1
         return newest
@@ -86,7 +86,7 @@ class AskRecords:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing to ask before that time (None: before a partition is added)."""
+    """Nothing to send before that time (None: before a partition is added)."""
 
     until_ms: int | None
 
@@ -98,7 +98,7 @@ OffsetAnswers: TypeAlias = Mapping[TopicPartition, tuple[ErrorCode, int]]
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswers:
-    """A Fetch response as a follower reads it."""
+    """A Fetch response, as a follower reads it."""
 
     api_version: int
     error: ErrorCode

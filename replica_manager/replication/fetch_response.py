@@ -1,7 +1,7 @@
-"""A Fetch response as a follower reads it: the records stay where they arrived, as views.
+"""Reads a Fetch response for a follower; records are views, not copies.
 
 A message library would copy ten megabytes to hand out the few fields around them.  So the fields
-are read here, in every version; what is behind an optional field that nobody needs is skipped.
+are read here, in every version; optional fields that a follower does not need are skipped.
 
 Source: Kafka ``FetchResponse.json``, ``FetchResponse.responseData``.
 """
@@ -46,10 +46,10 @@ def error_of(code: int) -> ErrorCode:
 def read_fetch_response(
     version: int, body: memoryview, topic_names: Mapping[UUID, str]
 ) -> FetchAnswers:
-    """What the leader answered; InvalidFrame if ``body`` is no response of that version.
+    """The leader's response; InvalidFrame if ``body`` is no response of that version.
 
     ``topic_names`` are those the request asked for by id; a partition of any other id is left out,
-    its id is told.  The records are views into ``body``, which must not change.
+    its id is in the response.  The records are views into ``body``, which must not change.
     """
     try:
         return _Reader(version, body).read(topic_names)
@@ -109,7 +109,7 @@ class _Reader(WireReader[memoryview]):
         )
 
     def _diverging_epoch(self) -> EpochEndOffset | None:
-        """Tagged field 0 of a partition; None if it is not there, or says nothing."""
+        """Tagged field 0 of a partition; None if it is absent or empty."""
         value = self._tags(_DIVERGING_EPOCH_TAG)
         if value is None:
             return None
@@ -117,7 +117,7 @@ class _Reader(WireReader[memoryview]):
         return EpochEndOffset(epoch, end_offset) if epoch >= 0 else None
 
     def _skip_aborted_transactions(self) -> None:
-        """Followers learn of transactions from the markers among the records."""
+        """Followers see aborted transactions in the markers among the records."""
         for _ in range(self._count()):
             self._bytes(_ABORTED_TRANSACTION_BYTES)
             self._skip_tags()

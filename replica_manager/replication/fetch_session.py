@@ -1,4 +1,4 @@
-"""One fetch session: what a client asked for, and what it was told of each partition.
+"""One fetch session: what a client requested, and what it last got for each partition.
 
 Source: Kafka ``FetchSession``, ``CachedPartition`` (KIP-227).
 """
@@ -27,7 +27,7 @@ PartitionKey: TypeAlias = tuple[UUID | str | None, int]
 
 @dataclass(slots=True)
 class CachedPartition:
-    """What a session remembers of one partition: the question, and what was last answered."""
+    """A session's entry for one partition: the request and the last response."""
 
     topic_id: UUID | None
     topic: str | None
@@ -37,13 +37,13 @@ class CachedPartition:
     log_start_offset: int = UNKNOWN_OFFSET
 
     def must_be_told(self, fetched: FetchedPartition) -> bool:
-        """Whether the answer must carry this partition; remembers what it then tells."""
+        """Whether the response must contain this partition; stores its new values."""
         is_news = self.is_news(fetched)
         self.remember(fetched)
         return is_news
 
     def is_news(self, fetched: FetchedPartition) -> bool:
-        """Whether an answer would have to carry this partition."""
+        """Whether the response would have to contain this partition."""
         return (
             len(fetched.records) > 0
             or self.high_watermark != fetched.high_watermark
@@ -54,15 +54,15 @@ class CachedPartition:
         )
 
     def ask(self, wanted: FetchPartition) -> None:
-        """Takes a new question; in a new leader epoch the last answer may have been ignored."""
+        """Stores a new request; in a new leader epoch the last response may have been ignored."""
         if wanted.current_leader_epoch != self.wanted.current_leader_epoch:
             self.high_watermark = UNKNOWN_OFFSET
         self.wanted = wanted
 
     def remember(self, fetched: FetchedPartition) -> None:
-        """What the client knows after an answer.
+        """Stores the values of a response.
 
-        After an error the next good answer must be told even if it repeats the last one; so must
+        After an error the next good answer must be sent even if it repeats the last one; so must
         the one after a divergence, for a follower does not use the watermark that comes with it.
         """
         self.log_start_offset = fetched.log_start_offset
@@ -72,7 +72,7 @@ class CachedPartition:
 
 @dataclass(slots=True)
 class FetchSession:
-    """One session.  ``size`` and ``last_used_ms`` are of its last use, as eviction sees them."""
+    """One session.  Eviction reads ``size`` and ``last_used_ms`` as of its last use."""
 
     session_id: int
     is_privileged: bool
@@ -86,7 +86,7 @@ class FetchSession:
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """The smallest goes first."""
+        """The eviction order: the smallest is evicted first."""
         return (self.is_privileged, self.size, self.session_id)
 
     def key(self, partition: TopicIdPartition) -> PartitionKey:

@@ -1,6 +1,6 @@
-"""Fetch sessions, the asking side: says what a Fetch request must name, and what comes next.
+"""Fetch sessions on the client's side: what the next Fetch request must contain.
 
-A follower has one :class:`FetchSessionHandler` per connection to a leader.  It tells the handler
+A follower has one :class:`FetchSessionHandler` per connection to a leader.  It passes the handler
 all the partitions it wants; the handler answers with what the leader does not know yet.  After
 anything unclear (an error, a lost connection, an answer that does not fit) the next request closes
 the session and names everything again, so the two sides can never disagree for long.
@@ -34,7 +34,7 @@ _logger = logging.getLogger("org.apache.kafka.clients.FetchSessionHandler")
 
 
 class NextFetch(NamedTuple):
-    """What the next Fetch request says."""
+    """The content of the next Fetch request."""
 
     metadata: FetchMetadata
     to_send: Mapping[TopicPartition, FetchPartition]
@@ -54,7 +54,7 @@ class NextFetch(NamedTuple):
 
 
 class FetchSessionHandler:
-    """The session with one leader, as its client sees it."""
+    """The client's side of the session with one leader."""
 
     def __init__(self, leader: int, log_prefix: str = "") -> None:
         self._leader = leader
@@ -66,11 +66,11 @@ class FetchSessionHandler:
 
     @property
     def session_id(self) -> int:
-        """Of the session that the next request continues; 0 if it opens one."""
+        """The id of the session that the next request continues; 0 to open one."""
         return self._next.session_id
 
     def plan(self, wanted: Mapping[TopicPartition, FetchPartition]) -> NextFetch:
-        """The next request, for all that is wanted now; what is not in ``wanted`` is left out."""
+        """The next request for all wanted partitions; others are removed from the session."""
         can_use_ids = all(question.topic_id is not None for question in wanted.values())
         to_send: Mapping[TopicPartition, FetchPartition] = dict(wanted)
         to_forget: Sequence[TopicIdPartition] = ()
@@ -95,7 +95,7 @@ class FetchSessionHandler:
     ) -> tuple[
         dict[TopicPartition, FetchPartition], list[TopicIdPartition], list[TopicIdPartition]
     ]:
-        """What is new, what is gone, and what came again under another topic id."""
+        """Added, removed and re-added partitions; re-added ones have another topic id."""
         new = {tp: question for tp, question in wanted.items() if tp not in self._partitions}
         altered: dict[TopicPartition, FetchPartition] = {}
         gone: list[TopicIdPartition] = []
@@ -123,10 +123,10 @@ class FetchSessionHandler:
         topic_ids: Collection[UUID] = (),
         throttle_time_ms: int = 0,
     ) -> bool:
-        """Takes note of an answer; False if its partitions must not be used.
+        """Processes a response; False if its partitions must not be used.
 
-        ``partitions`` are those it tells of, ``topic_ids`` every id in it (from version 13), also
-        of topics that nobody here knows.
+        ``partitions`` are those in it, ``topic_ids`` every id in it (from version 13), also
+        of topics unknown here.
         """
         if error is not ErrorCode.none:
             self._log.info(
@@ -167,7 +167,7 @@ class FetchSessionHandler:
         return True
 
     def handle_error(self, cause: str | None = None) -> None:
-        """No answer came: whether the leader saw the request nobody knows, so start anew.
+        """No response came: the leader may have seen the request, so open a new session.
 
         ``cause`` is printed below the line that says so.
         """
@@ -180,7 +180,7 @@ class FetchSessionHandler:
         self._close_and_open()
 
     def close(self) -> None:
-        """The next request is to be the last one of the session."""
+        """Makes the next request the last one of the session."""
         self._next = self._next._replace(epoch=FINAL_SESSION_EPOCH)
 
     def _close_and_open(self) -> None:
@@ -189,7 +189,7 @@ class FetchSessionHandler:
     def _problem(
         self, api_version: int, partitions: Collection[TopicPartition], topic_ids: Collection[UUID]
     ) -> str | None:
-        """What is wrong with the partitions of an answer, in Kafka's words."""
+        """The problem with the partitions of a response, in Kafka's words."""
         problems: dict[str, list[str]] = {}
         if self._next.is_full:
             told = set(partitions)

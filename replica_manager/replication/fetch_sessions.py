@@ -1,8 +1,8 @@
-"""Fetch sessions, the broker's side: a client names its partitions once, then only what changes.
+"""Fetch sessions on the broker's side: later requests name only changed partitions.
 
 :class:`FetchSessionCache` turns each Fetch request into a context.  The context says which
 partitions are to be read, in which order, and afterwards which of the results the answer must
-carry.  There are as many sessions as the cache has slots; whoever gets none is told session id 0
+carry.  There are as many sessions as the cache has slots; a client without a slot gets session id 0
 and goes on naming everything.
 
 The order of a session's partitions is its fairness: what just gave records moves to the end, so
@@ -57,16 +57,16 @@ class FetchAnswer(NamedTuple):
 
 
 class _NoSession:
-    """A request that has no session, or none yet."""
+    """A request without a session, or before it has one."""
 
     __slots__ = ()
 
     def told(self, fetched: _Fetched) -> _Fetched:
-        """What the answer would tell; nothing is remembered of it."""
+        """The partitions of the response; nothing is stored."""
         return fetched
 
     def throttled(self) -> FetchAnswer:
-        """The empty answer to who has to wait: no error, no session, which are for the next."""
+        """The empty response for a throttled client: no error and no session."""
         return FetchAnswer(ErrorCode.none, NO_SESSION, {})
 
 
@@ -77,11 +77,11 @@ class SessionError(_NoSession):
     error: ErrorCode
 
     def partitions(self) -> Iterator[tuple[TopicIdPartition, FetchPartition]]:
-        """Nothing."""
+        """No partitions."""
         return iter(())
 
     def answer(self, _: _Fetched, __: int) -> FetchAnswer:
-        """The error; session id 0."""
+        """The error with session id 0."""
         return FetchAnswer(self.error, NO_SESSION, {})
 
     @override
@@ -91,16 +91,16 @@ class SessionError(_NoSession):
 
 @dataclass(frozen=True, slots=True)
 class SessionlessFetch(_NoSession):
-    """A full request that wants no session."""
+    """A full request without a session."""
 
     wanted: Mapping[TopicIdPartition, FetchPartition]
 
     def partitions(self) -> Iterator[tuple[TopicIdPartition, FetchPartition]]:
-        """What to read, in the order of the request."""
+        """The partitions to read, in the order of the request."""
         return iter(self.wanted.items())
 
     def answer(self, fetched: _Fetched, _: int) -> FetchAnswer:
-        """Everything that was read."""
+        """Every partition that was read."""
         return FetchAnswer(ErrorCode.none, NO_SESSION, fetched)
 
 
@@ -114,11 +114,11 @@ class FullFetch(_NoSession):
     is_from_follower: bool
 
     def partitions(self) -> Iterator[tuple[TopicIdPartition, FetchPartition]]:
-        """What to read, in the order of the request."""
+        """The partitions to read, in the order of the request."""
         return iter(self.wanted.items())
 
     def answer(self, fetched: _Fetched, now_ms: int) -> FetchAnswer:
-        """Everything that was read, and the id of the new session (0: there is none)."""
+        """Every partition that was read, and the id of the new session (0: none)."""
         session_id = self.cache._create(self, fetched, now_ms)
         return FetchAnswer(ErrorCode.none, session_id, fetched)
 
@@ -133,7 +133,7 @@ class IncrementalFetch:
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
 
     def partitions(self) -> Iterator[tuple[TopicIdPartition, FetchPartition]]:
-        """What to read, in the order of the session."""
+        """The partitions to read, in the order of the session."""
         for cached in list(self.session.partitions.values()):
             if cached.topic is None and cached.topic_id is not None:
                 cached.topic = self.topic_names.get(cached.topic_id)
@@ -141,7 +141,7 @@ class IncrementalFetch:
             yield name, cached.wanted
 
     def answer(self, fetched: _Fetched, _: int) -> FetchAnswer:
-        """Only what is news to the client."""
+        """Only the changed partitions."""
         session = self.session
         if not self._is_next():
             return self._out_of_turn()
@@ -156,7 +156,7 @@ class IncrementalFetch:
         return FetchAnswer(ErrorCode.none, session.session_id, told)
 
     def told(self, fetched: _Fetched) -> _Fetched:
-        """What :meth:`answer` would tell; nothing is remembered of it."""
+        """The partitions that :meth:`answer` would return; nothing is stored."""
         if not self._is_next():
             return {}
         session = self.session
@@ -167,7 +167,7 @@ class IncrementalFetch:
         }
 
     def throttled(self) -> FetchAnswer:
-        """An answer without partitions; the session knows what it knew before."""
+        """A response without partitions; the session is unchanged."""
         if not self._is_next():
             return self._out_of_turn()
         return FetchAnswer(ErrorCode.none, self.session.session_id, {})
@@ -224,7 +224,7 @@ class FetchSessionCache:
         is_from_follower: bool,
         now_ms: int,
     ) -> FetchContext:
-        """What is to be done for a Fetch request; a full one closes the session it names."""
+        """How to handle a Fetch request; a full request closes the session it names."""
         uses_topic_ids = api_version >= FIRST_TOPIC_ID_VERSION
         if metadata.is_full:
             self._sessions.pop(metadata.session_id, None)
@@ -257,9 +257,9 @@ class FetchSessionCache:
         self._sessions.move_to_end(session.session_id)
 
     def _may_hold(self, partitions: Iterable[TopicIdPartition], count: int) -> bool:
-        """Whether so many more partitions may be remembered, these among them.
+        """Whether the cache may hold so many partitions more.
 
-        A name that no topic can have is not: it may take 32 KB.
+        Not if a name is longer than a topic's: it may take 32 KB.
         """
         if self.total_partitions + count > MOST_PARTITIONS:
             return False
@@ -300,7 +300,7 @@ class FetchSessionCache:
         return session_id
 
     def _evict(self, is_privileged: bool, size: int, now_ms: int) -> bool:
-        """Frees a slot for a session of that rank; False if nobody there has to give way."""
+        """Frees a slot for a session of that rank; False if no session may be evicted."""
         if not self._sessions:
             return False
         victim = next(iter(self._sessions.values()))
@@ -316,6 +316,6 @@ class FetchSessionCache:
         return True
 
     def _may_evict(self, session: FetchSession, is_privileged: bool) -> bool:
-        """Old sessions can lose their slot to anybody, a consumer's young one to a follower."""
+        """Old sessions may be evicted by any other, a consumer's young one by a follower."""
         is_old = session.last_used_ms - session.created_ms > self._eviction_ms
         return is_old or (is_privileged and not session.is_privileged)

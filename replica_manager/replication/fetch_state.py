@@ -1,6 +1,6 @@
-"""How far a follower's fetcher is with one partition, and where a log that went astray is cut.
+"""A follower's fetch state of one partition, and where a diverging log is truncated.
 
-A partition starts *truncating*, if its log has no leader epochs or the leader does not tell of
+A partition starts *truncating*, if its log has no leader epochs or the leader does not report
 divergence in fetch answers; else it starts *fetching*.  A fetch that is out of range sends it to
 *finding the end* and, if that is not below its own, *finding the start* of the leader's log.  In
 every stage it can be *delayed* after an error.  One that cannot go on is *failed*: no longer with
@@ -25,7 +25,7 @@ from zkcontroller.model import NO_EPOCH, TopicPartition
 
 
 class FetchStage(Enum):
-    """What a fetcher does for a partition next."""
+    """What a fetcher does next for a partition."""
 
     TRUNCATING = "ask where the epoch ends, then truncate"
     FETCHING = "fetch records"
@@ -34,7 +34,7 @@ class FetchStage(Enum):
 
 
 class InitialFetchState(NamedTuple):
-    """What a fetcher is told about a partition that it is to take on."""
+    """A fetcher's initial values for a new partition."""
 
     topic_id: UUID | None
     current_leader_epoch: int
@@ -42,7 +42,7 @@ class InitialFetchState(NamedTuple):
 
 
 class PartitionFetchState(NamedTuple):
-    """How far a fetcher is with one partition."""
+    """The fetch state of one partition."""
 
     topic_id: UUID | None
     fetch_offset: int
@@ -54,7 +54,7 @@ class PartitionFetchState(NamedTuple):
     delayed_until_ms: int | None = None
 
     def is_delayed(self, now_ms: int) -> bool:
-        """Whether an error is still being waited out."""
+        """Whether the partition is paused after an error."""
         return self.delayed_until_ms is not None and now_ms < self.delayed_until_ms
 
     def is_in(self, stage: FetchStage, now_ms: int) -> bool:
@@ -63,7 +63,7 @@ class PartitionFetchState(NamedTuple):
 
 
 class Truncation(NamedTuple):
-    """Where to cut a log."""
+    """Where to truncate a log."""
 
     offset: int
     is_complete: bool
@@ -76,7 +76,7 @@ class Truncation(NamedTuple):
 
 
 def initial_offset(log: ReplicaLog, *, truncates_on_fetch: bool) -> int:
-    """Where fetching starts: at the log's end if the leader finds divergence, else at the HW.
+    """The first fetch offset: the log end if the leader detects divergence, else the HW.
 
     Source: Kafka ``ReplicaManager.initialFetchOffset``.
     """
@@ -88,7 +88,7 @@ def initial_offset(log: ReplicaLog, *, truncates_on_fetch: bool) -> int:
 def first_state(
     initial: InitialFetchState, log: ReplicaLog, *, truncates_on_fetch: bool
 ) -> PartitionFetchState:
-    """The state in which a fetcher begins with a partition."""
+    """The initial fetch state of a partition."""
     last_epoch = log.latest_epoch if truncates_on_fetch else None
     stage = FetchStage.TRUNCATING if last_epoch is None else FetchStage.FETCHING
     return PartitionFetchState(
@@ -97,7 +97,7 @@ def first_state(
 
 
 def truncation_for(leaders: EpochEndOffset, log: ReplicaLog, fetch_offset: int) -> Truncation:
-    """Where to cut ``log`` when the leader answered that an epoch ends at ``leaders``.
+    """Where to truncate ``log``, given the leader's end of an epoch.
 
     ``fetch_offset`` is the high watermark with which a truncating partition began.
     """
@@ -118,7 +118,7 @@ def truncation_for(leaders: EpochEndOffset, log: ReplicaLog, fetch_offset: int) 
 
 
 def fetcher_id(partition: TopicPartition, fetchers: int) -> int:
-    """Which of ``num.replica.fetchers`` fetchers of a leader takes the partition.
+    """The fetcher, out of ``num.replica.fetchers``, that fetches the partition.
 
     Source: Kafka ``AbstractFetcherManager.getFetcherId``.
     """

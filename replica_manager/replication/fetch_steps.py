@@ -1,4 +1,4 @@
-"""What a follower's fetcher asks a leader next, and what each answer does to the logs.
+"""A follower's fetcher without I/O: chooses the next request, applies each response.
 
 A :class:`ReplicaFetcher` follows one leader for some partitions.  Its shell does three things, over
 and over: take :meth:`~ReplicaFetcher.next_request`, get the answer, hand it to the method of that
@@ -86,7 +86,7 @@ _logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 
 @dataclass(slots=True)
 class Progress:
-    """What an answer led to, for whoever waits for it and for the metrics."""
+    """The effects of a response, for waiting tasks and metrics."""
 
     high_watermark_moved: list[TopicPartition] = field(default_factory=list)
     """Their parked fetches can be looked at again."""
@@ -96,7 +96,7 @@ class Progress:
 
 
 class ReplicaFetcher:
-    """Follows one leader.  Lives on the event loop; no method waits."""
+    """Fetches from one leader.  Lives on the event loop; no method waits."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class ReplicaFetcher:
         fetcher_id: int = 0,
         throttle: ReplicationThrottle | None = None,
     ) -> None:
-        """``log_of`` finds the log of a partition that is with this fetcher.
+        """``log_of`` returns the log of a partition of this fetcher.
 
         A partition whose log goes offline is to be removed; until then its log raises KafkaStorage.
         """
@@ -128,7 +128,7 @@ class ReplicaFetcher:
     # ------------------------------------------------------------------ partitions
 
     def add_partitions(self, initial: Mapping[TopicPartition, InitialFetchState]) -> None:
-        """Takes partitions on; one that is here in the same leader epoch goes on as it is."""
+        """Adds partitions; one that is here in the same leader epoch keeps its state."""
         self.failed.difference_update(initial)
         for tp, wanted in initial.items():
             state = self.partitions.pop(tp, None)
@@ -146,13 +146,13 @@ class ReplicaFetcher:
             self.partitions[tp] = state
 
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Lets partitions go; answers about them that are under way will be ignored."""
+        """Removes partitions; responses in flight are ignored for them."""
         for tp in partitions:
             self.partitions.pop(tp, None)
             self.failed.discard(tp)
 
     def update_topic_id(self, partition: TopicPartition, topic_id: UUID | None) -> None:
-        """Asks for the partition by another topic id from now on, or by name."""
+        """Changes a partition's topic id; None requests it by name."""
         state = self.partitions.get(partition)
         if state is not None:
             self.partitions[partition] = state._replace(topic_id=topic_id)
@@ -160,7 +160,7 @@ class ReplicaFetcher:
     # ------------------------------------------------------------------ asking
 
     def take_planned(self) -> list[TruncationPlan]:
-        """What to run in a thread before the next request, so that truncations need not wait.
+        """Reads to run in a thread before the next request, so that truncations need not wait.
 
         A partition that has a plan stays as it is.  So its leader is asked again, and what it
         answers then is done at once.
@@ -170,7 +170,7 @@ class ReplicaFetcher:
         return planned
 
     def next_request(self, now_ms: int) -> Request | Idle:
-        """What to send now; truncations that need no question are done on the way."""
+        """The next request; truncates logs on the way where no request is needed."""
         kinds: tuple[Callable[[int], Request | None], ...] = (
             self._ask_epoch_ends,
             self._ask_offsets,
@@ -249,7 +249,7 @@ class ReplicaFetcher:
         return AskRecords(fetch)
 
     def _is_held_back(self, tp: TopicPartition, state: PartitionFetchState) -> bool:
-        """Not in sync, and an administrator wants it slow (KIP-73)."""
+        """Whether the partition is throttled (KIP-73) and not in sync."""
         throttle = self._throttle
         return (
             throttle is not None
@@ -261,7 +261,7 @@ class ReplicaFetcher:
     # ------------------------------------------------------------------ answers
 
     def handle_failure(self, request: Request, now_ms: int, cause: str | None = None) -> None:
-        """No answer came, or none that could be read; ``cause`` says why, for the log."""
+        """No readable response came; ``cause`` is for the log."""
         match request:
             case AskRecords():
                 self.session.handle_error(cause)
@@ -270,7 +270,7 @@ class ReplicaFetcher:
                 self._delay(request.partitions, now_ms)
 
     def handle_epoch_ends(self, request: AskEpochEnds, answers: EpochAnswers, now_ms: int) -> None:
-        """Truncates to where the leader says that epochs end."""
+        """Truncates to the leader's epoch ends."""
         for tp, question in request.partitions.items():
             state = self._asked_about(tp, question.current_leader_epoch, FetchStage.TRUNCATING)
             if state is None:
@@ -290,7 +290,7 @@ class ReplicaFetcher:
                 self._delay([tp], now_ms)
 
     def handle_offsets(self, request: AskOffsets, answers: OffsetAnswers, now_ms: int) -> None:
-        """Goes on where the leader's log has something to fetch."""
+        """Continues at an offset that the leader has."""
         for tp, question in request.partitions.items():
             state = self._asked_about(
                 tp, question.current_leader_epoch, _STAGES[question.timestamp]
@@ -314,7 +314,7 @@ class ReplicaFetcher:
     def _asked_about(
         self, tp: TopicPartition, leader_epoch: int, stage: FetchStage
     ) -> PartitionFetchState | None:
-        """The partition's state if it is still what it was when the question was sent."""
+        """The partition's state if it has not changed since the request was sent."""
         state = self.partitions.get(tp)
         is_same = state is not None and (state.current_leader_epoch, state.stage) == (
             leader_epoch,
@@ -323,7 +323,7 @@ class ReplicaFetcher:
         return state if is_same else None
 
     def handle_records(self, request: AskRecords, answers: FetchAnswers, now_ms: int) -> Progress:
-        """Appends what the leader sent, or truncates where it says that the logs diverge."""
+        """Appends the leader's records, or truncates where it reports divergence."""
         progress = Progress()
         for _, step in self.records_steps(request, answers, lambda: now_ms):
             progress.high_watermark_moved += step.high_watermark_moved
@@ -333,7 +333,7 @@ class ReplicaFetcher:
     def records_steps(
         self, request: AskRecords, answers: FetchAnswers, now_ms: Callable[[], int]
     ) -> Iterator[tuple[TopicPartition, Progress]]:
-        """Like :meth:`handle_records`, in steps, so that others get a turn in between.
+        """As :meth:`handle_records`, in steps between which other tasks run.
 
         A step is a partition, or BATCHES_AT_ONCE batches of one.  Partitions may come and go
         between two steps.
@@ -394,7 +394,7 @@ class ReplicaFetcher:
                 self._delay([tp], now_ms)
 
     def _tell_of(self, tp: TopicPartition, state: PartitionFetchState, error: ErrorCode) -> None:
-        """Says what the leader answered, as loudly as Kafka does."""
+        """Logs the leader's error, at Kafka's level."""
         match error:
             case ErrorCode.unknown_leader_epoch:
                 self._log.debug(
@@ -502,7 +502,7 @@ class ReplicaFetcher:
     def _restart_at(
         self, tp: TopicPartition, state: PartitionFetchState, offset: int, now_ms: int
     ) -> None:
-        """The leader's log ends, or starts, at ``offset``; ours did not fit."""
+        """Restarts at the leader's log start or end, because the local log did not fit."""
         try:
             log = self._log_of(tp)
             own_end = log.log_end_offset
@@ -552,7 +552,7 @@ class ReplicaFetcher:
     def _truncate_to_epoch(
         self, tp: TopicPartition, state: PartitionFetchState, end: EpochEndOffset, now_ms: int
     ) -> None:
-        """Truncates to where the leader says that an epoch ends."""
+        """Truncates to the leader's end of an epoch."""
         try:
             cut = truncation_for(end, self._log_of(tp), state.fetch_offset)
         except Exception:  # noqa: BLE001 - one partition must not stop the others
@@ -595,7 +595,7 @@ class ReplicaFetcher:
         )
 
     def _must_wait(self, tp: TopicPartition, log: ReplicaLog, offset: int) -> bool:
-        """Whether something is to be read before the log is cut to ``offset``."""
+        """Whether a read must come before the log is truncated to ``offset``."""
         plan = log.plan_truncation(offset)
         if plan is not None:
             self._planned[tp] = plan
@@ -615,7 +615,7 @@ class ReplicaFetcher:
                 self._update(tp, state._replace(delayed_until_ms=until_ms))
 
     def _on_fenced(self, tp: TopicPartition, asked_epoch: int, now_ms: int) -> None:
-        """The leader knows a newer epoch: the controller will tell us, too, unless it has."""
+        """The leader has a newer epoch: waits for the controller's LeaderAndIsr."""
         current = self.partitions[tp].current_leader_epoch
         if asked_epoch == current:
             self._log.info(
@@ -635,7 +635,7 @@ class ReplicaFetcher:
             self._delay([tp], now_ms)
 
     def _fail_unforeseen(self, tp: TopicPartition, doing: str, state: PartitionFetchState) -> None:
-        """Gives up a partition because of the exception that is being handled."""
+        """Stops fetching a partition because of the current exception."""
         self._log.exception(
             "Unexpected error occurred while %s for partition %s at offset %d",
             doing,
@@ -651,7 +651,7 @@ class ReplicaFetcher:
 
 
 def is_answer_of(question: FetchPartition, state: PartitionFetchState) -> bool:
-    """Whether an answer to ``question`` is still of use.
+    """Whether a response to ``question`` is still valid.
 
     While the answer was under way the partition may have been truncated, or removed and added in
     another leader epoch, or as one of a new topic of that name.  Kafka compares the offset alone.
@@ -664,7 +664,7 @@ def is_answer_of(question: FetchPartition, state: PartitionFetchState) -> bool:
 
 
 def _pieces(answer: FetchedPartition) -> Iterator[FetchedPartition]:
-    """The answer, cut after each BATCHES_AT_ONCE batches; the answer itself if it has fewer.
+    """The response in pieces of BATCHES_AT_ONCE batches.
 
     Only the last piece has the leader's log start offset, which may be past what the others bring.
     """
@@ -681,7 +681,7 @@ def _pieces(answer: FetchedPartition) -> Iterator[FetchedPartition]:
 
 
 def batch_pieces(records: bytes | memoryview) -> Iterator[bytes | memoryview]:
-    """The records, cut after each BATCHES_AT_ONCE batches; as they are if there are fewer."""
+    """The records in pieces of BATCHES_AT_ONCE batches."""
     if len(records) < BATCHES_AT_ONCE * HEADER_BYTES:
         yield records
         return
@@ -692,7 +692,7 @@ def batch_pieces(records: bytes | memoryview) -> Iterator[bytes | memoryview]:
         position += LOG_OVERHEAD + length
         batches += 1
         if length <= 0 or position >= len(view):
-            break  # it is the last one, or malformed: whoever appends it says so
+            break  # it is the last one, or malformed: the append reports it
         if batches % BATCHES_AT_ONCE == 0:
             yield view[start:position]
             start = position
@@ -707,7 +707,7 @@ def _printed(tp: TopicPartition, end: EpochEndOffset) -> str:
 
 
 def append_as_follower(log: ReplicaLog, records: bytes | memoryview) -> FollowerAppend:
-    """Appends records from a leader; the first ones may begin before an empty log does.
+    """Appends a leader's records; the first may begin before an empty log's start.
 
     DeleteRecords can move the leader's log start into a batch, which then comes whole.
 
@@ -725,6 +725,6 @@ def append_as_follower(log: ReplicaLog, records: bytes | memoryview) -> Follower
 
 
 def raise_log_start_offset(log: ReplicaLog, offset: int) -> None:
-    """Takes the leader's log start over as far as the follower knows records to be committed."""
+    """Raises the log start to the leader's, at most to the follower's high watermark."""
     if offset <= log.high_watermark:
         log.maybe_increment_log_start_offset(offset, "leader offset increment")

@@ -1,4 +1,4 @@
-"""What a Fetch request asks and what it is told, partition by partition: values.
+"""Partitions of Fetch requests and responses, as values.
 
 They are the same on both sides.  A leader answers :class:`FetchPartition` with
 :class:`FetchedPartition`; a follower asks with the one and reads the other.
@@ -40,14 +40,14 @@ def next_session_epoch(epoch: int) -> int:
 
 
 class FetchMetadata(NamedTuple):
-    """Where in which session a Fetch request stands."""
+    """Session id and epoch of a Fetch request."""
 
     session_id: int = NO_SESSION
     epoch: int = INITIAL_SESSION_EPOCH
 
     @property
     def is_full(self) -> bool:
-        """The request names every partition it wants, whatever a session knows."""
+        """Whether the request names every partition it wants."""
         return self.epoch in (INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH)
 
     @override
@@ -60,7 +60,7 @@ class FetchMetadata(NamedTuple):
 class TopicIdPartition(NamedTuple):
     """A partition as a Fetch request names it.
 
-    ``topic`` is None for an id that nobody here knows, ``topic_id`` for a request below version 13.
+    ``topic`` is None for an id unknown here, ``topic_id`` for a request below version 13.
     """
 
     topic_id: UUID | None
@@ -75,7 +75,7 @@ class TopicIdPartition(NamedTuple):
 
 
 class FetchPartition(NamedTuple):
-    """What is wanted of one partition."""
+    """The request for one partition."""
 
     topic_id: UUID | None
     fetch_offset: int
@@ -89,7 +89,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """What one partition has to give."""
+    """The response for one partition."""
 
     error: ErrorCode
     high_watermark: int = UNKNOWN_OFFSET

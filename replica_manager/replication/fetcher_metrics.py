@@ -16,7 +16,7 @@ from zkcontroller.runtime.metrics import Metrics, mbean
 
 
 class FetcherMeters(NamedTuple):
-    """What a fetcher is measured by."""
+    """The meters of one fetcher."""
 
     bytes_in: Callable[[TopicPartition, int], None]
     requested: Callable[[], None]
@@ -57,7 +57,7 @@ class FetcherMetrics:
             metrics.gauge(mbean("kafka.server", "ReplicaFetcherManager", name, tags), read)
 
     def added(self, key: FetcherKey) -> FetcherMeters:
-        """The meters of a fetcher that begins."""
+        """Creates the meters of a new fetcher."""
         host, _, port = self._address_of(key.leader).rpartition(":")
         tags = {
             "clientId": f"ReplicaFetcherThread-{key.fetcher_id}-{key.leader}",
@@ -82,7 +82,7 @@ class FetcherMetrics:
         return FetcherMeters(bytes_in, requests.mark)
 
     def removed(self, key: FetcherKey) -> None:
-        """A fetcher has ended."""
+        """Removes the meters of a fetcher."""
         self._requests.pop(key, None)
         for name in self._names.pop(key, ()):
             self._metrics.remove(name)

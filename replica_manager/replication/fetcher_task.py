@@ -1,4 +1,4 @@
-"""Runs one fetcher: takes its next request, gets the leader's answer, hands it back; for ever.
+"""The task of one fetcher: sends its next request and gives it the response, endlessly.
 
 A fetcher's steps never wait, so they exclude each other and the controller's requests; what waits
 is here.  A large answer is taken a partition at a time, and others get their turn in between.
@@ -6,8 +6,8 @@ What a truncation must read first is read in a thread.
 
 Source: Kafka ``ReplicaFetcherThread``, ``AbstractFetcherThread`` (``doWork``), also for the log
 lines.  Deviations: the line about a failed request says how many partitions it was about and does
-not list them; a failure that nobody foresaw is logged and waited out, where Kafka's thread ends and
-its partitions are never fetched again.
+not list them; an unexpected failure is logged and retried after a pause, where Kafka's thread ends
+and its partitions are never fetched again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 
 @dataclass(frozen=True, slots=True)
 class FetcherListener:
-    """Who hears of what a fetcher does; each is called on the event loop and must not wait."""
+    """Callbacks of a fetcher; each is called on the event loop and must not wait."""
 
     high_watermarks_moved: Callable[[Iterable[TopicPartition]], None]
     """Parked fetches of these partitions can be looked at again."""

@@ -1,4 +1,4 @@
-"""The replicas of one broker: where they are found, where they fetch, what becomes of them.
+"""The partitions of one broker: look-up, creation, fetching, failure.
 
 Source: Kafka ``ReplicaManager`` (``getPartitionOrError``, ``handleLogDirFailure``, the gauges).
 """
@@ -25,12 +25,12 @@ _log = logging.getLogger("kafka.server.ReplicaManager")
 
 
 class ReplicaLogs(Protocol):
-    """The logs of a broker, as far as the controller's requests make and delete them."""
+    """Creates and deletes the logs of a broker's replicas."""
 
     def open(
         self, partition: TopicPartition, topic_id: UUID | None, /, *, is_new: bool
     ) -> ReplicaLog:
-        """The partition's log, made if there is none.
+        """The partition's log, created if there is none.
 
         KafkaStorage if its directory is offline, InconsistentTopicId if it is another topic's.
         """
@@ -40,14 +40,14 @@ class ReplicaLogs(Protocol):
 
 
 class NoLogs:
-    """Where no log is kept: every replica is empty."""
+    """No logs: every replica is empty."""
 
     def open(self, _: TopicPartition, __: UUID | None, *, is_new: bool) -> ReplicaLog:  # noqa: ARG002
-        """A log that is absent."""
+        """An absent log."""
         return ABSENT_LOG
 
     def delete(self, _: TopicPartition) -> None:
-        """Nothing to delete."""
+        """Deletes nothing."""
 
 
 def _nobody_waits(_: TopicPartition) -> None:
@@ -81,12 +81,12 @@ class HostedReplicas:
         min_in_sync_replicas: Callable[[str], int] = _one_replica,
         replica_lag_time_max_ms: int = DEFAULT_REPLICA_LAG_TIME_MAX_MS,
     ) -> None:
-        """``on_changed`` looks again at requests that wait for a partition.
+        """``on_changed`` checks the requests that wait for a partition.
 
-        ``on_led`` hears that this broker begins to lead a partition, and in which leader epoch;
+        ``on_led`` is called when this broker becomes leader of a partition, with the leader epoch;
         ``on_resigned`` that it follows from now on, or that its replica was deleted or went
-        offline (the epoch is None where it is not known).  ``min_in_sync_replicas`` tells a topic's
-        ``min.insync.replicas``.  Without ``fetchers`` followers fetch from nobody.
+        offline (the epoch is None where it is not known).  ``min_in_sync_replicas`` returns a
+        topic's ``min.insync.replicas``.  Without ``fetchers`` followers do not fetch.
         """
         self.broker_id = broker_id
         self.metadata_cache = metadata_cache
@@ -107,7 +107,7 @@ class HostedReplicas:
         """The largest controller epoch seen; requests below it are refused."""
 
     def hosted(self, partition: TopicPartition) -> Partition | ErrorCode:
-        """The partition, or what to answer to who asks this broker for it.
+        """The partition, or the error for a client that asks this broker for it.
 
         Source: Kafka ``ReplicaManager.getPartitionOrError``.
         """
@@ -122,7 +122,7 @@ class HostedReplicas:
         return ErrorCode.unknown_topic_or_partition
 
     def host(self, partition: TopicPartition) -> Partition:
-        """The partition, made if it is not here."""
+        """The partition, created if it is not here."""
         found = self.partitions.get(partition)
         if found is None:
             found = self.partitions[partition] = Partition(
@@ -135,17 +135,17 @@ class HostedReplicas:
         return found
 
     def remove_idle_fetchers(self) -> None:
-        """Takes away the fetchers that have nothing left to fetch."""
+        """Removes the fetchers without partitions."""
         if self.fetchers is not None:
             self.fetchers.remove_idle()
 
     def stop_fetching(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions are followers no more."""
+        """Stops fetching partitions."""
         if self.fetchers is not None:
             self.fetchers.remove(partitions)
 
     def start_fetching(self, partitions: Iterable[Partition]) -> None:
-        """Partitions follow their leaders, as far as these are known."""
+        """Starts fetching partitions whose leaders are known."""
         if self.fetchers is None:
             return
         truncates = self.fetchers.settings.truncates_on_fetch
@@ -165,7 +165,7 @@ class HostedReplicas:
         )
 
     def mark_offline(self, partitions: Iterable[TopicPartition]) -> None:
-        """Gives up partitions whose log directory failed."""
+        """Stops using partitions whose log directory failed."""
         gone = list(partitions)
         self.stop_fetching(gone)
         for tp in gone:
@@ -175,11 +175,11 @@ class HostedReplicas:
             self.on_resigned(tp, None)
 
     def watch(self, watcher: Callable[[TopicPartition], None]) -> None:
-        """``watcher`` hears of every change that a request may wait for, as ``on_changed`` does."""
+        """Calls ``watcher`` for every change that a request may wait for, like ``on_changed``."""
         self._watchers.append(watcher)
 
     def partition_changed(self, partition: TopicPartition) -> None:
-        """Records were appended, a watermark moved, a role changed: looks at who waits for that."""
+        """Checks the requests that wait for the partition: log, watermark or role changed."""
         for watcher in self._watchers:
             try:
                 watcher(partition)
@@ -187,7 +187,7 @@ class HostedReplicas:
                 _log.exception("Error while completing requests that wait for %s", partition)
 
     def topics_changed(self, topics: Iterable[str]) -> None:
-        """The configuration of topics has changed: takes over their ``min.insync.replicas``."""
+        """Takes over the topics' changed ``min.insync.replicas``."""
         changed = frozenset(topics)
         for tp, partition in self.partitions.items():
             if tp.topic in changed:
@@ -210,7 +210,7 @@ class HostedReplicas:
     def base_record(
         self, kind: Kind, controller_id: int, controller_epoch: int, correlation_id: int
     ) -> StateChange:
-        """What every state change says that comes of one request of a controller."""
+        """The fields shared by all state change records of one controller request."""
         return StateChange(
             kind,
             "broker",

@@ -1,4 +1,4 @@
-"""Who is in sync: followers' positions, the ISR and its pending changes, the high watermark rule.
+"""The ISR: followers' positions, pending changes, and the high watermark rule.
 
 A leader never changes its ISR; it proposes a change to the controller and waits for the answer.
 Meanwhile the ISR may be the old or the new one, and whatever is decided must be right for both:
@@ -29,7 +29,7 @@ from zkcontroller.model import RECOVERED, UNKNOWN_BROKER_EPOCH
 
 
 class ReplicaState(NamedTuple):
-    """What a leader knows of one follower; a fresh one has never been heard of."""
+    """A leader's view of one follower; a new one has not fetched yet."""
 
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
@@ -48,7 +48,7 @@ class ReplicaState(NamedTuple):
         now_ms: int,
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
     ) -> ReplicaState:
-        """The follower asked for ``fetch_offset``, so it has everything below.
+        """The state after the follower fetched from ``fetch_offset``: it has everything below.
 
         ``leader_end_offset`` is from before the read: records appended meanwhile must not make the
         follower late.
@@ -72,7 +72,7 @@ class ReplicaState(NamedTuple):
     def at_election(
         self, epoch_start_offset: int, now_ms: int, *, is_new_leader: bool, is_in_sync: bool
     ) -> ReplicaState:
-        """What remains of the follower when this broker begins a new leader epoch.
+        """The follower's state when this broker begins a new leader epoch.
 
         A new leader forgets the position: it is from an earlier rule, and the follower may have
         truncated since.  Who is in sync starts with a full ``replica.lag.time.max.ms`` of grace;
@@ -91,7 +91,7 @@ class ReplicaState(NamedTuple):
         )
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
-        """At the leader's end now, or not longer ago than ``max_lag_ms``."""
+        """Whether the follower was at the leader's end within the last ``max_lag_ms``."""
         if self.log_end_offset == leader_end_offset:
             return True
         return now_ms - self.last_caught_up_time_ms <= max_lag_ms
@@ -99,7 +99,7 @@ class ReplicaState(NamedTuple):
 
 @lru_cache(maxsize=2)
 def _forgotten(grace_ms: int) -> ReplicaState:
-    """A follower of a new leader.
+    """The state of a new leader's follower.
 
     Kept, since a failover makes leaders by the ten thousand, all of them with the same two.
     """
@@ -114,7 +114,7 @@ NEVER_HEARD_OF: Final = ReplicaState()
 
 @dataclass(frozen=True, slots=True)
 class CommittedIsr:
-    """The ISR as the controller last told it; no change is on its way."""
+    """The ISR last set by the controller; no change is pending."""
 
     isr: tuple[int, ...] = ()
 
@@ -126,7 +126,7 @@ class CommittedIsr:
 
 @dataclass(frozen=True, slots=True)
 class PendingExpand:
-    """A replica is proposed to join.  For the high watermark it has joined already."""
+    """A replica is proposed to join; the high watermark counts it already."""
 
     committed: CommittedIsr
     new_in_sync_replica: int
@@ -134,18 +134,18 @@ class PendingExpand:
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """The committed one."""
+        """The committed ISR."""
         return self.committed.isr
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """With the newcomer."""
+        """The committed ISR with the new member."""
         return (*self.committed.isr, self.new_in_sync_replica)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingShrink:
-    """Replicas are proposed to leave.  For the high watermark they are still in."""
+    """Replicas are proposed to leave; the high watermark still counts them."""
 
     committed: CommittedIsr
     out_of_sync_replicas: tuple[int, ...]
@@ -153,12 +153,12 @@ class PendingShrink:
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """The committed one."""
+        """The committed ISR."""
         return self.committed.isr
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """The committed one, too."""
+        """The committed ISR."""
         return self.committed.isr
 
 
@@ -167,7 +167,7 @@ IsrState: TypeAlias = CommittedIsr | PendingIsr
 
 
 class IsrProposal(NamedTuple):
-    """What an AlterPartition request says of one partition."""
+    """One partition of an AlterPartition request."""
 
     leader_epoch: int
     new_isr: tuple[int, ...]
@@ -177,7 +177,7 @@ class IsrProposal(NamedTuple):
 
 
 class AlteredIsr(NamedTuple):
-    """What the controller answered to a proposal that it accepted."""
+    """The controller's response to an accepted proposal."""
 
     leader_epoch: int
     isr: tuple[int, ...]
@@ -185,7 +185,7 @@ class AlteredIsr(NamedTuple):
 
 
 class Consequence(Enum):
-    """What a refused proposal leads to."""
+    """The leader's reaction to a refused proposal."""
 
     REVERT = "the controller says that nothing was written, so the committed ISR is the ISR"
     STAY_PENDING = "what was written is not known here; only a LeaderAndIsr request can tell"
@@ -205,7 +205,7 @@ _CONSEQUENCES: Final[Mapping[ErrorCode, Consequence]] = {
 
 
 def consequence_of(error: ErrorCode) -> Consequence:
-    """What a leader does when a proposal of its was refused with that code.
+    """The leader's reaction to a proposal refused with that error.
 
     INVALID_UPDATE_VERSION may be the echo of our own success: the first answer was lost, the
     request went out again, and the version it names is no longer the newest.  So it must not be
@@ -262,7 +262,7 @@ def out_of_sync_replicas(
 def may_join_isr(
     follower: ReplicaState, high_watermark: int, leader_epoch_start_offset: int | None
 ) -> bool:
-    """Whether a follower has what an ISR member must have.
+    """Whether a follower meets the conditions to join the ISR.
 
     It must have reached the start of the leader epoch as well as the high watermark: a new leader's
     high watermark lags behind, and records between it and the epoch's start may be committed.
@@ -280,7 +280,7 @@ def high_watermark_by_isr(
     max_lag_ms: int,
     is_alive: Callable[[int], bool],
 ) -> int:
-    """The offset up to which every replica that counts has the leader's log.
+    """The offset up to which every ISR member, pending ones included, has the log.
 
     Besides the maximal ISR those count that are caught up and alive: they are about to join, and a
     high watermark that runs ahead of them would keep them out.

@@ -1,4 +1,4 @@
-"""Brings what partitions propose to whoever decides, and the verdicts back to the partitions.
+"""Sends ISR proposals of partitions for a decision, and applies the results.
 
 How a proposal travels is a *route*: a request to the controller (:mod:`.controller_link`), or a
 znode that the leader writes itself (:mod:`.isr_znodes`).  A proposal waits as long as it must; only
@@ -42,13 +42,13 @@ class Refused(NamedTuple):
 
 
 class IsrRoute(Protocol):
-    """How proposals come to whoever decides."""
+    """Sends proposals to the controller or to ZooKeeper."""
 
     async def propose(self, call: AlterPartitionCall, /) -> Answers | Refused | None:
-        """What was answered to each; None if nobody was reached, or nobody who may decide."""
+        """The result of each proposal; None if the controller or ZooKeeper was not reached."""
 
     async def close(self) -> None:
-        """Ends it; a call under way has been cancelled before."""
+        """Closes the route; a call in flight was cancelled before."""
 
 
 class IsrChanges:
@@ -61,7 +61,7 @@ class IsrChanges:
         now_ms: Callable[[], int],
         on_changed: Callable[[TopicPartition], None],
     ) -> None:
-        """``on_changed`` looks again at requests that wait for a partition."""
+        """``on_changed`` checks the requests that wait for a partition."""
         self._route = route
         self._now_ms = now_ms
         self._on_changed = on_changed
@@ -80,18 +80,18 @@ class IsrChanges:
         )
 
     def start(self) -> None:
-        """Begins to send."""
+        """Starts sending."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="alter-partition")
 
     async def stop(self) -> None:
-        """Ends; what waits is lost, as the leaderships are that it was about."""
+        """Stops; waiting proposals are dropped, because the leaderships end too."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._route.close()
 
     def submit(self, partition: Partition, pending: PendingIsr) -> None:
-        """Has a proposal brought to whoever decides; its verdict goes to the partition."""
+        """Queues a proposal; its result is applied to the partition."""
         tp = partition.topic_partition
         if not self._proposals.submit(tp, partition.topic_id, pending):
             refused = ErrorCode.operation_not_attempted
@@ -125,7 +125,7 @@ class IsrChanges:
             return False
 
     def _take(self, answer: Answers | Refused | None) -> bool:
-        """Applies an answer; False if something of it is to be sent again, after a pause."""
+        """Applies results; False if some proposals are sent again after a pause."""
         if answer is None:
             self._proposals.lost()
             return False

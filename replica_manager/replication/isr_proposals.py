@@ -1,4 +1,4 @@
-"""Proposals of ISRs on their way to the controller: one per partition, one request at a time.
+"""Pending ISR proposals: one per partition, one request at a time.
 
 What a partition proposes waits here until the controller has answered it, however often the request
 has to be sent.  A request takes along everything that waits, so a broker that lags behind in a
@@ -28,7 +28,7 @@ _log = logging.getLogger("kafka.server.AlterPartitionManager")
 
 
 class Proposed(NamedTuple):
-    """A partition's proposal while it waits."""
+    """A partition's pending proposal."""
 
     topic_id: UUID | None
     pending: PendingIsr
@@ -41,13 +41,13 @@ class AlterPartitionCall:
     partitions: Mapping[TopicPartition, Proposed]
 
     def api_version(self, newest: int) -> int:
-        """``newest``, or 1 as long as a topic has no id."""
+        """``newest``, or 1 while a topic has no id."""
         has_ids = all(proposed.topic_id is not None for proposed in self.partitions.values())
         return newest if has_ids else min(newest, FIRST_TOPIC_ID_VERSION - 1)
 
 
 class Verdict(NamedTuple):
-    """The controller's answer to one proposal, for the partition that made it."""
+    """The controller's result for one proposal."""
 
     partition: TopicPartition
     pending: PendingIsr
@@ -55,7 +55,7 @@ class Verdict(NamedTuple):
 
 
 class IsrProposals:
-    """Everything a broker proposes.  Lives on the event loop; no method waits.
+    """Every pending proposal of a broker.  Lives on the event loop; no method waits.
 
     Bounded by the partitions that the broker leads.
     """
@@ -68,7 +68,7 @@ class IsrProposals:
         return len(self._waiting)
 
     def submit(self, partition: TopicPartition, topic_id: UUID | None, pending: PendingIsr) -> bool:
-        """Lets a proposal wait for its answer; False if another of that partition still does.
+        """Adds a proposal; False if that partition has a pending one.
 
         That is OPERATION_NOT_ATTEMPTED for the partition.
         """
@@ -78,18 +78,18 @@ class IsrProposals:
         return True
 
     def next_call(self) -> AlterPartitionCall | None:
-        """The request to send now; None if one is under way, or nothing waits."""
+        """The request to send now; None if one is in flight or nothing is pending."""
         if self._under_way is not None or not self._waiting:
             return None
         self._under_way = AlterPartitionCall(dict(self._waiting))
         return self._under_way
 
     def lost(self) -> None:
-        """No answer came, or from a broker that is not the controller: all of it is sent again."""
+        """No response came, or not from the controller: every proposal is sent again."""
         self._under_way = None
 
     def refused(self, error: ErrorCode, broker_epoch: int) -> None:
-        """The whole request was refused; all of it is sent again, ``RETRY_BACKOFF_MS`` later.
+        """The whole request was refused: sent again after ``RETRY_BACKOFF_MS``.
 
         ``broker_epoch`` is the one that was sent.
         """
@@ -102,7 +102,7 @@ class IsrProposals:
         self._under_way = None
 
     def answered(self, answers: Mapping[TopicPartition, AlteredIsr | ErrorCode]) -> list[Verdict]:
-        """What the controller said of each proposal; who was left out goes on waiting.
+        """The result for each proposal; partitions left out stay pending.
 
         NOT_CONTROLLER for a partition is like a lost request: to be checked before.
         """

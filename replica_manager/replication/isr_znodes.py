@@ -1,7 +1,7 @@
-"""A leader's way around the controller: below 2.7-IV2 it writes the ISR into ZooKeeper itself.
+"""ISR changes below 2.7-IV2: the leader writes the ISR to ZooKeeper itself.
 
 The write is conditional on the version that the leader knows, so it fails once the controller has
-decided otherwise.  The controller hears of it by a znode under ``/isr_change_notification``, held
+decided otherwise.  The controller learns of it by a znode under ``/isr_change_notification``, held
 back a while so that many changes need few of them.
 
 Source: Kafka ``ZkAlterPartitionManager``, ``ReplicationUtils``.
@@ -43,7 +43,7 @@ _log = logging.getLogger("kafka.server.ZkAlterPartitionManager")
 
 
 class IsrZnodes:
-    """Writes what leaders decide.  Lives on the event loop; ZooKeeper is asked in an executor."""
+    """Writes the leaders' ISRs.  Lives on the event loop; ZooKeeper is called in an executor."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class IsrZnodes:
         self._task: asyncio.Task[None] | None = None
 
     async def propose(self, call: AlterPartitionCall) -> Answers | None:
-        """What became of each write; None while ZooKeeper cannot be asked."""
+        """The result of each write; None while ZooKeeper is unavailable."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(
                 self._tell_now_and_then(), name="isr-change-propagation"
@@ -104,7 +104,7 @@ class IsrZnodes:
         return answers
 
     async def close(self) -> None:
-        """Ends the notifications."""
+        """Stops the notifications."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -144,7 +144,7 @@ class IsrZnodes:
 def _write(
     session: ZooKeeperSession, states: dict[TopicPartition, tuple[PartitionStateZnode, int]]
 ) -> dict[TopicPartition, int | None]:
-    """The new version of each partition's znode; None where another one was written before.
+    """The new version of each znode; None where another version was found.
 
     A partition whose write was refused for another reason is left out: it is proposed again.
     """

@@ -1,4 +1,4 @@
-"""How replicas become leaders and followers: one LeaderAndIsr request from its start to its end.
+"""Handles one LeaderAndIsr request: makes replicas leaders or followers.
 
 Source: Kafka ``ReplicaManager`` (``becomeLeaderOrFollower``, ``makeLeaders``, ``makeFollowers``).
 """
@@ -24,7 +24,7 @@ _state_change_log = logging.getLogger("state.change.logger")
 
 
 class LeaderAndIsrHandling:
-    """One LeaderAndIsr request on its way: its answer so far and its records so far."""
+    """One LeaderAndIsr request being handled: its results and state change records."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class LeaderAndIsrHandling:
         return PartitionErrors(ErrorCode.none, self._errors)
 
     def _refuse(self, tp: TopicPartition, reason: str) -> None:
-        """Answers a partition that cannot have a folder; the other partitions are served.
+        """Refuses a partition that cannot have a directory; the others are handled.
 
         Kafka creates the folder of such a name, or fails on the znode of the topic's configuration;
         an unforeseen exception then answers the whole request with the same code.
@@ -113,7 +113,7 @@ class LeaderAndIsrHandling:
         )
 
     def _check(self, partition: Partition, state: PartitionState) -> ErrorCode | None:
-        """None if the state is to be taken over; else the answer for this partition."""
+        """The error for this partition; None if its state is taken over."""
         topic_id = self._request.topic_ids.get(partition.topic_partition.topic)
         known_id = partition.topic_id
         if topic_id is not None and known_id is not None and topic_id != known_id:
@@ -147,7 +147,7 @@ class LeaderAndIsrHandling:
     def _same_epoch(
         self, partition: Partition, state: PartitionState, topic_id: UUID | None
     ) -> ErrorCode:
-        """The controller repeats what is known: only the topic id may be news."""
+        """The controller repeats what is known: only the topic id may be new."""
         if topic_id is not None and partition.topic_id is None:
             partition.create_replica(topic_id)
             if partition.log is not ABSENT_LOG:
@@ -180,7 +180,7 @@ class LeaderAndIsrHandling:
             self._replicas.fetchers.update_topic_id(partition.topic_partition, topic_id)
 
     def _opens_log(self, partition: Partition, state: PartitionState, role: str) -> bool:
-        """Gives the partition its log; False if that is offline, and the partition now as well."""
+        """Opens the partition's log; False if it is offline, which marks the partition too."""
         tp = partition.topic_partition
         topic_id = self._request.topic_ids.get(tp.topic)
         if partition.log is not ABSENT_LOG and (topic_id is None or partition.topic_id is not None):
@@ -245,7 +245,7 @@ class LeaderAndIsrHandling:
                     changed.append(partition)
                 self.records.append(transition.record)
             else:
-                # The epoch stays: when the leader lives, the same request must count as news.
+                # The epoch stays: when the leader lives, the same request must count as new.
                 partition.create_replica(topic_id)
                 self._log_partition(
                     partition,

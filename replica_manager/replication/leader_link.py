@@ -1,4 +1,4 @@
-"""A fetcher's own connection to its leader: questions in, answers out.
+"""A fetcher's connection to its leader.
 
 Where the leader is follows from the metadata cache, looked up before each request: one that comes
 back at another port is found there.  A leader that the cache does not have is asked where it was.
@@ -46,7 +46,7 @@ _NETWORK_CLIENT: Final = "org.apache.kafka.clients.NetworkClient"
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """How a follower speaks with its leaders."""
+    """Timeouts and sizes of a follower's connections to leaders."""
 
     replica_id: int
     dialect: LeaderDialect
@@ -59,7 +59,7 @@ class LinkSettings:
 
 
 class LeaderLink:
-    """One connection, opened when it is needed.  For one task.
+    """One connection, opened when needed.  For one task.
 
     Every question raises OSError (also TimeoutError) when the leader is gone or silent, and
     InvalidFrame when its answer is none; to be closed then, and the next question connects again.
@@ -73,7 +73,7 @@ class LeaderLink:
         endpoint: Callable[[int], Endpoint | None],
         broker_epoch: Callable[[], int],
     ) -> None:
-        """``endpoint`` says where a broker is reached by brokers; None if that is not known."""
+        """``endpoint`` returns a broker's address for brokers; None if unknown."""
         self._leader = leader
         self._settings = settings
         self._find = endpoint
@@ -85,7 +85,7 @@ class LeaderLink:
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """Where the leader was when it was last looked for."""
+        """The leader's address when it was last looked up."""
         return self._endpoint
 
     async def ask_records(self, request: AskRecords, topic_names: dict[UUID, str]) -> FetchAnswers:

@@ -1,4 +1,4 @@
-"""What a follower asks its leader, as bytes, and the leader's answers, as values.
+"""Encodes a follower's requests to its leader and decodes the responses.
 
 Which versions they speak follows from ``inter.broker.protocol.version``; nothing is negotiated.
 
@@ -43,7 +43,7 @@ _V = TypeVar("_V")
 
 @dataclass(frozen=True, slots=True)
 class FollowerWishes:
-    """Configuration that goes into each Fetch request."""
+    """The configured fields of each Fetch request."""
 
     max_wait_ms: int = 500
     """``replica.fetch.wait.max.ms``"""
@@ -55,7 +55,7 @@ class FollowerWishes:
 
 @dataclass(frozen=True, slots=True)
 class LeaderDialect:
-    """The versions in which a follower speaks with its leader."""
+    """The versions of a follower's requests to its leader."""
 
     fetch: int
     list_offsets: int
@@ -63,7 +63,7 @@ class LeaderDialect:
 
     @staticmethod
     def of(version: InterBrokerVersion) -> LeaderDialect:
-        """Those that belong to an ``inter.broker.protocol.version``."""
+        """The versions that belong to an ``inter.broker.protocol.version``."""
         return LeaderDialect(
             fetch_version(version),
             list_offsets_version(version),
@@ -74,7 +74,7 @@ class LeaderDialect:
 def fetch_request(
     version: int, request: AskRecords, wishes: FollowerWishes, replica_id: int, broker_epoch: int
 ) -> bytes:
-    """The body of a Fetch request; ``version`` is what :meth:`AskRecords.api_version` says."""
+    """The body of a Fetch request; :meth:`AskRecords.api_version` gives ``version``."""
     schema = request_schema(ApiKey.FETCH, version)
     fields: dict[str, object] = {}
     if schema.has("ReplicaState"):
@@ -133,7 +133,7 @@ def _fetch_partition(part: Any, partition: int, question: FetchPartition) -> Any
 def _runs(
     questions: Mapping[TopicPartition, FetchPartition],
 ) -> Iterable[tuple[tuple[str, UUID | None], Iterable[tuple[TopicPartition, FetchPartition]]]]:
-    """Neighbours of one topic together; the order, in which the leader serves, stays."""
+    """Groups neighbours of one topic; keeps the order, in which the leader serves."""
     return groupby(questions.items(), key=lambda item: (item[0].topic, item[1].topic_id))
 
 
@@ -149,7 +149,7 @@ def _grouped(
 def read_fetch_answers(
     version: int, body: memoryview, topic_names: Mapping[UUID, str]
 ) -> FetchAnswers:
-    """The leader's answer to :func:`fetch_request`; InvalidFrame if it is none."""
+    """The response to :func:`fetch_request`; InvalidFrame if invalid."""
     return read_fetch_response(version, body, topic_names)
 
 
@@ -180,7 +180,7 @@ def epoch_request(version: int, request: AskEpochEnds, replica_id: int) -> bytes
 
 
 def read_epoch_answers(version: int, body: bytes) -> EpochAnswers:
-    """The leader's answer to :func:`epoch_request`; InvalidFrame if it is none.
+    """The response to :func:`epoch_request`; InvalidFrame if invalid.
 
     Version 0 does not tell the epoch.
     """
@@ -224,7 +224,7 @@ def offsets_request(version: int, request: AskOffsets, replica_id: int) -> bytes
 
 
 def read_offset_answers(version: int, body: bytes) -> OffsetAnswers:
-    """The leader's answer to :func:`offsets_request`; InvalidFrame if it is none."""
+    """The response to :func:`offsets_request`; InvalidFrame if invalid."""
     response: Any = read_response(ApiKey.LIST_OFFSETS, version, body)
     return {
         TopicPartition(topic.name, told.partition_index): (told.error_code, _offset_of(told))
@@ -234,7 +234,7 @@ def read_offset_answers(version: int, body: bytes) -> OffsetAnswers:
 
 
 def _offset_of(told: Any) -> int:
-    """Version 0 tells a list of which one offset was asked for; none comes with an error."""
+    """The offset: version 0 has a list of at most one; it is empty with an error."""
     if hasattr(told, "offset"):
         offset: int = told.offset
         return offset

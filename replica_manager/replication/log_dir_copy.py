@@ -1,4 +1,4 @@
-"""One step of a replica's move to another log directory: what the future log gets next.
+"""One step of a replica's move to another log directory: copies records to the future log.
 
 The future log follows the current one as a follower follows its leader, by epochs and offsets; only
 that both are here, and one look says whether they have parted.  So a current log that truncates
@@ -23,12 +23,12 @@ _log = logging.getLogger("kafka.server.ReplicaAlterLogDirsThread")
 
 
 def has_caught_up(current: PartitionLog, future: PartitionLog) -> bool:
-    """Whether the future log can take the current one's place at this moment."""
+    """Whether the future log can replace the current one now."""
     return current.log_end_offset == future.log_end_offset
 
 
 def align(current: PartitionLog, future: PartitionLog) -> TruncationPlan | None:
-    """Cuts off what the future log has and the current one has not.
+    """Truncates the future log to what the current one has.
 
     Gives what to run in a thread before this is called again; None if everything is done.
     """
@@ -65,14 +65,14 @@ def _truncate(future: PartitionLog, offset: int) -> TruncationPlan | None:
 
 
 def read_next(current: PartitionLog, future: PartitionLog, max_bytes: int) -> LogRead:
-    """What to append to an aligned future log next; at least one whole batch if there is any."""
+    """The next records for an aligned future log; at least one whole batch if there is any."""
     return current.read(
         future.log_end_offset, max_bytes, FetchIsolation.LOG_END, min_one_message=True
     )
 
 
 def append(current: PartitionLog, future: PartitionLog, records: bytes | memoryview) -> bool:
-    """Appends what was read; says whether the future log's start has moved.
+    """Appends the records; returns whether the future log's start has moved.
 
     Raises CorruptRecord if the bytes are damaged, KafkaStorage if the disk fails.
     """
@@ -85,7 +85,7 @@ def append(current: PartitionLog, future: PartitionLog, records: bytes | memoryv
 
 
 def take_over_epochs(current: PartitionLog, future: PartitionLog) -> None:
-    """Epochs that have begun without a record so far are in no batch that was copied."""
+    """Copies epochs without records, which no copied batch contains."""
     latest = -1 if future.latest_epoch is None else future.latest_epoch
     for entry in current.epoch_entries:
         if entry.epoch > latest:

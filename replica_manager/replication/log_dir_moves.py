@@ -1,4 +1,4 @@
-"""Replicas on their way from one log directory to another of the same broker.
+"""Moves replicas between log directories of this broker.
 
 AlterReplicaLogDirs makes a *future log* in the other directory; a few tasks copy what the current
 log has, each one partition at a time, and put the future log in its place once it has everything.
@@ -67,7 +67,7 @@ class MoveSettings(NamedTuple):
 
 
 class Pace:
-    """Spreads what is copied over time: all together so many bytes a second."""
+    """Limits the copied bytes a second over all moves."""
 
     def __init__(self) -> None:
         self._free_at_s = 0.0
@@ -109,13 +109,13 @@ class LogDirMoves:
         replicas.watch(self._look)
 
     def start(self) -> None:
-        """Begins to work."""
+        """Starts moving."""
         self._tasks = [
             asyncio.create_task(self._work()) for _ in range(max(1, self._settings().tasks))
         ]
 
     async def stop(self) -> None:
-        """Leaves the moves as they are, to go on after the next start."""
+        """Stops; the moves continue after the next start."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -123,13 +123,13 @@ class LogDirMoves:
 
     @property
     def under_way(self) -> frozenset[TopicPartition]:
-        """The partitions that are being moved, or wait for it."""
+        """The partitions that are being moved or wait for it."""
         return frozenset(self._moving) | frozenset(self._waiting)
 
     # What is asked for.
 
     async def alter(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
-        """Where replicas shall be from now on, as absolute paths; one code per partition.
+        """Sets the target directories of replicas, as absolute paths; one error code each.
 
         A replica that is not here yet is REPLICA_NOT_AVAILABLE, but will be made there.
         """
@@ -185,7 +185,7 @@ class LogDirMoves:
         return next((each for each in known if str(each.absolute()) == path), None)
 
     def _look(self, tp: TopicPartition) -> None:
-        """Something about the partition is new: goes on moving it if it has a future log."""
+        """Continues the move of a changed partition if it has a future log."""
         if self._logs.log(tp, is_future=True) is None or tp in self._moving or tp in self.failed:
             return
         self._waiting[tp] = None
@@ -211,7 +211,7 @@ class LogDirMoves:
                 self._moving.discard(tp)
 
     def _found(self, tp: TopicPartition) -> _Move | None:
-        """The logs, as long as both are here and the partition has a role."""
+        """Both logs, while they exist and the partition has a role."""
         partition = self._replicas.partitions.get(tp)
         current, future = self._logs.log(tp), self._logs.log(tp, is_future=True)
         if partition is None or current is None or future is None or partition.log is not current:

@@ -1,7 +1,7 @@
-"""What this broker knows of the whole cluster, as the controller tells it with UpdateMetadata.
+"""The broker's view of the whole cluster, from the controller's UpdateMetadata requests.
 
 A :class:`MetadataSnapshot` never changes; an update replaces the snapshot (copy on write: only the
-topics it touches are copied).  Whoever answers a request takes the snapshot once and keeps it.
+topics it touches are copied).  A handler takes the snapshot once for each request.
 
 Source: Kafka ``ZkMetadataCache`` (``updateMetadata``).  The KRaft migration's full update, which
 deletes what a request leaves out, is no part of this: a ZooKeeper controller never sends one.
@@ -45,7 +45,7 @@ class TopicMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MetadataUpdate:
-    """An UpdateMetadata request, whatever its version was."""
+    """An UpdateMetadata request of any version."""
 
     api_version: int
     controller_id: int
@@ -59,7 +59,7 @@ class MetadataUpdate:
 
 @dataclass(frozen=True, slots=True)
 class MetadataSnapshot:
-    """The cluster at one moment.  Nobody may change the mappings."""
+    """The cluster at one moment.  The mappings must not be changed."""
 
     partitions: Mapping[str, Mapping[int, PartitionMetadata]] = field(default_factory=dict)
     """Topic to partition to state."""
@@ -70,11 +70,11 @@ class MetadataSnapshot:
     live_brokers: Mapping[int, Broker] = field(default_factory=dict)
 
     def partition(self, topic: str, partition: int) -> PartitionMetadata | None:
-        """The state of that partition, None if the cache does not have it."""
+        """The partition's state; None if the cache does not have it."""
         return self.partitions.get(topic, {}).get(partition)
 
     def endpoint(self, broker_id: int, listener_name: str) -> Endpoint | None:
-        """Where a live broker is reached on that listener; None if dead or without it."""
+        """A live broker's address on that listener; None if dead or without it."""
         broker = self.live_brokers.get(broker_id)
         return None if broker is None else broker.endpoint(listener_name)
 
@@ -89,7 +89,7 @@ class MetadataCache:
     def update(
         self, update: MetadataUpdate, correlation_id: int, *, trace: bool
     ) -> tuple[list[TopicPartition], list[StateChange]]:
-        """Takes over ``update``; answers the deleted partitions and what to log.
+        """Applies ``update``; returns the deleted partitions and the lines to log.
 
         Live brokers are replaced, partitions are merged.  ``trace`` adds a record per partition.
         """
@@ -213,7 +213,7 @@ class MetadataCache:
 
 
 def _merged_topic_ids(old: Mapping[str, UUID], topics: Sequence[TopicMetadata]) -> dict[str, UUID]:
-    """Ids that are sent are added; a topic sent without one loses it."""
+    """Adds the ids in the request; a topic sent without an id loses its id."""
     merged = dict(old)
     for topic, topic_id, _ in topics:
         if topic_id is None:

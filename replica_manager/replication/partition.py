@@ -1,4 +1,4 @@
-"""A partition as a broker holds it: its role, its epochs and its assignment.
+"""A partition on a broker: role, epochs and assignment.
 
 Pure: no socket, no clock.  ``make_leader`` and ``make_follower`` take what the controller decided
 and answer with a record of what happened; :mod:`.replica_manager` decides which of them is called.
@@ -43,7 +43,7 @@ class PartitionState(NamedTuple):
 
 
 class Role(Enum):
-    """What this broker's replica of the partition is."""
+    """The role of this broker's replica."""
 
     NONE = "none"
     LEADER = "leader"
@@ -101,29 +101,29 @@ class Partition(PartitionReplicas):
 
     @property
     def is_under_replicated(self) -> bool:
-        """Led here with fewer in sync than there should be; replicas being added do not count."""
+        """Whether this leader has fewer in-sync replicas than assigned, adding ones left out."""
         wanted = len(self.replicas) - len(self.adding_replicas)
         return self.role is Role.LEADER and wanted > len(self.in_sync_replicas)
 
     @property
     def is_reassigning(self) -> bool:
-        """Led here, with replicas being added or removed."""
+        """Whether this leader has replicas being added or removed."""
         return self.role is Role.LEADER and bool(self.adding_replicas or self.removing_replicas)
 
     def create_replica(self, topic_id: UUID | None) -> None:
-        """Makes the local replica if there is none; an id it has is kept."""
+        """Creates the local replica if there is none; keeps its topic id."""
         if self.topic_id is None:
             self.topic_id = topic_id
 
     def make_leader(
         self, state: PartitionState, topic_id: UUID | None, base: StateChange, now_ms: int
     ) -> Transition:
-        """This broker leads from now on, unless the request is older than what is known.
+        """Makes this broker the leader, unless the request is outdated.
 
         ``base`` has the fields every record of the request shares.  The leader epoch may be the one
         we have already (the ISR or the assignment changed); then only these are taken over, and
         what is known of the followers stays.  A pending change of the ISR is given up in any case:
-        the request tells what the ISR is.
+        the request contains the ISR.
         """
         if state.partition_epoch < self.partition_epoch:
             return Transition(False, self._skipped(base, state, topic_id, "leader"))
@@ -147,7 +147,7 @@ class Partition(PartitionReplicas):
                 high_watermark=self.high_watermark,
                 previous_leader=previous_leader,
                 previous_leader_epoch=previous_epoch,
-                # As Kafka has it: only who led already can be told so here.
+                # As in Kafka: only an earlier leader can get this here.
                 under_min_isr=True if self.is_under_min_isr else None,
             )
         else:
@@ -174,7 +174,7 @@ class Partition(PartitionReplicas):
     def make_follower(
         self, state: PartitionState, topic_id: UUID | None, base: StateChange
     ) -> Transition:
-        """Another broker leads, or nobody; ``has_changed``: fetching must start anew."""
+        """Makes this broker a follower; ``has_changed``: fetching must restart."""
         if state.partition_epoch < self.partition_epoch:
             return Transition(False, self._skipped(base, state, topic_id, "follower"))
         is_new_epoch = state.leader_epoch > self.leader_epoch
@@ -208,7 +208,7 @@ class Partition(PartitionReplicas):
     def _skipped(
         self, base: StateChange, state: PartitionState, topic_id: UUID | None, role: str
     ) -> StateChange:
-        """The record of a request that is older than the partition epoch held here."""
+        """The record of a request that is older than this partition epoch."""
         skipped = self._described(base, Kind.TRANSITION_SKIPPED, state, topic_id, role)
         return skipped._replace(
             reason=Reason.STALE_PARTITION_EPOCH, current_partition_epoch=self.partition_epoch
@@ -222,7 +222,7 @@ class Partition(PartitionReplicas):
         reason: Reason,
         role: str,
     ) -> StateChange:
-        """The record of a request whose leader epoch is held here already."""
+        """The record of a request with a leader epoch that is known already."""
         skipped = self._described(base, Kind.TRANSITION_SKIPPED, state, topic_id, role)
         return skipped._replace(
             reason=reason,

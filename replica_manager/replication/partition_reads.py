@@ -1,9 +1,9 @@
-"""Who may read what of a partition: leader-epoch fencing, divergence, a lagging new leader.
+"""Checks before a partition is read: leader epoch, divergence, a new leader's watermark.
 
 A reader says which leader epoch it believes in.  An older one is fenced, a newer one is unknown
-here yet; both are told before anything else, also by a follower.  A follower also says which epoch
-its last record has; where that epoch ends in the leader's log is where the follower's own log may
-have gone astray.
+here yet; both are returned before anything else, also by a follower.  A follower also says which
+epoch its last record has; where that epoch ends in the leader's log is where the follower's own log
+may have gone astray.
 
 Source: Kafka ``Partition`` (``checkCurrentLeaderEpoch``, ``getLocalLog``, ``readRecords``,
 ``followerReplicaOrThrow``, ``lastOffsetForLeaderEpoch``, ``fetchOffsetForTimestamp``); KIP-101,
@@ -29,7 +29,7 @@ CONSUMER_REPLICA_ID: Final = -1
 
 
 class FetchPlan(NamedTuple):
-    """A fetch that may read: the offsets before the read, which the answer tells."""
+    """A fetch that may read: the offsets before the read, for the response."""
 
     high_watermark: int
     last_stable_offset: int
@@ -50,7 +50,7 @@ def check_leader_epoch(requested: int, current: int) -> ErrorCode:
 def check_read(
     partition: PartitionReplicas, current_leader_epoch: int, *, leader_only: bool
 ) -> ErrorCode:
-    """Why a reader must not read here, NONE if it may; the epoch counts before the role."""
+    """The error if this reader must not read here, else NONE; the epoch is checked first."""
     error = check_leader_epoch(current_leader_epoch, partition.leader_epoch)
     if error is ErrorCode.none and leader_only and not partition.is_leader:
         return ErrorCode.not_leader_or_follower
@@ -64,7 +64,7 @@ def end_offset_for_leader_epoch(
     *,
     leader_only: bool = True,
 ) -> tuple[ErrorCode, EpochEndOffset]:
-    """Where ``leader_epoch`` ends in this log, as OffsetsForLeaderEpoch is answered."""
+    """The end of ``leader_epoch`` in this log, for OffsetsForLeaderEpoch."""
     error = check_read(partition, current_leader_epoch, leader_only=leader_only)
     if error is not ErrorCode.none:
         return error, UNDEFINED
@@ -78,7 +78,7 @@ def plan_fetch(
     replica_id: int = CONSUMER_REPLICA_ID,
     leader_only: bool = True,
 ) -> FetchPlan | FetchedPartition:
-    """What a fetch may read here, or the answer it gets without a read."""
+    """How to read for a fetch, or the response that needs no read."""
     error = check_read(partition, wanted.current_leader_epoch, leader_only=leader_only)
     if error is not ErrorCode.none:
         return FetchedPartition(error)
@@ -105,7 +105,7 @@ def plan_fetch(
 
 
 def diverges(wanted: FetchPartition, end: EpochEndOffset) -> bool:
-    """Whether a reader has records that are not in this log.
+    """Whether the reader has records that this log does not have.
 
     ``end`` is where the epoch of its last record ends here, or the epoch before, if this log has
     no record of that one.
@@ -114,11 +114,11 @@ def diverges(wanted: FetchPartition, end: EpochEndOffset) -> bool:
 
 
 def check_latest_offset(partition: PartitionReplicas) -> ErrorCode:
-    """Whether a client may be told the end of the log: OFFSET_NOT_AVAILABLE while it lags.
+    """Whether a client may see the end of the log: OFFSET_NOT_AVAILABLE while it lags.
 
-    A new leader's high watermark is that of its time as a follower; what it told clients now might
-    be below what its predecessor told them.  The same holds for a timestamp that is not found.
-    Replicas are told the log end offset in any case.
+    A new leader's high watermark is that of its time as a follower; what it returns to clients now
+    might be below what its predecessor returned.  The same holds for a timestamp that is not found.
+    Replicas get the log end offset in any case.
     """
     start_offset = partition.leader_epoch_start_offset
     if start_offset is not None and start_offset > partition.log.high_watermark:
@@ -127,7 +127,7 @@ def check_latest_offset(partition: PartitionReplicas) -> ErrorCode:
 
 
 def _stranger(wanted: FetchPartition) -> ErrorCode:
-    """The refusal of a broker that is no replica, as far as is known here.
+    """The error for a broker that is no known replica.
 
     With an epoch it may know more than this leader: then it asks again.
     """

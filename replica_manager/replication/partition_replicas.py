@@ -1,6 +1,6 @@
-"""The replicas of one partition as its leader sees them: who is in sync, and what is committed.
+"""The replicas of one partition, from the leader's view: ISR and high watermark.
 
-Pure: time comes in as ``now_ms``, and whoever calls sends what a method proposes to the controller
+Pure: time comes in as ``now_ms``, and the caller sends what a method proposes to the controller
 and wakes who waits where a method says that the high watermark moved.  A follower has the same
 object without remote replicas; :mod:`.partition` moves it between the two roles.
 
@@ -41,7 +41,7 @@ _log = logging.getLogger("kafka.cluster.Partition")
 
 
 class FetchEffect(NamedTuple):
-    """What a follower's fetch changed."""
+    """The effects of a follower's fetch."""
 
     proposal: PendingIsr | None = None
     """To be sent to the controller."""
@@ -50,7 +50,7 @@ class FetchEffect(NamedTuple):
 
 
 class ProposalOutcome(NamedTuple):
-    """What became of a proposal."""
+    """The effects of a proposal's result."""
 
     retry: PendingIsr | None = None
     """To be sent again, unchanged."""
@@ -62,12 +62,12 @@ class ProposalOutcome(NamedTuple):
 
 
 def every_broker(_: int) -> bool:
-    """Nobody is known to be dead."""
+    """True for every broker: none is known to be dead."""
     return True
 
 
 class PartitionReplicas:
-    """The local replica, what is known of the others, and the ISR with its pending change."""
+    """The local replica, the state of the others, and the ISR with its pending change."""
 
     __slots__ = (
         "broker_id",
@@ -93,7 +93,7 @@ class PartitionReplicas:
         replica_lag_time_max_ms: int = DEFAULT_REPLICA_LAG_TIME_MAX_MS,
         is_alive: Callable[[int], bool] = every_broker,
     ) -> None:
-        """``is_alive`` says whether the metadata cache has a broker among the living."""
+        """``is_alive`` returns whether the metadata cache has a live broker of that id."""
         self.topic_partition = topic_partition
         self.broker_id = broker_id
         self.log = log
@@ -116,7 +116,7 @@ class PartitionReplicas:
 
     @property
     def in_sync_replicas(self) -> tuple[int, ...]:
-        """The ISR as far as it is committed."""
+        """The committed ISR."""
         return self.isr_state.isr
 
     @property
@@ -129,22 +129,22 @@ class PartitionReplicas:
 
     @property
     def effective_min_isr(self) -> int:
-        """``min.insync.replicas``, but never more than there are replicas."""
+        """``min.insync.replicas``, at most the number of replicas."""
         return min(self.min_in_sync_replicas, len(self.remote_replicas) + 1)
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Led here with too few in sync: acks=all is refused, the high watermark stands."""
+        """Whether the ISR is too small: acks=all is refused, the high watermark does not move."""
         return self.is_leader and len(self.in_sync_replicas) < self.effective_min_isr
 
     @property
     def is_at_min_isr(self) -> bool:
-        """Led here with exactly as many in sync as must be."""
+        """Whether the ISR has exactly the minimal size."""
         return self.is_leader and len(self.in_sync_replicas) == self.effective_min_isr
 
     @property
     def low_watermark(self) -> int:
-        """The smallest log start offset among the replicas alive; DeleteRecords waits for it."""
+        """The smallest log start offset of the live replicas; DeleteRecords waits for it."""
         followers = (
             follower.log_start_offset
             for broker, follower in self.remote_replicas.items()
@@ -153,7 +153,7 @@ class PartitionReplicas:
         return min((self.log.log_start_offset, *followers))
 
     def append_refusal(self, acks: int) -> ErrorCode:
-        """Why records must not be appended here; NONE if they may."""
+        """The error if records must not be appended here; NONE if they may."""
         if not self.is_leader:
             return ErrorCode.not_leader_or_follower
         if acks == ALL_IN_SYNC and len(self.in_sync_replicas) < self.effective_min_isr:
@@ -161,7 +161,7 @@ class PartitionReplicas:
         return ErrorCode.none
 
     def maybe_increment_high_watermark(self, now_ms: int) -> bool:
-        """Raises the high watermark as far as the replicas allow; to be called after an append.
+        """Raises the high watermark as far as the replicas allow; call it after an append.
 
         While the ISR is too small it stands still: what is not replicated often enough must not be
         seen by anybody.
@@ -188,13 +188,13 @@ class PartitionReplicas:
         now_ms: int,
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
     ) -> FetchEffect:
-        """A follower's fetch was read: it has everything below ``fetch_offset``.
+        """Records a follower's fetch: it has everything below ``fetch_offset``.
 
         Only for reads that succeeded and did not diverge, and not again when a parked fetch is read
         a second time: everything else says nothing about the follower's log.
         """
         old = self.remote_replicas[replica_id]
-        # Nothing else that a fetch tells can move it, and it is a look at every replica.
+        # Nothing else in a fetch can move it, and this checks every replica.
         may_move = log_start_offset != old.log_start_offset
         old_low_watermark = self.low_watermark if may_move else 0
         new = self.remote_replicas[replica_id] = old.after_fetch(
@@ -222,7 +222,7 @@ class PartitionReplicas:
         return pending
 
     def maybe_shrink_isr(self, now_ms: int) -> PendingIsr | None:
-        """Proposes to drop who lags; to be called every half ``replica.lag.time.max.ms``."""
+        """Proposes to remove lagging replicas; called every half ``replica.lag.time.max.ms``."""
         committed = self.isr_state
         if not self.is_leader or not isinstance(committed, CommittedIsr):
             return None
@@ -255,7 +255,7 @@ class PartitionReplicas:
     def proposal_accepted(
         self, pending: PendingIsr, altered: AlteredIsr, now_ms: int
     ) -> ProposalOutcome:
-        """The controller accepted; an answer that is older than what is known changes nothing."""
+        """Applies an accepted proposal; an outdated result changes nothing."""
         if self.isr_state != pending:
             return ProposalOutcome()
         if altered.leader_epoch != self.leader_epoch:
@@ -276,7 +276,7 @@ class PartitionReplicas:
         return ProposalOutcome(high_watermark_moved=moved, was_accepted=True)
 
     def proposal_refused(self, pending: PendingIsr, error: ErrorCode) -> ProposalOutcome:
-        """The controller refused; unless the state has changed meanwhile, the error decides."""
+        """Handles a refused proposal by its error, unless the state has changed meanwhile."""
         if self.isr_state != pending:
             return ProposalOutcome()
         consequence = consequence_of(error)
@@ -305,7 +305,7 @@ class PartitionReplicas:
         return ProposalOutcome(has_failed=True)
 
     def check_enough_replicas_reach(self, required_offset: int) -> tuple[bool, ErrorCode]:
-        """Whether an acks=all append up to ``required_offset`` can be answered, and with what."""
+        """Whether an acks=all append up to ``required_offset`` is complete, and its error."""
         if not self.is_leader:
             return False, ErrorCode.not_leader_or_follower
         if self.log.high_watermark < required_offset:

@@ -1,6 +1,6 @@
-"""Requests that wait for something to happen, or for their time to run out.
+"""Delayed operations: requests that wait for a change or for a timeout.
 
-Who parks an operation names the keys whose change could complete it; whoever changes something
+The caller of ``park`` names the keys whose change could complete it; code that changes something
 calls :meth:`Purgatory.check` with its key and gets the operations that are complete now.  The rest
 ends by :meth:`Purgatory.expire`.  An operation comes out exactly once.  Nothing here looks at a
 clock or sends an answer.
@@ -20,10 +20,10 @@ MOST_WAITING: Final = 100_000
 
 
 class DelayedOperation(Protocol):
-    """Something that waits."""
+    """An operation that waits."""
 
     def is_complete(self) -> bool:
-        """Looks whether there is nothing to wait for any more; may remember what it saw."""
+        """Whether the operation can complete now; may store what it saw."""
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -58,17 +58,17 @@ class Purgatory(Generic[Key, Operation]):
 
     @property
     def watched(self) -> int:
-        """How many pairs of key and operation are watched; 0 once nothing waits."""
+        """The number of (key, operation) pairs; 0 once nothing waits."""
         return sum(len(watchers) for watchers in self._watchers.values())
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When :meth:`expire` has to be called next; None if nothing waits."""
+        """When to call :meth:`expire` next; None if nothing waits."""
         self._forget_done()
         return self._deadlines[0][0] if self._deadlines else None
 
     def park(self, operation: Operation, keys: Iterable[Key], deadline_ms: int) -> bool:
-        """Lets an operation wait; False if it is complete already, or if too many wait.
+        """Adds an operation; False if it is complete already, or too many wait.
 
         Then the caller answers it with what there is.
         """
@@ -85,13 +85,13 @@ class Purgatory(Generic[Key, Operation]):
         return True
 
     def watching(self, key: Key) -> list[Operation]:
-        """Those that wait for a change of ``key``, in the order of their arrival."""
+        """The operations that wait for a change of ``key``, in order of arrival."""
         return [parked.operation for parked in self._watchers.get(key, {}).values()]
 
     def check(
         self, key: Key, failed: Callable[[Operation, Exception], None] | None = None
     ) -> list[Operation]:
-        """Takes out those watching ``key`` that are complete, in the order of their arrival.
+        """Removes and returns completed operations watching ``key``, in order of arrival.
 
         An operation that fails to say whether it is complete is taken out too, and goes to
         ``failed``, so that neither the other operations nor the change of ``key`` fail with it.
@@ -115,7 +115,7 @@ class Purgatory(Generic[Key, Operation]):
         return [self._take_out(number) for number in done]
 
     def expire(self, now_ms: int) -> list[Operation]:
-        """Takes out those whose time has come, the earliest first."""
+        """Removes and returns the timed-out operations, the earliest first."""
         expired: list[Operation] = []
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, number, parked = heapq.heappop(self._deadlines)
@@ -124,7 +124,7 @@ class Purgatory(Generic[Key, Operation]):
         return expired
 
     def remove(self, operation: Operation) -> None:
-        """Forgets an operation that nobody waits for any more, its client being gone."""
+        """Removes an operation whose client has disconnected."""
         number = self._numbers.get(id(operation))
         if number is not None:
             self._take_out(number)

@@ -1,4 +1,4 @@
-"""Records on their way into partitions that this broker leads: appended, flushed, committed.
+"""Appends records to partitions that this broker leads: appends, flushes, wakes waiting requests.
 
 An append is done on the event loop, to the page cache, partition by partition; with ``acks`` -1 its
 answer then waits in the purgatory until every replica in sync has the records.  What may take long
@@ -56,12 +56,12 @@ Kafka has no limit.
 
 _UNKNOWN: Final = -1
 _ACKS: Final = (-1, 0, 1)
-# What is a client's own affair, or told elsewhere, is neither logged nor counted as a failure.
+# Errors of the client, or logged elsewhere, are neither logged nor counted as failures.
 _EXPECTED: Final = (MessageTooLarge, RecordListTooLarge, CorruptRecord, KafkaStorage)
 
 
 class AppendedPartition(NamedTuple):
-    """What became of the records for one partition."""
+    """The result for the records of one partition."""
 
     error: ErrorCode
     base_offset: int = _UNKNOWN
@@ -74,7 +74,7 @@ class AppendedPartition(NamedTuple):
 
 
 class _Taken(NamedTuple):
-    """An append that happened."""
+    """A successful append."""
 
     partition: Partition
     log: PartitionLog
@@ -111,7 +111,7 @@ class RecordAppends:
         allows_internal_topics: bool = False,
         guards: Mapping[TopicPartition, VerificationGuard] | None = None,
     ) -> dict[TopicPartition, AppendedPartition]:
-        """Appends to each partition what is given for it; the outcome of each.
+        """Appends each partition's records; returns one result each.
 
         Coordinators may write to internal topics, clients only if that is allowed.  ``guards`` are
         those of partitions whose transaction was verified.
@@ -263,7 +263,7 @@ class RecordAppends:
         self._stats.mark(tp.topic, "failed_produce_requests")
 
     def _announce(self, tp: TopicPartition, taken: _Taken) -> None:
-        """Counts the new end for the high watermark, and wakes who waits for the partition."""
+        """Updates the high watermark and checks the requests that wait for the partition."""
         taken.partition.maybe_increment_high_watermark(self._now_ms())
         self._replicas.partition_changed(tp)
 

@@ -1,4 +1,4 @@
-"""Checks of clients' batches: short ones on the event loop, long ones in a thread.
+"""Validates clients' batches: short ones on the event loop, long ones in a thread.
 
 Most batches are checked within a millisecond, at once.  A check that takes longer goes on in the
 one thread that exists for this, behind those that came before: however many clients send batches
@@ -22,14 +22,14 @@ More threads would not make the checks faster: the interpreter runs one of them 
 
 
 class RecordExaminations:
-    """Runs examinations to their ends.  For the event loop."""
+    """Runs validations.  For the event loop."""
 
     def __init__(self) -> None:
         # Its thread starts with the first long examination.
         self._executor = ThreadPoolExecutor(EXAMINED_AT_ONCE, "record-examination")
 
     async def ended(self, examination: Examination) -> tuple[Examined | None, bool]:
-        """What the examination ends with, and whether others had their turn meanwhile.
+        """The result of the validation, and whether other tasks ran meanwhile.
 
         Raises what the examination raises.  If the caller is cancelled, the thread stops at the
         next pause.

@@ -1,7 +1,7 @@
-"""Records on their way out: what a Fetch request reads, at once or when there is enough.
+"""Reads records for Fetch requests, at once or after waiting for enough.
 
 A read finds a place in a file and says how much may be sent from there; nothing is copied.  A
-follower's read tells how far it is: that may raise the high watermark, and propose an ISR.  A
+follower's read shows its position: that may raise the high watermark, and propose an ISR.  A
 request for which there is too little waits in the purgatory, and is read again as a whole when
 enough has come, or its time is over.
 
@@ -58,7 +58,7 @@ PARTITIONS_AT_ONCE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class FetchParams:
-    """What holds for all partitions of a Fetch request."""
+    """The fields of a Fetch request that apply to all its partitions."""
 
     max_wait_ms: int
     min_bytes: int
@@ -79,7 +79,7 @@ class FetchParams:
 
 
 class RecordReads:
-    """Every Fetch request's reads.  For the event loop."""
+    """The reads of all Fetch requests.  For the event loop."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class RecordReads:
     ) -> None:
         """``propose`` sends an ISR to the controller.
 
-        ``on_expired`` hears that a request has waited in vain, and whether it was a follower's;
+        ``on_expired`` is called when a request timed out, and gets whether it was a follower's;
         ``now_ms`` is the clock of ``replicas``; ``throttle`` is for what goes to followers.
         """
         self._replicas = replicas
@@ -107,7 +107,7 @@ class RecordReads:
     async def fetch(
         self, params: FetchParams, wanted: Mapping[TopicIdPartition, FetchPartition]
     ) -> dict[TopicIdPartition, FetchedPartition]:
-        """What each partition has to give, in the order in which they were asked for."""
+        """One result per partition, in the order of the request."""
         starts: dict[TopicIdPartition, LogOffsetMetadata] = {}
         fetched = await self._read_all(params, wanted, starts, {})
         for topic, count in Counter(partition.topic for partition in wanted).items():
@@ -150,14 +150,14 @@ class RecordReads:
         starts: dict[TopicIdPartition, LogOffsetMetadata] | None,
         same: Mapping[TopicIdPartition, FetchedPartition],
     ) -> dict[TopicIdPartition, FetchedPartition]:
-        """Reads one partition after the other, as long as bytes are left.
+        """Reads one partition after the other until no bytes are left.
 
-        ``starts`` takes where each read began; None: it is read a second time, which tells nothing
+        ``starts`` takes where each read began; None: it is read a second time, which shows nothing
         new about a follower.  What is known to be the ``same`` as the first time is not read.
         """
         fetched: dict[TopicIdPartition, FetchedPartition] = {}
         left = params.max_bytes
-        # Whoever's first batch is larger than all limits must get on nevertheless.
+        # A reader whose first batch is larger than all limits must get it nevertheless.
         min_one_message = not params.has_hard_limit
         count = 0
         for partition, question in wanted.items():
@@ -241,7 +241,7 @@ class RecordReads:
         )
 
     def _is_held_back(self, params: FetchParams, partition: Partition) -> bool:
-        """A follower that is not in sync, and of which an administrator wants it slow (KIP-73)."""
+        """Whether a follower is throttled (KIP-73) and not in sync."""
         return (
             params.is_from_follower
             and self._throttle.is_throttled(partition.topic_partition)
@@ -252,7 +252,7 @@ class RecordReads:
     def _record(
         self, params: FetchParams, partition: Partition, wanted: FetchPartition, plan: FetchPlan
     ) -> None:
-        """A follower has shown how far it is."""
+        """Records a follower's position."""
         effect = partition.record_fetch(
             params.replica_id,
             wanted.fetch_offset,

@@ -1,7 +1,7 @@
 """The fetchers of a broker: one per leader and fetcher id, each with its partitions.
 
-They are made when a partition is added that needs one, and taken away when none is left.  Whoever
-runs them is told of both.
+They are made when a partition is added that needs one, and taken away when none is left.  Callbacks
+report both.
 
 Source: Kafka ``AbstractFetcherManager``, ``ReplicaFetcherManager``.
 """
@@ -30,7 +30,7 @@ _logger = logging.getLogger("kafka.server.ReplicaFetcherManager")
 
 
 class FetcherKey(NamedTuple):
-    """Which fetcher: it has a connection of its own to the leader."""
+    """Leader and fetcher id; each fetcher has its own connection."""
 
     leader: int
     fetcher_id: int
@@ -49,7 +49,7 @@ class ReplicaFetchers:
         address_of: Callable[[int], str] = lambda _: "",
         throttle: ReplicationThrottle | None = None,
     ) -> None:
-        """``on_added`` starts a fetcher or wakes one that idles, ``on_removed`` ends it.
+        """``on_added`` starts a fetcher or wakes an idle one, ``on_removed`` ends it.
 
         ``address_of`` says where a leader is (``host:port``), for the log.
         """
@@ -66,7 +66,7 @@ class ReplicaFetchers:
         """Gauge ``FailedPartitionsCount`` is their number; a new leader epoch takes them out."""
 
     def add(self, partitions: Mapping[TopicPartition, tuple[int, InitialFetchState]]) -> None:
-        """Fetches partitions from their leaders from now on."""
+        """Starts fetching partitions from their leaders."""
         shares: dict[FetcherKey, dict[TopicPartition, InitialFetchState]] = {}
         for tp, (leader, initial) in partitions.items():
             key = FetcherKey(leader, fetcher_id(tp, self._fetchers_per_leader))
@@ -93,7 +93,7 @@ class ReplicaFetchers:
             )
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetches partitions from nobody; answers that are under way will be ignored."""
+        """Stops fetching partitions; responses in flight are ignored for them."""
         gone = list(partitions)
         self.failed.difference_update(gone)
         for fetcher in self.fetchers.values():
@@ -106,7 +106,7 @@ class ReplicaFetchers:
             )
 
     def resize(self, fetchers_per_leader: int) -> None:
-        """Shares every partition out anew among so many fetchers of each leader."""
+        """Distributes all partitions over so many fetchers of each leader."""
         if fetchers_per_leader == self._fetchers_per_leader:
             return
         _logger.info(
@@ -130,12 +130,12 @@ class ReplicaFetchers:
         self.remove_idle()
 
     def update_topic_id(self, partition: TopicPartition, topic_id: UUID | None) -> None:
-        """Asks for a partition by another topic id from now on, or by name."""
+        """Changes a partition's topic id; None requests it by name."""
         for fetcher in self.fetchers.values():
             fetcher.update_topic_id(partition, topic_id)
 
     def remove_idle(self) -> None:
-        """Takes away the fetchers without partitions, also those whose partitions all failed."""
+        """Removes the fetchers without partitions, also those whose partitions all failed."""
         idle = [key for key, fetcher in self.fetchers.items() if not fetcher.partitions]
         for key in idle:
             del self.fetchers[key]

@@ -1,4 +1,4 @@
-"""What replication needs of a log, and the log of a replica that has none yet.
+"""The interface of a replica's log, and the empty log of a replica without one.
 
 Replication decides by offsets and epochs alone; what is in the records, and in which files they
 lie, is the log's affair.
@@ -14,26 +14,26 @@ from replica_manager.log.leader_epochs import EpochEndOffset
 
 
 class FollowerAppend(Protocol):
-    """What a follower's log took of the records it was given."""
+    """The result of an append to a follower's log."""
 
     @property
     def last_offset(self) -> int:
-        """Of the last record taken; without meaning if ``valid_bytes`` is 0."""
+        """The offset of the last appended record; undefined if ``valid_bytes`` is 0."""
 
     @property
     def valid_bytes(self) -> int:
-        """How much of what was given was whole batches."""
+        """The bytes of the whole batches that were given."""
 
     @property
     def last_leader_epoch(self) -> int | None:
-        """Of the last record taken; None if nothing was."""
+        """The epoch of the last appended record; None if there was none."""
 
 
 class TruncationPlan(Protocol):
-    """Reads what a log must know once it is cut."""
+    """Reads the data that a log needs when it is truncated."""
 
     def run(self) -> None:
-        """Reads, and changes nothing of the log.  Blocks; raises nothing."""
+        """Reads, without changing the log.  Blocks; raises nothing."""
 
 
 class ReplicaLog(Protocol):
@@ -69,13 +69,13 @@ class ReplicaLog(Protocol):
         """
 
     def assign_epoch_start_offset(self, epoch: int, start_offset: int, /) -> None:
-        """Notes in the epoch cache where a leader epoch starts, before any record has it."""
+        """Adds the start of a leader epoch to the epoch cache before any record has it."""
 
     def maybe_increment_high_watermark(self, offset: int, /) -> bool:
         """Raises the high watermark to ``offset``, at most to the log end; True if it moved."""
 
     def update_high_watermark(self, offset: int, /) -> bool:
-        """Takes the leader's high watermark over, within log start and end; True if it moved.
+        """Takes over the leader's high watermark, within the log; True if it moved.
 
         It may fall: a new leader's lags behind until its followers have fetched.
         """
@@ -84,17 +84,17 @@ class ReplicaLog(Protocol):
         """Raises the log start offset, True if it moved; OffsetOutOfRange above the HW."""
 
     def plan_truncation(self, offset: int, /) -> TruncationPlan | None:
-        """What to run in a thread before ``truncate_to``; None if it can be asked for at once."""
+        """A read to run in a thread before ``truncate_to``; None if none is needed."""
 
     def truncate_to(self, offset: int, /) -> bool:
-        """Drops the records from ``offset`` on, and the epochs that start there.
+        """Deletes the records from ``offset`` on, and the epochs that start there.
 
         The high watermark falls to the new end if it was above.  At or above the log end no record
-        goes, but the epochs from there on do: a leader that nobody followed may have noted one.
+        goes, but the epochs from there on do: a leader without followers may have noted one.
         """
 
     def truncate_fully_and_start_at(self, offset: int, /) -> None:
-        """Drops every record; the next one gets ``offset``."""
+        """Deletes every record; the next one gets ``offset``."""
 
     def append_as_follower(self, records: bytes | memoryview, /) -> FollowerAppend:
         """Appends batches with the offsets and epochs that the leader gave them.
@@ -104,20 +104,20 @@ class ReplicaLog(Protocol):
 
 
 class AbsentLog:
-    """The log of a replica for which none was made: empty, and it stays empty."""
+    """The log of a replica without one: always empty."""
 
     log_start_offset = log_end_offset = high_watermark = last_stable_offset = 0
     latest_epoch: int | None = None
 
     def end_offset_for_epoch(self, _: int) -> EpochEndOffset | None:
-        """None: it knows no epoch."""
+        """None: there are no epochs."""
         return None
 
     def assign_epoch_start_offset(self, _: int, __: int) -> None:
-        """Nothing: no record will have the epoch."""
+        """Does nothing: no record will have the epoch."""
 
     def maybe_increment_high_watermark(self, _: int) -> bool:
-        """False: an empty log has nothing to commit."""
+        """False: an empty log commits nothing."""
         return False
 
     def update_high_watermark(self, _: int) -> bool:
@@ -132,14 +132,14 @@ class AbsentLog:
         """None: nothing to read."""
 
     def truncate_to(self, _: int) -> bool:
-        """False: nothing to drop."""
+        """False: there is nothing to delete."""
         return False
 
     def truncate_fully_and_start_at(self, _: int) -> None:
-        """Nothing to drop."""
+        """Does nothing: there is nothing to delete."""
 
     def append_as_follower(self, _: bytes | memoryview) -> FollowerAppend:
-        """Nobody fetches for a replica without a log."""
+        """Never called: a replica without a log is not fetched."""
         raise AssertionError("records for a replica without a log")
 
 

@@ -1,6 +1,6 @@
-"""Every partition of this broker, and the three requests by which a controller rules them.
+"""Handles LeaderAndIsr, StopReplica and UpdateMetadata for all partitions of this broker.
 
-LeaderAndIsr makes replicas leaders or followers, StopReplica stops them, UpdateMetadata tells about
+LeaderAndIsr makes replicas leaders or followers, StopReplica stops them, UpdateMetadata describes
 the cluster.  All three come in on the broker's event loop and run to their end without waiting, so
 they exclude each other as Kafka's ``replicaStateChangeLock`` makes them.  The known controller
 epoch only grows; a request of an older controller changes nothing.
@@ -31,12 +31,12 @@ from zkcontroller.state_changes.record import Kind, Reason
 
 
 class ReplicaManager(HostedReplicas):
-    """The partitions of one broker, ruled by a controller.  No method waits."""
+    """The partitions of one broker.  No method waits."""
 
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest, correlation_id: int
     ) -> PartitionErrors:
-        """Takes over the partition states of a LeaderAndIsr request, leaders first."""
+        """Applies the partition states of a LeaderAndIsr request, leaders first."""
         started_ms = self.now_ms()
         handling = LeaderAndIsrHandling(self, request, correlation_id, started_ms)
         answer = handling.run()
@@ -46,7 +46,7 @@ class ReplicaManager(HostedReplicas):
         return answer
 
     def stop_replicas(self, request: StopReplicaRequest, correlation_id: int) -> PartitionErrors:
-        """Stops replicas, and forgets those that are to be deleted."""
+        """Stops replicas; deletes those that the request says to delete."""
         base = self.base_record(
             Kind.STOP_REPLICA_HANDLING,
             request.controller_id,
@@ -127,7 +127,7 @@ class ReplicaManager(HostedReplicas):
     def update_metadata(
         self, update: MetadataUpdate, correlation_id: int
     ) -> tuple[ErrorCode, Sequence[TopicPartition]]:
-        """Gives ``update`` to the metadata cache; answers the partitions it deleted there."""
+        """Applies ``update`` to the metadata cache; returns the partitions deleted there."""
         if update.controller_epoch < self.controller_epoch:
             base = self.base_record(
                 Kind.UPDATE_METADATA_IGNORED,
@@ -146,7 +146,7 @@ class ReplicaManager(HostedReplicas):
 
 
 def _may_stop(leader_epoch: int, partition: Partition) -> bool:
-    """A sentinel skips the check: deletion raises no epoch, and old versions send none."""
+    """Checks the leader epoch; deletion and old versions use a sentinel instead."""
     if leader_epoch in (EPOCH_DURING_DELETE, NO_EPOCH):
         return True
     return leader_epoch >= partition.leader_epoch

@@ -1,6 +1,6 @@
-"""What a broker's replication has running: fetchers, the looks at the ISRs, proposals under way.
+"""The running tasks of a broker's replication: fetchers, ISR checks, proposals.
 
-One object per broker.  The replica manager adds partitions to its ``fetchers``; whoever serves
+One object per broker.  The replica manager adds partitions to its ``fetchers``; code that serves
 followers submits what a partition proposes; both from the event loop.
 
 Source: Kafka ``ReplicaFetcherManager``, ``AlterPartitionManager``, ``ReplicaManager``
@@ -74,7 +74,7 @@ class ReplicationTasks:
     ) -> None:
         """``partitions`` are the replica manager's; ``throttle`` is for what is fetched.
 
-        ``security`` says what a listener asks of whoever connects; ``now_ms`` is the time by which
+        ``security`` says what a listener requires of a client; ``now_ms`` is the time by which
         partitions are asked and told; ``on_changed`` looks again at requests that wait for a
         partition.
         """
@@ -108,17 +108,17 @@ class ReplicationTasks:
         self._is_stopped = False
 
     def submit(self, partition: Partition, pending: PendingIsr) -> None:
-        """Has a proposal of a partition decided on."""
+        """Sends a partition's ISR proposal."""
         self._isr_changes.submit(partition, pending)
 
     def start(self) -> None:
-        """Begins to look at the ISRs and to bring proposals; fetchers begin when they are added."""
+        """Starts the ISR checks and the proposals; fetchers start when they are added."""
         self._isr_changes.start()
         loop = asyncio.get_running_loop()
         self._looking = loop.create_task(self._look_now_and_then(), name="isr-expiration")
 
     async def stop(self) -> None:
-        """Ends everything; no log is written to when it returns."""
+        """Stops everything; no log is written to afterwards."""
         self._is_stopped = True
         _manager_log.info("%sshutting down", self._manager_prefix)
         for key in list(self._tasks):
@@ -223,7 +223,7 @@ class ReplicationTasks:
             await asyncio.sleep(self._look_interval_s)
 
     async def _look(self) -> None:
-        """Proposes to drop who lags."""
+        """Proposes to remove lagging replicas from ISRs."""
         for number, tp in enumerate(list(self._partitions())):
             partition = self._partitions().get(tp)
             if partition is not None:

@@ -92,7 +92,7 @@ class BrokerTopicStats:
         self._all[name].mark(count)
 
     def mark_all(self, name: str, count: int = 1) -> None:
-        """Counts what is not told topic by topic: what goes from broker to broker."""
+        """Counts traffic between brokers, which is counted only in total."""
         self._all[name].mark(count)
 
     def has(self, topic: str) -> bool:

@@ -1,4 +1,4 @@
-"""Rules of access control lists as the three ACL requests carry them.
+"""ACLs in CreateAcls, DeleteAcls and DescribeAcls messages.
 
 Version 0 knows no pattern types: what it names is literal, and a filter of it means literal ones.
 
@@ -37,7 +37,7 @@ SENTENCES: Final = {
 
 
 def binding_of(creation: Any) -> AclBinding:
-    """A rule to be created; RequestRefused(INVALID_REQUEST) for one that says UNKNOWN."""
+    """The ACL to create; RequestRefused(INVALID_REQUEST) if it has an UNKNOWN value."""
     pattern = ResourcePattern(
         by_code(ResourceType, creation.resource_type),
         creation.resource_name,
@@ -61,7 +61,7 @@ def binding_of(creation: Any) -> AclBinding:
 
 
 def filter_of(wanted: Any) -> AclBindingFilter:
-    """The rules that are meant; RequestRefused(INVALID_REQUEST) for a filter of UNKNOWN."""
+    """The ACL filter; RequestRefused(INVALID_REQUEST) if it has an UNKNOWN value."""
     codes = (
         wanted.resource_type_filter,
         getattr(wanted, "pattern_type_filter", PatternType.LITERAL),
@@ -83,7 +83,7 @@ def filter_of(wanted: Any) -> AclBindingFilter:
 
 
 def invalid_name(binding: AclBinding) -> str | None:
-    """What is wrong with the name of that rule's resource, before any authorizer sees it.
+    """The error if the ACL's resource name is invalid, before the authorizer sees it.
 
     Source: Kafka ``AclApis.handleCreateAcls``.
     """
@@ -94,7 +94,7 @@ def invalid_name(binding: AclBinding) -> str | None:
 
 
 def described(schema: ResponseSchema, bindings: Iterable[AclBinding]) -> tuple[Any, ...]:
-    """Rules by what they are about, for an answer to DescribeAcls."""
+    """ACLs grouped by resource pattern, for DescribeAcls."""
     by_pattern: dict[ResourcePattern, list[AccessControlEntry]] = {}
     for pattern, entry in bindings:
         by_pattern.setdefault(pattern, []).append(entry)
@@ -125,7 +125,7 @@ def deleted(
     entry: AccessControlEntry,
     error: ErrorCode = ErrorCode.none,
 ) -> Any:
-    """A rule that a filter meant, for an answer to DeleteAcls."""
+    """A deleted ACL, for DeleteAcls."""
     return schema.part(
         "DeleteAclsMatchingAcl",
         error_code=error,

@@ -1,4 +1,4 @@
-"""Which brokers get the replicas of a new topic.
+"""Assigns the replicas of a new topic to brokers.
 
 Pure: where the reference draws lots, the caller hands in ``start`` and ``shift``.
 
@@ -30,7 +30,7 @@ def assign_replicas(
 ) -> dict[int, tuple[int, ...]]:
     """Partition to replicas, preferred leader first.
 
-    ``racks``: broker id to its rack; the order of brokers counts when nobody has a rack.
+    ``racks``: broker id to its rack; the order of brokers counts when no broker has a rack.
     ``start``: position of partition 0's leader; ``shift``: distance of its first follower.
     Raises RequestRefused as Kafka does for impossible counts and for racks that only some have, and
     beyond MOST_PARTITIONS, where Kafka would go on until its memory or its patience ends.
@@ -72,7 +72,7 @@ def assign_replicas(
 
 
 def rack_alternated(racks: Mapping[int, str]) -> list[int]:
-    """Brokers with their racks taking turns: racks by name, the brokers of a rack by id."""
+    """Brokers with alternating racks: racks by name, the brokers of a rack by id."""
     brokers_of: defaultdict[str, list[int]] = defaultdict(list)
     for broker in sorted(racks):
         brokers_of[racks[broker]].append(broker)
@@ -82,7 +82,7 @@ def rack_alternated(racks: Mapping[int, str]) -> list[int]:
 
 
 class _Chooser:
-    """Picks the followers of one leader after the other."""
+    """Chooses the followers of one leader one after the other."""
 
     def __init__(self, brokers: Sequence[int], racks: Mapping[int, str]) -> None:
         self._brokers = brokers

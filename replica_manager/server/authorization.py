@@ -1,6 +1,6 @@
-"""May this client do that?  What handlers ask, and what the dispatcher asks before them.
+"""Authorization checks for handlers, and those that the dispatcher makes before them.
 
-Whoever has no authorizer allows everything, and pays one comparison for it.
+A broker without an authorizer allows everything; the check costs it one comparison.
 
 Source: Kafka ``AuthHelper``, ``KafkaApis``.
 """
@@ -75,14 +75,14 @@ MORE_LISTENERS_KEY: Final = "broker.request.listeners"
 
 
 def requester_of(context: RequestContext) -> Requester:
-    """Who asks, as the authorizer knows clients."""
+    """The client, as the authorizer sees it."""
     return Requester(
         context.principal, host_name_of(context.client_address), APIS[context.api_key].name
     )
 
 
 def permissions_of(broker: BrokerContext, context: RequestContext) -> Permissions:
-    """What that client may do."""
+    """The permissions of that client."""
     return Permissions(broker.authorizer, requester_of(context))
 
 
@@ -120,7 +120,7 @@ def _check_listener_of_members(context: RequestContext, broker: BrokerContext) -
 
 @cache
 def _log_refusal(broker_id: int, api_name: str, listener_name: str) -> None:
-    """Once for each API and listener, whoever sends it and how often."""
+    """Logs once for each API and listener, whatever the client and the number of requests."""
     _log.warning(
         "[KafkaApi-%d] Refused a %s request that came by listener %s: it must come by "
         "inter.broker.listener.name or control.plane.listener.name. %s names more listeners, and "
@@ -161,7 +161,7 @@ def is_cluster_allowed(
     *,
     log_if_denied: bool = True,
 ) -> bool:
-    """Whether that is allowed on the cluster."""
+    """Whether that operation is allowed on the cluster."""
     return is_allowed(
         broker, context, operation, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=log_if_denied
     )
@@ -176,7 +176,7 @@ def is_allowed(
     *,
     log_if_denied: bool = True,
 ) -> bool:
-    """Whether that is allowed on that resource."""
+    """Whether that operation is allowed on that resource."""
     return broker.authorizer is None or broker.authorizer.authorize(
         requester_of(context), operation, resource_type, name, log_if_denied=log_if_denied
     )
@@ -191,7 +191,7 @@ async def allowed_names(
     *,
     log_if_denied: bool = True,
 ) -> dict[str, None]:
-    """Those of the names on which that is allowed, each once, in their order."""
+    """The names on which that operation is allowed, each once, in order."""
     if broker.authorizer is None:
         return dict.fromkeys(names)
     permissions = permissions_of(broker, context)
@@ -210,7 +210,7 @@ def is_allowed_on_any(
     operation: AclOperation,
     resource_type: ResourceType,
 ) -> bool:
-    """Whether that is allowed on any resource of that type (KIP-679)."""
+    """Whether that operation is allowed on any resource of that type (KIP-679)."""
     return broker.authorizer is None or broker.authorizer.authorize_by_resource_type(
         requester_of(context), operation, resource_type
     )
@@ -219,12 +219,12 @@ def is_allowed_on_any(
 def authorized_operations(
     broker: BrokerContext, context: RequestContext, resource_type: ResourceType, name: str
 ) -> int:
-    """What the client may do with that resource, as a bit field (KIP-430)."""
+    """The operations the client may do on that resource, as a bit field (KIP-430)."""
     return permissions_of(broker, context).authorized_operations(resource_type, name)
 
 
 def cluster_operations(broker: BrokerContext, context: RequestContext, *, is_asked: bool) -> int:
-    """The same for the cluster; 0 for who may not describe it, ``NOT_ASKED`` for who did not."""
+    """The same for the cluster; 0 if it may not be described, ``NOT_ASKED`` if not requested."""
     if not is_asked:
         return NOT_ASKED
     if not is_cluster_allowed(broker, context, AclOperation.DESCRIBE):

@@ -1,4 +1,4 @@
-"""Topics that come into being because somebody asked for them.
+"""Creates missing topics that clients request by name.
 
 Source: Kafka ``DefaultAutoTopicCreationManager.createTopicsInZk``.
 """
@@ -24,7 +24,7 @@ _log = logging.getLogger("kafka.server.DefaultAutoTopicCreationManager")
 
 
 class AutoTopicCreation:
-    """Creates topics on behalf of Metadata requests.  Lives on the event loop."""
+    """Creates topics for Metadata requests.  Lives on the event loop."""
 
     def __init__(
         self, topics: TopicAdmin, metadata_cache: MetadataCache, config: Callable[[], BrokerConfig]
@@ -37,10 +37,10 @@ class AutoTopicCreation:
     async def create(
         self, names: Sequence[str], charge: Callable[[int], None]
     ) -> dict[str, ErrorCode]:
-        """The code that tells the client what became of each name.
+        """The error code for each topic name.
 
         A topic that was created, or exists already, is LEADER_NOT_AVAILABLE: ask again.  ``charge``
-        is told of the partitions.
+        is called with the partitions.
         """
         errors: dict[str, ErrorCode] = {}
         async for name in in_slices(names):

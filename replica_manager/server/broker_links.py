@@ -1,4 +1,4 @@
-"""Connections of this broker to others, one to each, for one purpose.
+"""Connections of this broker to other brokers, one to each, for one purpose.
 
 Where a broker is follows from the metadata cache, looked up before each request.
 
@@ -27,7 +27,7 @@ MAX_DOUBLINGS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class LinkKeys:
-    """How brokers are reached."""
+    """Listener, timeouts and security of connections between brokers."""
 
     listener_name: str
     """``inter.broker.listener.name``"""
@@ -44,7 +44,7 @@ class LinkKeys:
 def link_keys(
     config: BrokerConfig, security: Mapping[str, ClientSecurity], client_id: str
 ) -> LinkKeys:
-    """What the configuration says; ``security`` is by listener name."""
+    """The settings in the configuration; ``security`` is by listener name."""
     listener = config.listeners.inter_broker
     return LinkKeys(
         listener,
@@ -57,7 +57,7 @@ def link_keys(
 
 
 class BrokerLinks:
-    """Opened when they are needed; as many as there are brokers at most.  For the event loop."""
+    """Connections, opened when needed, one per broker.  For the event loop."""
 
     def __init__(self, metadata_cache: MetadataCache, keys: LinkKeys) -> None:
         self._metadata_cache = metadata_cache
@@ -68,11 +68,11 @@ class BrokerLinks:
         """Connections in a row that could not be made, by broker."""
 
     def leads_to(self, broker_id: int) -> bool:
-        """Whether that broker is alive and can be reached by brokers."""
+        """Whether that broker is live and has the inter-broker listener."""
         return self._endpoint(broker_id) is not None
 
     async def ask(self, broker_id: int, payload: RequestPayload) -> Any:
-        """That broker's answer; calls to one broker wait for one another.
+        """The broker's response; calls to one broker wait for one another.
 
         OSError (also TimeoutError) if it is gone or silent, InvalidFrame if its answer is none.
         """
@@ -85,7 +85,7 @@ class BrokerLinks:
                 raise
 
     async def close(self) -> None:
-        """Closes all of them; calls under way end with an error."""
+        """Closes all connections; calls in flight end with an error."""
         connections = [connection for _, connection in self._connections.values()]
         for connection in connections:
             await connection.close()

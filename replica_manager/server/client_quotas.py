@@ -1,4 +1,4 @@
-"""Which quota holds for a client: by user, by client id, or by both, the most exact one first.
+"""Finds a client's quota by user, client id, or both; the most specific one applies.
 
 Pure.  A quota belongs to an *entity*: a user, a client id, a pair of them, or the default of
 either.  Clients are counted together by the entity that limits them, so the kinds of entities that
@@ -34,14 +34,14 @@ _log = logging.getLogger("kafka.server.ClientQuotaManager")
 
 
 class QuotaEntity(NamedTuple):
-    """Names as znodes have them: sanitized, or ``<default>``; None where they do not matter."""
+    """Sanitized znode names, or ``<default>``; None where the entity has no such part."""
 
     user: str | None
     client_id: str | None
 
 
 class ClientKey(NamedTuple):
-    """What a client is counted by: sanitized names, empty where they do not matter."""
+    """The key by which a client is counted: sanitized names, empty where irrelevant."""
 
     user: str
     client_id: str
@@ -67,7 +67,7 @@ def entity_of(path: str) -> QuotaEntity | None:
 
 
 def _canonical(client_id: str) -> str:
-    """A name has several encodings, and Kafka compares what they stand for."""
+    """The canonical encoding of a name, because Kafka compares decoded names."""
     return client_id if client_id == DEFAULT_ENTITY else sanitize(desanitize(client_id))
 
 
@@ -75,7 +75,7 @@ class ClientQuotas:
     """The quotas of one kind, such as ``controller_mutation_rate``."""
 
     def __init__(self, quota_key: str, *, is_whole: bool = False) -> None:
-        """``quota_key``: under which they stand in configurations; ``is_whole``: as integers."""
+        """``quota_key``: the key in configurations; ``is_whole``: the value is an integer."""
         self._quota_key = quota_key
         self._is_whole = is_whole
         self._bounds: dict[QuotaEntity, float] = {}
@@ -84,7 +84,7 @@ class ClientQuotas:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether any entity was ever configured, with this kind of quota or another."""
+        """Whether any entity ever had a configuration, with a quota of any kind."""
         return bool(self._levels)
 
     def configure(self, entity_path: str, config: Mapping[str, str]) -> None:
@@ -113,7 +113,7 @@ class ClientQuotas:
         return bound
 
     def update(self, entity: QuotaEntity, bound: float | None) -> None:
-        """The entity's configuration changed; None: it has no quota of this kind."""
+        """Handles the entity's changed configuration; None: it has no quota of this kind."""
         self._keys.clear()
         if entity.user is None:
             self._levels.add(_Level.CLIENT_ID)
@@ -125,7 +125,7 @@ class ClientQuotas:
             self._bounds[entity] = bound
 
     def key(self, user: str, client_id: str) -> ClientKey:
-        """What a client of that user and id, both plain text, is counted by."""
+        """The key by which a client of that user and client id, both plain text, is counted."""
         found = self._keys.get((user, client_id))
         if found is None:
             if len(self._keys) >= MOST_CLIENTS:
@@ -148,7 +148,7 @@ class ClientQuotas:
         return ClientKey("", client_id)
 
     def bound(self, key: ClientKey) -> float | None:
-        """The most exact quota of those that may hold for the key; None: no limit."""
+        """The most specific quota for the key; None: no limit."""
         users = (key.user, DEFAULT_ENTITY) if key.user else (None,)
         client_ids = (key.client_id, DEFAULT_ENTITY) if key.client_id else (None,)
         entities = (QuotaEntity(user, client_id) for user in users for client_id in client_ids)
@@ -156,7 +156,7 @@ class ClientQuotas:
 
 
 def whole_throttle_ms(throttle_ms: float) -> int:
-    """Rounded to the nearest, as Java rounds; what no answer can tell is the longest one can."""
+    """Rounded as Java rounds; at most the longest time that a response can hold."""
     if throttle_ms >= LONGEST_THROTTLE_MS:
         return LONGEST_THROTTLE_MS
     return math.floor(throttle_ms + 0.5)
@@ -167,13 +167,13 @@ T = TypeVar("T")
 
 
 class RecentClients(Generic[K, T]):
-    """What is known of each client; forgotten when it has not been seen for an hour.
+    """The state of each client, removed when it was not seen for an hour.
 
     The order of the dictionary is that of the last use.  Lives on the event loop.
     """
 
     def __init__(self, make: Callable[[K], T], forget: Callable[[K], None] | None = None) -> None:
-        """``make`` is asked for a client that is new; ``forget`` hears of those that are gone."""
+        """``make`` is asked for a client that is new; ``forget`` is called for removed ones."""
         self._make = make
         self._forget = forget
         self._known: dict[K, tuple[T, int]] = {}
@@ -185,7 +185,7 @@ class RecentClients(Generic[K, T]):
         return ((key, value) for key, (value, _) in self._known.items())
 
     def use(self, key: K, now_ms: int) -> T:
-        """What is known of that client, who is seen now."""
+        """The state of that client, which is seen now."""
         entry = self._known.pop(key, None)
         value = self._make(key) if entry is None else entry[0]
         self._known[key] = (value, now_ms)
@@ -197,6 +197,6 @@ class RecentClients(Generic[K, T]):
             self.remove(oldest)
 
     def remove(self, key: K) -> None:
-        """Forgets that client; one that is not known is no error."""
+        """Removes that client; an unknown one is no error."""
         if self._known.pop(key, None) is not None and self._forget is not None:
             self._forget(key)

@@ -1,4 +1,4 @@
-"""A configuration after the changes that a client asks for, and the rules that forbid some.
+"""Applies configuration changes of a client, and validates the result.
 
 Pure.  A change is a list of operations on keys; the result is checked as a whole, as if it had
 always been so.
@@ -26,7 +26,7 @@ from zkcontroller.errors import ConfigInvalid
 
 
 class Operation(IntEnum):
-    """What to do with a key (``AlterConfigOp.OpType``)."""
+    """The operation on a key (``AlterConfigOp.OpType``)."""
 
     SET = 0
     DELETE = 1
@@ -35,7 +35,7 @@ class Operation(IntEnum):
 
 
 class Change(NamedTuple):
-    """One key of a request; ``operation`` may be a number that no :class:`Operation` has."""
+    """One key of a request; ``operation`` may be a number unknown to :class:`Operation`."""
 
     name: str
     operation: int
@@ -43,7 +43,7 @@ class Change(NamedTuple):
 
 
 def check_changes(changes: Sequence[Change]) -> None:
-    """Each key once, and no value missing; else RequestRefused(INVALID_REQUEST)."""
+    """Refuses a repeated key or a missing value with RequestRefused(INVALID_REQUEST)."""
     if any(count > 1 for count in Counter(change.name for change in changes).values()):
         raise RequestRefused(ErrorCode.invalid_request, "Error due to duplicate config keys")
     without_value = [
@@ -61,7 +61,7 @@ def check_changes(changes: Sequence[Change]) -> None:
 def apply(
     changes: Iterable[Change], config: Mapping[str, str], keys: Mapping[str, ConfigKey]
 ) -> dict[str, str]:
-    """``config`` after the changes, none of which has a value missing.
+    """``config`` after the changes, which :func:`check_changes` has accepted.
 
     RequestRefused(INVALID_CONFIG) for an addition to what is no list, or to an unknown key, where
     Kafka ends in UNKNOWN_SERVER_ERROR.
@@ -134,7 +134,7 @@ def check_topic_config(topic: str, config: Mapping[str, str], broker: BrokerConf
 def check_broker_config(
     config: Mapping[str, str], broker: BrokerConfig, *, per_broker: bool
 ) -> BrokerConfig:
-    """What the broker is configured to be with ``config``, or RequestRefused(INVALID_REQUEST).
+    """The broker's configuration with ``config``, or RequestRefused(INVALID_REQUEST).
 
     ``config`` is the whole dynamic configuration of ``broker``, or of all brokers, passwords
     decoded.  Unknown keys are taken, as in Kafka, where they may belong to a plugin.
@@ -172,7 +172,7 @@ def check_broker_config(
 
 
 def _refuse_those(names: Iterable[str], reason: str, collection: str = "Set") -> None:
-    """``collection`` is what Scala calls the kind of set that Kafka prints."""
+    """Refuses these keys; ``collection`` is the Scala class that Kafka prints."""
     refused = ", ".join(names)
     if refused:
         raise RequestRefused(ErrorCode.invalid_request, f"{reason}: {collection}({refused})")

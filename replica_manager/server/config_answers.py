@@ -1,4 +1,4 @@
-"""The answer to DescribeConfigs, written to bytes while its resources are looked up.
+"""Writes the DescribeConfigs response to bytes while its resources are looked up.
 
 A request of 15 KB can name this broker 3,000 times, and every time the answer has 300 keys.  So the
 rows of the last resource of a kind are not written again, and the answer has a bound.
@@ -30,7 +30,7 @@ _NO_TAGS: Final = b"\0"
 
 
 class _Written(NamedTuple):
-    """The end of a result: the rows of its keys."""
+    """The end of a result: its configuration entries."""
 
     entries: Sequence[ConfigEntry]
     wanted: tuple[str, ...]
@@ -58,7 +58,7 @@ class ConfigResults:
         message: str,
         entries: Sequence[ConfigEntry] = (),
     ) -> None:
-        """One more result; RequestRefused(INVALID_REQUEST) if the answer is too large with it."""
+        """Adds a result; RequestRefused(INVALID_REQUEST) if the response becomes too large."""
         self._errors[error] += 1
         head = write_answer(config_result(self._schema, resource, error, message))
         end = self._end_of(resource, entries)
@@ -70,7 +70,7 @@ class ConfigResults:
         self._chunks += (head[: -self._empty_end_bytes], end)
 
     def answer(self) -> EncodedBody:
-        """The body of the answer."""
+        """The body of the response."""
         count = BytesIO()
         if self._is_flexible:
             write_compact_array_length(count, self._errors.total())
@@ -87,7 +87,7 @@ class ConfigResults:
 
     @property
     def _empty_end_bytes(self) -> int:
-        """A count of no rows, and no tags."""
+        """The bytes for no entries and no tagged fields."""
         return 2 if self._is_flexible else 4
 
     def _end_of(self, resource: Any, entries: Sequence[ConfigEntry]) -> bytes:

@@ -1,4 +1,4 @@
-"""Configuration as clients see it: each key with its value, where the value is from, its synonyms.
+"""Configuration entries for clients: key, value, source and synonyms.
 
 Source: Kafka ``ConfigHelper`` (``createTopicConfigEntry``, ``createBrokerConfigEntry``).
 """
@@ -20,7 +20,7 @@ from replica_manager.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS, inherited_va
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from (``DescribeConfigsResponse.ConfigSource``)."""
+    """The source of a value (``DescribeConfigsResponse.ConfigSource``)."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -47,7 +47,7 @@ _UNKNOWN_TYPE: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A key that could give the value, in the order of precedence."""
+    """A key that can provide the value, in order of precedence."""
 
     name: str
     value: str | None
@@ -70,7 +70,7 @@ class ConfigEntry:
 
 
 def topic_entries(config: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
-    """Every key of a topic whose own configuration is ``config``, unknown ones included."""
+    """Every topic key, given the topic's own configuration; unknown keys included."""
     known = [_topic_entry(key, config, broker) for key in TOPIC_KEYS.values()]
     return known + [
         _unknown_entry(name, (ConfigSynonym(name, None, ConfigSource.TOPIC),), is_read_only=False)
@@ -80,7 +80,7 @@ def topic_entries(config: Mapping[str, str], broker: BrokerConfig) -> list[Confi
 
 
 def broker_entries(broker: BrokerConfig) -> list[ConfigEntry]:
-    """Every key of the broker, and whatever else its configuration holds."""
+    """Every broker key, and all other keys of its configuration."""
     others = dict.fromkeys((*broker.originals, *broker.dynamic_default, *broker.dynamic_own))
     return [
         _entry(
@@ -96,7 +96,7 @@ def broker_entries(broker: BrokerConfig) -> list[ConfigEntry]:
 
 
 def default_broker_entries(broker: BrokerConfig) -> list[ConfigEntry]:
-    """The keys that are set for all brokers at run time."""
+    """The dynamic defaults of all brokers."""
     entries = []
     for name, text in broker.dynamic_default.items():
         key = _key_of(name)
@@ -122,7 +122,7 @@ def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def client_metrics_entries(config: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every key of a subscription to clients' metrics (KIP-714)."""
+    """Every key of a client metrics subscription (KIP-714)."""
     return _plain_entries(config, ConfigSource.CLIENT_METRICS)
 
 
@@ -150,7 +150,7 @@ def _topic_entry(key: ConfigKey, config: Mapping[str, str], broker: BrokerConfig
 
 
 def _broker_synonyms(name: str, broker: BrokerConfig) -> tuple[ConfigSynonym, ...]:
-    """Where a value for ``name`` stands, the strongest place first.
+    """The keys and sources of a value for ``name``, the strongest first.
 
     What precedes the first place of ``name`` itself is left out, even if that is all there is.
     """
@@ -172,7 +172,7 @@ def _broker_synonyms(name: str, broker: BrokerConfig) -> tuple[ConfigSynonym, ..
 
 
 def _with_both_ids(originals: Mapping[str, str]) -> Mapping[str, str]:
-    """``broker.id`` and ``node.id`` are one: whichever is set sets the other."""
+    """``broker.id`` and ``node.id`` are synonyms: setting one sets the other."""
     broker_id = originals.get("broker.id", originals.get("node.id"))
     if broker_id is None:
         return originals
@@ -205,7 +205,7 @@ def _other_entry(name: str, broker: BrokerConfig) -> ConfigEntry:
 def _unknown_entry(
     name: str, synonyms: tuple[ConfigSynonym, ...], *, is_read_only: bool
 ) -> ConfigEntry:
-    """A key of no known type, which may be a secret."""
+    """The entry of an unknown key, whose value may be a secret."""
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
     return ConfigEntry(name, None, source, is_read_only, True, synonyms, _UNKNOWN_TYPE, None)
 

@@ -48,7 +48,7 @@ Outcome: TypeAlias = tuple[ErrorCode, str | None]
 
 
 class ResourceType(IntEnum):
-    """What has a configuration (``ConfigResource.Type``)."""
+    """The type of a configuration resource (``ConfigResource.Type``)."""
 
     TOPIC = 2
     BROKER = 4
@@ -67,7 +67,7 @@ class ResourceChanges:
 
 
 class ConfigAlteration:
-    """One request to change configurations."""
+    """One AlterConfigs or IncrementalAlterConfigs request."""
 
     def __init__(
         self,
@@ -77,14 +77,14 @@ class ConfigAlteration:
         is_incremental: bool,
         validate_only: bool,
     ) -> None:
-        """Not ``is_incremental``: the changes are all that shall be set from now on."""
+        """Without ``is_incremental`` the changes replace the whole configuration."""
         self._broker = broker
         self._context = context
         self._is_incremental = is_incremental
         self._validate_only = validate_only
 
     async def run(self, resources: Sequence[ResourceChanges]) -> list[Outcome]:
-        """An outcome for each, in their order."""
+        """One result per resource, in order."""
         named = Counter((resource.resource_type, resource.name) for resource in resources)
         return [
             await self._outcome(resource)
@@ -200,7 +200,7 @@ class ConfigAlteration:
                 )
 
     def _own_id(self, name: str) -> int | None:
-        """This broker's id; None for the default of all brokers; refuses any other."""
+        """This broker's id; None for the default of all brokers; any other is refused."""
         if not name:
             return None
         own_id = self._broker.broker_id
@@ -228,7 +228,7 @@ def _text(config: dict[str, str]) -> str:
 
 
 def _is_secret(name: str) -> bool:
-    """Whether the value must not be logged; what has no known type may be a secret."""
+    """Whether the value must not be logged; an unknown key may hold a secret."""
     key = TOPIC_KEYS.get(name) or DYNAMIC_BROKER_KEYS.get(base_name(name) or name)
     return key is None or key.type_name == "password"
 
@@ -236,7 +236,7 @@ def _is_secret(name: str) -> bool:
 def alteration_response(
     api_key: int, request: Any, context: RequestContext, outcomes: Iterable[Outcome]
 ) -> ResponsePayload:
-    """The answer to AlterConfigs or IncrementalAlterConfigs: an outcome per resource, in order."""
+    """The AlterConfigs or IncrementalAlterConfigs response: one result per resource."""
     schema = response_schema(api_key, context.api_version)
     return schema.response(
         responses=tuple(

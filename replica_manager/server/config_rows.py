@@ -1,4 +1,4 @@
-"""DescribeConfigs' rows: what is said of one resource, and of one of its keys.
+"""Encodes DescribeConfigs results: resources and their configuration entries.
 
 Source: Kafka ``ConfigHelper``, ``DescribeConfigsResponse``.
 """
@@ -21,7 +21,7 @@ def config_result(
     message: str | None,
     configs: tuple[Any, ...] = (),
 ) -> Any:
-    """The row of a resource of the request."""
+    """The result of one resource."""
     return schema.part(
         "DescribeConfigsResult",
         error_code=error,
@@ -35,7 +35,7 @@ def config_result(
 def config_rows(
     schema: ResponseSchema, entries: Sequence[ConfigEntry], request: Any, wanted: Collection[str]
 ) -> tuple[Any, ...]:
-    """The rows of those entries that are wanted, of all if none is named."""
+    """The wanted entries; all of them if none is named."""
     has_synonyms = getattr(request, "include_synonyms", False)
     has_documentation = getattr(request, "include_documentation", False)
     wanted = frozenset(wanted)

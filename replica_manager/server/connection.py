@@ -1,4 +1,4 @@
-"""One client connection: frames in, answers out, one request at a time and in order.
+"""One client connection: reads requests and writes responses, one at a time, in order.
 
 While a request is answered nothing more is read from its connection, as Kafka mutes it; what a
 client pipelines waits in the kernel's buffers, but for what has come along with that request.  So
@@ -43,7 +43,7 @@ from zkcontroller.runtime.presence import ClientPresence, abandonable, raise_if_
 
 
 class Peer(NamedTuple):
-    """Who sends a request, and how it came here."""
+    """The client's listener, address and principal."""
 
     listener_name: str
     address: str
@@ -56,7 +56,7 @@ class Peer(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The frame that answers, and for how long the client is not listened to afterwards."""
+    """The response frame, and how long the connection is muted afterwards."""
 
     frame: bytes
     """All of it, or its beginning; empty for a request that is not answered."""
@@ -110,7 +110,7 @@ class ClientConnection:
         memory: RequestMemory | None = None,
         on_closing: Callable[[ClientConnection], None] = _ignore,
     ) -> None:
-        """``gate``: None where every peer may come in, as User:ANONYMOUS.
+        """``gate``: None where every peer is accepted as User:ANONYMOUS.
 
         ``memory``: that of all connections' requests; None for as much as they like.
 
@@ -148,7 +148,7 @@ class ClientConnection:
         self._on_closing = on_closing
 
     async def serve(self) -> None:
-        """Answers requests until the connection ends; raises nothing but cancellation."""
+        """Answers requests until the connection ends; raises only cancellation."""
         loop = asyncio.get_running_loop()
         self._presence = ClientPresence()
         self._set_idle_timer(loop)
@@ -178,7 +178,7 @@ class ClientConnection:
             self.close()
 
     async def _is_answered(self, data: bytes) -> bool:
-        """Whether the request in ``data`` has its answer, and another may follow."""
+        """Answers the request in ``data``; returns whether another may follow."""
         self._is_waiting_for_peer = False
         try:
             answer = await self._respond(data, self._peer)
@@ -205,7 +205,7 @@ class ClientConnection:
                 self._is_waiting_for_peer = True
 
     def hung_up(self) -> None:
-        """The peer has reset the connection, and will not read an answer."""
+        """The peer has reset the connection, and will not read a response."""
         if not self._is_waiting_for_peer:
             self.disconnect()
         elif self._presence is not None:
@@ -213,7 +213,7 @@ class ClientConnection:
             self._presence.leave()
 
     def disconnect(self) -> None:
-        """Ends the connection because its peer has gone or must go; ``serve`` ends soon.
+        """Ends the connection; ``serve`` returns soon.
 
         The socket is closed at once if it is not in use.
         """
@@ -228,7 +228,7 @@ class ClientConnection:
             self._presence.leave()
 
     def close(self) -> None:
-        """Closes the socket; nothing may be under way on it."""
+        """Closes the socket; no call may be in flight on it."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -242,7 +242,7 @@ class ClientConnection:
     # Coming in
 
     async def _come_in(self, gate: Gate) -> None:
-        """Returns when the peer may ask; AdmissionRefused after the answer that it may not.
+        """Returns when the peer is authenticated; raises AdmissionRefused after sending the error.
 
         TimeoutError if that takes longer than a connection may be idle, however often a byte comes.
         """
@@ -270,7 +270,7 @@ class ClientConnection:
         return gate.principal_of(stream.peer_certificate)
 
     async def _log_in(self, authenticator: SaslAuthenticator, data: bytes | None = None) -> None:
-        """Leads a login to its end; ``data`` is its first frame if that has been read."""
+        """Completes a login; ``data`` is its first frame if that was read already."""
         assert self._gate is not None
         assert self._gate.sasl is not None
         while authenticator.login is None:
@@ -296,7 +296,7 @@ class ClientConnection:
         )
 
     async def _is_for_login(self, data: bytes) -> bool:
-        """Whether the frame began a new login; ConnectionAbortedError if the old one is over."""
+        """Whether the frame starts another login; ConnectionAbortedError if the session expired."""
         login = self._login
         if login is None or login.expires_at_ms is None:
             return False
@@ -308,7 +308,7 @@ class ClientConnection:
         return False
 
     async def _is_renewed(self, login: Login, data: bytes) -> bool:
-        """Whether the frame began a new login, which is done then (KIP-368)."""
+        """Whether the frame started another login, which is complete then (KIP-368)."""
         assert self._gate is not None
         now_ms, last_ms = self._now_ms(), self._reauthenticated_at_ms
         if not data.startswith(_HANDSHAKE) or (
@@ -324,7 +324,7 @@ class ClientConnection:
         return True
 
     async def _turn_away(self, gate: Gate, refused: AdmissionRefused) -> None:
-        """Logs it, waits so that guessing takes time, and tells the peer."""
+        """Logs the failure, waits so that guessing takes time, and sends the error."""
         _selector_log.info(
             "Failed %sauthentication with /%s (listener %s) (%s)",
             "" if self._login is None else "re-",
@@ -418,7 +418,7 @@ class ClientConnection:
             self._is_waiting_for_peer = True
 
     def has_more(self) -> bool:
-        """Whether the peer has sent what is not read yet."""
+        """Whether the peer has sent unread bytes."""
         try:
             return bool(self._socket.recv(1, socket.MSG_PEEK))
         except OSError:
@@ -430,7 +430,7 @@ class ClientConnection:
             self._share = None
 
     async def _receive(self, size: int) -> bytes:
-        """What has come, at most ``size`` bytes; nothing if the peer has closed."""
+        """The received bytes, at most ``size``; none if the peer has closed."""
         data = await self._stream.receive(size)
         if self._is_over:
             raise TimeoutError

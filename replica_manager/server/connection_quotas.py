@@ -1,4 +1,4 @@
-"""How many connections a broker, a listener and an address may have.
+"""Limits the open connections of a broker, a listener and an address.
 
 Counted as connections come and go, so that asking costs the same however many there are.  A
 listener without a limit of its own has the broker's.  The listener that brokers have to themselves
@@ -16,30 +16,30 @@ from typing import Protocol
 
 
 class ConnectionLimits(Protocol):
-    """What may be open at once."""
+    """The limits."""
 
     @property
     def max_connections(self) -> int:
-        """Of all listeners together."""
+        """The limit for all listeners together."""
 
     @property
     def listener_max_connections(self) -> Mapping[str, int]:
-        """Of those listeners that have another limit than the broker."""
+        """The limits of single listeners."""
 
     @property
     def max_connections_per_ip(self) -> int:
-        """Of one address."""
+        """The limit of one address."""
 
     @property
     def max_connections_per_ip_overrides(self) -> Mapping[str, int]:
-        """Of addresses with a limit of their own."""
+        """The limits of addresses with their own limit."""
 
 
 class ConnectionQuotas:
-    """The connections of one broker, counted."""
+    """Counts the connections of one broker."""
 
     def __init__(self, protected_listener: str | None) -> None:
-        """``protected_listener``: that of brokers among themselves; None if clients share it."""
+        """``protected_listener``: the inter-broker listener; None if clients share it."""
         self._protected_listener = protected_listener
         self.total = 0
         self._by_listener: Counter[str] = Counter()
@@ -56,11 +56,11 @@ class ConnectionQuotas:
         return self.is_protected(listener_name) or self.total < limits.max_connections
 
     def is_exceeded(self, limits: ConnectionLimits) -> bool:
-        """Whether a client's connection has to make way for those of brokers."""
+        """Whether a client's connection must be closed for one of a broker."""
         return self.total > limits.max_connections
 
     def refused_over(self, address: str, limits: ConnectionLimits) -> int | None:
-        """The limit of an address that may have no other connection; None if it may."""
+        """The limit of an address that has reached it; None if it may connect."""
         most = limits.max_connections_per_ip_overrides.get(address, limits.max_connections_per_ip)
         return most if self._by_address[address] >= most else None
 
@@ -71,7 +71,7 @@ class ConnectionQuotas:
         self._by_address[address] += 1
 
     def closed(self, listener_name: str, address: str) -> None:
-        """Counts it no more."""
+        """Removes a connection from the count."""
         self.total -= 1
         self._by_listener[listener_name] -= 1
         self._by_address[address] -= 1

@@ -1,9 +1,10 @@
-"""How many connections a second a broker, a listener and an address may open (KIP-612).
+"""Limits the new connections a second of a broker, a listener and an address (KIP-612).
 
 Pure but for its metrics.  Who is over the broker's or the listener's rate is accepted later: the
-acceptor waits, and with it everybody behind.  Who is over the rate of their address is not served:
-the connection stays open and unheard for as long as it would have had to wait, so that a client
-that tries again at once gains nothing, and is closed then.  Nobody waits longer than one window.
+acceptor waits, and with it all later connections.  Who is over the rate of their address is not
+served: the connection stays open and unheard for as long as it would have had to wait, so that a
+client that tries again at once gains nothing, and is closed then.  No connection waits longer than
+one window.
 
 Brokers among themselves, on a listener of their own, do not count for the broker's rate.
 
@@ -35,7 +36,7 @@ _log = logging.getLogger("kafka.network.ConnectionQuotas")
 
 
 class _Listener:
-    """The rate of one listener, and how long it and the addresses behind it had to wait."""
+    """The rate of one listener, and the throttle times of it and its addresses."""
 
     def __init__(self, name: str, rates: ConnectionRates) -> None:
         self.rate = rates.sensor(_RATE, {"listener": name})
@@ -44,12 +45,12 @@ class _Listener:
 
 
 class ConnectionRates:
-    """The rates at which connections come to one broker.  Lives on the event loop."""
+    """The connection rates of one broker.  Lives on the event loop."""
 
     def __init__(
         self, windows: QuotaWindows, now_ms: Callable[[], int], metrics: Metrics, protected: str
     ) -> None:
-        """``protected``: the listener that brokers have to themselves; empty if there is none."""
+        """``protected``: the listener only for brokers; empty if there is none."""
         self._windows = windows
         self._now_ms = now_ms
         self._metrics = metrics
@@ -84,7 +85,7 @@ class ConnectionRates:
             self._ip_bounds[address] = bound
 
     def accept(self, listener_name: str, broker_bound: int, listener_bound: int) -> int:
-        """A connection has come: for how many milliseconds the acceptor has to wait with it."""
+        """Records a new connection; returns for how many milliseconds the acceptor must wait."""
         now_ms = self._now_ms()
         listener = self._listener(listener_name)
         wait_ms = 0
@@ -96,7 +97,7 @@ class ConnectionRates:
         return wait_ms
 
     def refuse(self, listener_name: str, address: str) -> int:
-        """After how many milliseconds that connection is to be closed; 0: it comes in."""
+        """After how many milliseconds to close that connection; 0: it is accepted."""
         bound = self._ip_bounds.get(address, self._default_ip_bound)
         if bound is None:
             return 0
@@ -115,12 +116,12 @@ class ConnectionRates:
         return refused_ms
 
     def sensor(self, name: str, tags: Mapping[str, str]) -> RateSensor:
-        """A rate over the windows of quotas, shown."""
+        """A rate sensor over the quota windows, shown as a metric."""
         sensor = RateSensor(name, *self._windows, self._now_ms)
         return self._metrics.sensor(tagged_mbean(METRICS_DOMAIN, _TYPE, tags), sensor)
 
     def average(self, name: str, listener_name: str) -> AverageSensor:
-        """An average of a listener, shown."""
+        """An average sensor of a listener, shown as a metric."""
         sensor = AverageSensor(name, now_ms=self._now_ms)
         tags = {"listener": listener_name}
         return self._metrics.sensor(tagged_mbean(METRICS_DOMAIN, _TYPE, tags), sensor)
@@ -146,7 +147,7 @@ def _bound_in(config: Mapping[str, str]) -> int | None:
 
 
 def _address(text: str) -> str:
-    """As a socket has it; ConfigInvalid for a name, which would have to be looked up."""
+    """The address in a socket's form; ConfigInvalid for a host name."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a handler gets beside the request: where the request came from, and the broker around it."""
+"""The arguments of a handler beside the request: its origin, and the broker's services."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from zkcontroller.core.events import Question
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """One request's header, and the connection it came in on."""
+    """One request's header and connection."""
 
     api_key: int
     api_version: int
@@ -58,9 +58,9 @@ class RequestContext:
 
 
 class EncodedBody(NamedTuple):
-    """The body of an answer whose handler writes it itself, in chunks.
+    """A response body that the handler encoded itself, in chunks.
 
-    A slice of a file is sent from there; it is read by nobody before.
+    A slice of a file is sent from there; it is not read before.
     """
 
     chunks: Sequence[bytes | FileSlice]
@@ -72,7 +72,7 @@ class EncodedBody(NamedTuple):
 
 
 class Unanswered(NamedTuple):
-    """The client wants no answer, and gets none; if something failed, its connection is closed."""
+    """No response is sent; after an error the connection is closed instead."""
 
     closes: bool
     errors: Callable[[], ErrorCounts]
@@ -81,7 +81,7 @@ class Unanswered(NamedTuple):
 
 
 class Throttled(NamedTuple):
-    """An answer to a client that is then not listened to for a while."""
+    """A response after which the connection is muted for a while."""
 
     response: ResponsePayload | EncodedBody
     throttle_ms: int
@@ -92,7 +92,7 @@ Response: TypeAlias = ResponsePayload | EncodedBody | Throttled | Unanswered
 
 
 class Controller(Protocol):
-    """The controller candidate this broker hosts, as far as handlers need it."""
+    """The controller candidate of this broker, for handlers."""
 
     @property
     def is_active(self) -> bool:
@@ -104,7 +104,7 @@ class Controller(Protocol):
         """Moves the leaderships of a broker that is about to stop."""
 
     async def ask(self, make: Callable[[int], Question], timeout_ms: int = 0) -> Result | None:
-        """The answer to the event that ``make`` makes of a request id; None if it takes too long.
+        """The answer to the event that ``make`` builds from a request id; None after a timeout.
 
         It may take ``timeout_ms``, or as long as a broker waits if that is longer.  Who is not the
         controller answers so.
@@ -112,19 +112,19 @@ class Controller(Protocol):
 
 
 class FinalizedFeatures(Protocol):
-    """What this broker knows of ``/feature``."""
+    """The finalized features that this broker knows."""
 
     @property
     def epoch(self) -> int:
-        """The znode's dataVersion; -1 where there is none."""
+        """The zk_version of ``/feature``; -1 if it does not exist."""
 
     async def reaches(self, epoch: int, timeout_ms: int) -> bool:
-        """Waits until that version or a later one was read; False: timed out."""
+        """Waits until that version or a later one was read; False after a timeout."""
 
 
 @dataclass(slots=True)
 class BrokerContext:
-    """The broker around the handlers.  Everything in it belongs to the event loop."""
+    """The broker's services for handlers.  All of it belongs to the event loop."""
 
     broker_id: int
     cluster_id: str

@@ -1,4 +1,4 @@
-"""What a handler asks of the controller, and what becomes of the answer on the wire.
+"""Sends a handler's request to the controller and converts the answer.
 
 The controller answers in codes; where it has nothing to add, Kafka sends the sentence that belongs
 to the code (``ApiError(Errors)``), and so do we.
@@ -40,7 +40,7 @@ _V = TypeVar("_V")
 async def ask(
     broker: BrokerContext, make: Callable[[int], Question], kind: type[_R], timeout_ms: int = 0
 ) -> _R:
-    """The controller's answer to the event that ``make`` makes of a request id.
+    """The controller's answer to the event that ``make`` builds from a request id.
 
     RequestRefused(REQUEST_TIMED_OUT) if too many wait for the controller, or its answer takes
     longer than a broker waits and longer than ``timeout_ms``, the time that the client gives.
@@ -53,14 +53,14 @@ async def ask(
 
 
 def sentence(error: ErrorCode, message: str | None = None) -> str | None:
-    """``message``, else what Kafka says of the code; None for NONE."""
+    """``message``, else Kafka's default message of the code; None for NONE."""
     return message or _SENTENCES.get(error)
 
 
 def by_topic(
     partitions: Sequence[tuple[TopicPartition, _V]],
 ) -> dict[str, list[tuple[int, _V]]]:
-    """Partitions with what belongs to them, grouped by topic, both in their order."""
+    """Partition results grouped by topic, both in order."""
     grouped: dict[str, list[tuple[int, _V]]] = {}
     for tp, value in partitions:
         grouped.setdefault(tp.topic, []).append((tp.partition, value))
@@ -68,6 +68,6 @@ def by_topic(
 
 
 def timeout_ms_of(request: Any) -> int:
-    """The time the client gives, in milliseconds."""
+    """The request's timeout in milliseconds."""
     milliseconds: int = round(request.timeout.total_seconds() * 1000)
     return milliseconds

@@ -1,4 +1,4 @@
-"""A pure coordinator at work on the broker's event loop: who asks waits here, and a timer ticks.
+"""Runs a pure coordinator on the event loop: waiting requests, appends and timers.
 
 The group coordinator and the transaction coordinator are run alike.  Each step is done at once;
 what takes its time is a task, whose outcome comes back as an event.  Logs are read one after the
@@ -33,7 +33,7 @@ _R = TypeVar("_R")
 
 
 class AppendOutcome(Protocol):
-    """What became of one partition's records."""
+    """The result for one partition's records."""
 
     @property
     def error(self) -> ErrorCode: ...
@@ -43,7 +43,7 @@ class AppendOutcome(Protocol):
 
 
 class Appends(Protocol):
-    """Appending to partitions that this broker leads."""
+    """Appends to partitions that this broker leads."""
 
     async def append(
         self,
@@ -54,29 +54,29 @@ class Appends(Protocol):
         origin: AppendOrigin = ...,
         guards: Mapping[TopicPartition, VerificationGuard] | None = ...,
     ) -> Mapping[TopicPartition, AppendOutcome]:
-        """An outcome for each partition, when the records are acknowledged or the time is over."""
+        """A result for each partition, once the records are acknowledged or time is over."""
 
 
 class Coordinator(Protocol[_Out]):
-    """Decides, and never waits."""
+    """Decides without waiting."""
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When a Tick is due."""
+        """The time of the next Tick."""
 
     def step(self, given: Any, now_ms: int) -> Sequence[_Out]:
-        """Takes a request or an event; gives what is to be done."""
+        """Processes a request or an event; returns the outputs."""
 
 
 class Asks(Protocol):
-    """A request, which bears the id of its answer."""
+    """A request; its answer has the same id."""
 
     @property
     def request_id(self) -> int: ...
 
 
 class CoordinatorRun(Generic[_O]):
-    """One coordinator, and whoever waits for it."""
+    """One coordinator and the requests that wait for it."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class CoordinatorRun(Generic[_O]):
         thread_name: str,
         now_ms: Callable[[], int] | None = None,
     ) -> None:
-        """``led_log``: a partition's log while this broker leads it, else None."""
+        """``led_log`` returns a partition's log while this broker leads it, else None."""
         self._coordinator = coordinator
         self._perform = perform
         self._led_log = led_log
@@ -103,7 +103,7 @@ class CoordinatorRun(Generic[_O]):
         self._load_turn = asyncio.Lock()
 
     def new_request_id(self) -> int:
-        """The id of a request that is about to be asked."""
+        """A new request id."""
         return next(self._request_ids)
 
     async def ask(self, request: Asks, result_type: type[_R]) -> _R:
@@ -123,13 +123,13 @@ class CoordinatorRun(Generic[_O]):
         return result
 
     def answer(self, request_id: int, result: object) -> None:
-        """Answers who asked, who may have gone away meanwhile."""
+        """Completes the waiting request, unless it has ended."""
         future = self._waiting.pop(request_id, None)
         if future is not None and not future.done():
             future.set_result(result)
 
     def step(self, given: object) -> None:
-        """Has the coordinator take it, and performs what comes out.
+        """Passes an input to the coordinator and performs the outputs.
 
         An output that fails does not keep the others from being performed; then its failure is
         raised.
@@ -148,13 +148,13 @@ class CoordinatorRun(Generic[_O]):
             raise failures[0]
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Begins what takes its time."""
+        """Starts a task."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """Ends everything under way; who still waits gets no answer."""
+        """Cancels every task; waiting requests get no answer."""
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
@@ -162,7 +162,7 @@ class CoordinatorRun(Generic[_O]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        # Commits whose acknowledgement nobody waits for any more.
+        # Commits whose requests have ended.
         for future in self._waiting.values():
             future.cancel()
         self._waiting.clear()
@@ -186,7 +186,7 @@ class CoordinatorRun(Generic[_O]):
         self.step(Tick())
 
     async def load(self, topic: str, load: Load, log: logging.Logger) -> None:
-        """Reads a partition, and tells the coordinator piece by piece."""
+        """Reads a partition and passes its records to the coordinator in pieces."""
         tp = TopicPartition(topic, load.partition)
         try:
             # One at a time: each holds a buffer, and there is one thread.

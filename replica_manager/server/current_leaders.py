@@ -1,4 +1,4 @@
-"""Who leads, for a client that asked the wrong broker: it need not ask for metadata (KIP-951).
+"""Current leaders in responses, so that a client need not request metadata (KIP-951).
 
 Source: Kafka ``KafkaApis.getCurrentLeader``.
 """
@@ -13,7 +13,7 @@ from zkcontroller.protocol.produce import NodeEndpoint
 
 
 class CurrentLeaders:
-    """Collects the endpoints of the leaders that one answer names."""
+    """Collects the endpoints of the leaders named in one response."""
 
     def __init__(self, broker: BrokerContext, listener_name: str) -> None:
         self._broker = broker
@@ -22,11 +22,11 @@ class CurrentLeaders:
 
     @property
     def endpoints(self) -> list[NodeEndpoint]:
-        """Of the leaders named so far that can be reached on the client's listener."""
+        """The endpoints, on the client's listener, of the leaders named so far."""
         return list(self._endpoints.values())
 
     def of(self, tp: TopicPartition) -> tuple[int, int]:
-        """Leader and leader epoch as far as they are known here, -1 where not."""
+        """The known leader and leader epoch, else -1."""
         snapshot = self._broker.metadata_cache.snapshot
         hosted = self._broker.replica_manager.hosted(tp)
         if isinstance(hosted, ErrorCode):

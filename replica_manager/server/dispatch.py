@@ -1,4 +1,4 @@
-"""From a frame to its answer: finds the handler, guards it, and encodes what it says.
+"""From a request frame to its response frame: finds, guards and runs the handler.
 
 What is answered is what has a handler; nothing else is offered to clients.  A frame that is no
 request, or one of an API or version that is not offered, closes the connection without an answer;
@@ -124,10 +124,10 @@ class Handler(Protocol):
     def handle(
         self, request: Any, context: RequestContext, broker: BrokerContext
     ) -> Coroutine[Any, Any, Response]:
-        """The answer; RequestRefused or another error of ours is answered by ``refuse``."""
+        """The response; RequestRefused and other errors of this project go to ``refuse``."""
 
     def refuse(self, request: Any, context: RequestContext, error: ErrorCode) -> Response:
-        """The answer to a request that failed as a whole."""
+        """The response to a request that failed as a whole."""
 
 
 _MODULES: Final[tuple[ModuleType, ...]] = (
@@ -221,7 +221,7 @@ OFFERED: Final[Mapping[int, tuple[int, int]]] = {
 
 
 async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Answer:
-    """The frame that answers the request in ``data``; InvalidFrame if it must not be answered."""
+    """The response frame to the request in ``data``; InvalidFrame if it must not be answered."""
     header, start = parse_request_header(data)
     usage = None
     if broker.quotas.is_enabled and peer.is_in:
@@ -264,7 +264,7 @@ async def respond(data: bytes, peer: Peer, broker: BrokerContext) -> Answer:
 
 
 async def _encoded_aside(response: Response, request_bytes: int) -> Response:
-    """The same answer; that to a large request as bytes, written in a thread."""
+    """The response; that to a large request is encoded in a thread."""
     if request_bytes < READ_ASIDE_BYTES:
         return response
     match response:
@@ -296,7 +296,7 @@ async def _encoded(
 
 
 def _told(api_key: int, response: Response) -> tuple[ErrorCounts, RecordConversions]:
-    """What the answer says has gone wrong, and what it cost to give records another form."""
+    """The errors in the response, and its message conversion times."""
     match response:
         case EncodedBody(_, errors, conversions, _) | Unanswered(_, errors, conversions):
             return errors(), conversions
@@ -319,7 +319,7 @@ def _answer(head: bytes, response: Response) -> Answer:
 
 
 def _framed(chunks: Sequence[bytes | FileSlice]) -> Answer:
-    """The chunks as one frame; bytes between slices of files are put together."""
+    """The chunks as one frame; neighbouring bytes are joined."""
     size = 0
     parts: list[bytes | FileSlice] = []
     pending: list[bytes] = []
@@ -385,7 +385,7 @@ async def _refused(
 
 
 def refusal(data: bytes, error: ErrorCode) -> bytes | None:
-    """The frame that refuses the request in ``data``; None if it is none that is answered here."""
+    """The frame that refuses the request in ``data``; None if this broker does not answer it."""
     header, start = parse_request_header(data)
     handler = HANDLERS.get(header.api_key)
     if handler is None or not handler.VERSIONS[0] <= header.api_version <= handler.VERSIONS[1]:
@@ -398,7 +398,7 @@ def refusal(data: bytes, error: ErrorCode) -> bytes | None:
 
 
 async def _request_in(data: bytes, start: int, context: RequestContext) -> object:
-    """The request, read in a thread if that takes long."""
+    """The request, decoded in a thread if it is large."""
     if context.api_key == ApiKey.PRODUCE:
         # However large it is: its records are not looked at, and most have few partitions.
         with suppress(TooManyPartitions):

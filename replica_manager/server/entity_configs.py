@@ -1,4 +1,4 @@
-"""Dynamic configuration in ZooKeeper, as its writer sees it: ``/config/<type>/<entity>``.
+"""Reads and writes dynamic configuration in ZooKeeper: ``/config/<type>/<entity>``.
 
 Writing needs a controller in ZooKeeper: the write is one transaction with a check that the znode
 ``/controller`` has not changed since it was read, so that nothing is written to a cluster whose
@@ -58,7 +58,7 @@ def read_entity_configs(session: ZooKeeperSession, entity_type: str) -> dict[str
 def write_entity_config(
     session: ZooKeeperSession, entity_path: str, config: Mapping[str, str]
 ) -> None:
-    """Sets or creates that configuration; RequestRefused without a ZooKeeper controller."""
+    """Sets that configuration; RequestRefused without a ZooKeeper controller."""
     controller = optional(ControllerZnode.PATH, session.read(ControllerZnode.PATH))
     if controller is None:
         raise RequestRefused(ErrorCode.stale_controller_epoch, "there is no controller")
@@ -84,7 +84,7 @@ def write_entity_config(
 
 
 def delete_empty_entity(session: ZooKeeperSession, entity_path: str) -> bool:
-    """Deletes the znode of a user, client id or address that has nothing configured any more.
+    """Deletes the znode of a user, client id or address without configuration.
 
     With it go a user's ``clients`` and the user itself where they have no other purpose.  False if
     something else is below it; True if it is gone, or was never there.

@@ -1,4 +1,4 @@
-"""How often each error stands in an answer: what ``ErrorsPerSec`` counts, NONE included.
+"""Counts the errors in a response for ``ErrorsPerSec``, NONE included.
 
 Every kind of answer has its errors at places of its own: at the top, and in the lists below.  Where
 a version of an answer has none at the top, that counts as NONE, as in Kafka.
@@ -64,7 +64,7 @@ _TOP_STANDS_FOR_ALL: Final = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA)
 
 
 def error_counts(api_key: int, answer: Any) -> Counter[ErrorCode]:
-    """Of an answer as a message object."""
+    """The errors in a response message."""
     key = ApiKey(api_key)
     if key is ApiKey.FIND_COORDINATOR and getattr(answer, "coordinators", None):
         return Counter(_errors(answer, ("coordinators",)))
@@ -82,7 +82,7 @@ def error_counts(api_key: int, answer: Any) -> Counter[ErrorCode]:
 
 
 def _of_offset_fetch(answer: Any) -> Counter[ErrorCode]:
-    """Since version 8 there are several groups, and each has an error of its own."""
+    """Version 8 and later have several groups, each with its error."""
     if not hasattr(answer, "groups"):
         return Counter((*_errors(answer, _TOP), *_errors(answer, ("topics", "partitions"))))
     partitions = _errors(answer, ("groups", "topics", "partitions"))
@@ -90,7 +90,7 @@ def _of_offset_fetch(answer: Any) -> Counter[ErrorCode]:
 
 
 def _of_add_partitions_to_txn(answer: Any) -> Counter[ErrorCode]:
-    """Since version 4 there are several transactions, and an error of the request."""
+    """Version 4 and later have several transactions, and an error of the request."""
     partition_error = "partition_error_code"
     if hasattr(answer, "results_by_topic_v3_and_below"):
         place: tuple[str, ...] = ("results_by_topic_v3_and_below", "results_by_partition")

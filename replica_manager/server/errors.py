@@ -1,4 +1,4 @@
-"""How a handler refuses: an exception with the wire's code and a sentence for the client."""
+"""The exception by which a handler refuses: an error code and a message for the client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zkcontroller.errors import ZkControllerError
 
 
 class RequestRefused(ZkControllerError):
-    """A request, or one topic of it, is refused; ``message`` may go to the client."""
+    """A request, or one part of it, is refused; the client may get ``message``."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or error.name)
@@ -17,7 +17,7 @@ class RequestRefused(ZkControllerError):
 
 
 def before_producer_fenced(error: ErrorCode, api_version: int, fenced_since: int) -> ErrorCode:
-    """The error as clients know it: PRODUCER_FENCED is new in a version of each API (KIP-588)."""
+    """The error for old versions, which do not know PRODUCER_FENCED (KIP-588)."""
     if error is ErrorCode.producer_fenced and api_version < fenced_since:
         return ErrorCode.invalid_producer_epoch
     return error

@@ -1,4 +1,4 @@
-"""What a connection goes through before its first request: TLS, then SASL, as its listener says.
+"""Authenticates a connection before its first request: TLS, then SASL, as its listener requires.
 
 Source: Kafka ``SslChannelBuilder``, ``SaslChannelBuilder``, ``DefaultKafkaPrincipalBuilder``.
 """
@@ -24,7 +24,7 @@ from zkcontroller.protocol.scram import MECHANISMS
 
 
 class AdmissionRefused(ZkControllerError):
-    """The peer does not come in; ``reply`` tells it why, if anything does."""
+    """The peer is refused; ``reply`` is the response with the reason, if there is one."""
 
     def __init__(self, reason: str, reply: bytes | None = None) -> None:
         super().__init__(reason)
@@ -32,7 +32,7 @@ class AdmissionRefused(ZkControllerError):
 
 
 class Gate:
-    """The gate of one listener."""
+    """The authentication of one listener."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Gate:
         refusal: Callable[[bytes, ErrorCode], bytes | None],
         tokens: DelegationTokens | None = None,
     ) -> None:
-        """``refusal``: the dispatcher's answer to a request that must not come now.
+        """``refusal``: the dispatcher's response to a request before authentication.
 
         ``tokens``: None where no client logs in by a delegation token.
         """
@@ -57,11 +57,11 @@ class Gate:
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """What to shake hands by, as it is now; None without TLS."""
+        """The current TLS context; None without TLS."""
         return self._security.tls
 
     def principal_of(self, certificate: bytes | None) -> Principal:
-        """Who shows that certificate (DER).  AdmissionRefused if no mapping rule applies to it."""
+        """The principal of that certificate (DER).  AdmissionRefused if no rule maps it."""
         if certificate is None or self._mapper is None:
             return ANONYMOUS
         name = self._mapper.name_of(distinguished_name(certificate))
@@ -70,7 +70,7 @@ class Gate:
         return Principal(USER, name)
 
     def authenticator(self, before: Login | None = None) -> SaslAuthenticator:
-        """A login, or the renewal of the one ``before``."""
+        """The SASL state of a login, or of the renewal of the one ``before``."""
         assert self.sasl is not None
         return SaslAuthenticator(
             self._servers,

@@ -1,4 +1,4 @@
-"""Answers about groups in any version of the wire: values to messages.
+"""Group responses in any version: values to messages.
 
 What an old version cannot carry is left out, or put where that version looks for it.
 
@@ -68,7 +68,7 @@ def write_heartbeat(result: HeartbeatResult, version: int) -> ResponsePayload:
 
 
 def write_leave(result: LeaveResult, version: int) -> ResponsePayload:
-    """Before version 3 the outcome of the one member is that of the request."""
+    """Before version 3 the one member's result is the result of the request."""
     schema = response_schema(ApiKey.LEAVE_GROUP, version)
     error = result.error
     if version < 3:
@@ -88,7 +88,7 @@ def write_leave(result: LeaveResult, version: int) -> ResponsePayload:
 
 
 def write_commit(errors: Mapping[TopicPartition, ErrorCode], version: int) -> ResponsePayload:
-    """``errors`` has every partition of the request, those that do not exist too."""
+    """``errors`` has every partition of the request, unknown ones too."""
     schema = response_schema(ApiKey.OFFSET_COMMIT, version)
     topics = _by_topic(schema, "OffsetCommitResponse", errors)
     return schema.response(topics=topics)
@@ -97,7 +97,7 @@ def write_commit(errors: Mapping[TopicPartition, ErrorCode], version: int) -> Re
 def write_transactional_commit(
     errors: Mapping[TopicPartition, ErrorCode], version: int
 ) -> ResponsePayload:
-    """The same of a TxnOffsetCommit."""
+    """The TxnOffsetCommit response."""
     schema = response_schema(ApiKey.TXN_OFFSET_COMMIT, version)
     topics = _by_topic(schema, "TxnOffsetCommitResponse", errors)
     return schema.response(topics=topics)
@@ -123,7 +123,7 @@ def write_fetch(result: FetchResult, request: FetchOffsets, version: int) -> Res
 
 
 def _with_errors_of_partitions(group: GroupOffsets, wanted: WantedOffsets) -> GroupOffsets:
-    """Version 1 has no error of a group."""
+    """Version 1 has no error of the group: each partition gets it."""
     if group.error is ErrorCode.none:
         return group
     nothing = FetchedOffset(INVALID_OFFSET, NO_EPOCH, "", group.error)
@@ -199,7 +199,7 @@ def write_describe(
     version: int,
     authorized_operations: Callable[[str], int] = lambda _: NOT_ASKED,
 ) -> ResponsePayload:
-    """``authorized_operations`` of a group, for those without an error."""
+    """``authorized_operations`` of each group without an error."""
     schema = response_schema(ApiKey.DESCRIBE_GROUPS, version)
     groups = tuple(_described(schema, each, authorized_operations) for each in result.groups)
     return schema.response(groups=groups)

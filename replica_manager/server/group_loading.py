@@ -1,4 +1,4 @@
-"""Reads a partition of ``__consumer_offsets`` from its start to its end, for whom it is elected to.
+"""Reads a partition of ``__consumer_offsets`` after this broker became its leader.
 
 Where the records lie is decided on the event loop; reading and unpacking them is done in a thread.
 What was read goes to the coordinator in steps of a few milliseconds, between which the event loop
@@ -33,7 +33,7 @@ _log = logging.getLogger("kafka.coordinator.group.GroupMetadataManager")
 
 
 class OffsetsLog(Protocol):
-    """The log of a partition of ``__consumer_offsets``, as far as loading reads it."""
+    """The methods of a log that loading needs."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -48,7 +48,7 @@ class OffsetsLog(Protocol):
 
 
 def led_log(replicas: ReplicaManager, topic_partition: TopicPartition) -> PartitionLog | None:
-    """The log of a partition that this broker leads; None if it does not."""
+    """The log of a partition that this broker leads; None if it is not the leader."""
     partition = replicas.partitions.get(topic_partition)
     if partition is None or partition.role is not Role.LEADER:
         return None
@@ -56,11 +56,11 @@ def led_log(replicas: ReplicaManager, topic_partition: TopicPartition) -> Partit
 
 
 class LeadershipLost(ZkControllerError):
-    """The log is not led here any more."""
+    """This broker does not lead the partition any more."""
 
 
 class _Chunk(NamedTuple):
-    """What one read gave, and where the next one begins; None if no whole batch was there."""
+    """One read and the start of the next; None if there was no whole batch."""
 
     batches: Sequence[LoadedBatch]
     next_offset: int | None
@@ -69,7 +69,7 @@ class _Chunk(NamedTuple):
 async def read_partition(
     led_log: Callable[[], OffsetsLog | None], buffer_bytes: int, executor: Executor
 ) -> AsyncIterator[tuple[LoadedBatch, ...]]:
-    """Every batch, in pieces of at most RECORDS_AT_ONCE records or one batch.
+    """Every batch, in pieces of RECORDS_AT_ONCE records or one batch.
 
     ``led_log`` gives the log while this broker leads it, else None.  Raises LeadershipLost
     when that is over; CorruptRecord, InvalidRecord, OffsetOutOfRange, KafkaStorage or OSError if

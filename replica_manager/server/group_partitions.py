@@ -1,4 +1,4 @@
-"""The partitions of a request about committed offsets: which are refused, which are committed.
+"""Partitions of offset requests: authorization, existence, results.
 
 Source: Kafka ``KafkaApis`` (``handleOffsetCommitRequest``, ``handleOffsetDeleteRequest``).
 """
@@ -25,7 +25,7 @@ def partitions_of(topics: Iterable[Any]) -> dict[TopicPartition, None]:
 
 
 async def partitions_in_slices(topics: Iterable[Any]) -> dict[TopicPartition, None]:
-    """The same, while others are served."""
+    """The same, with other tasks running in between."""
     return {partition: None async for partition in in_slices(_named_in(topics))}
 
 
@@ -40,7 +40,7 @@ def _named_in(topics: Iterable[Any]) -> Iterator[TopicPartition]:
 async def refused_partitions(
     partitions: Collection[TopicPartition], context: RequestContext, broker: BrokerContext
 ) -> dict[TopicPartition, ErrorCode]:
-    """Those whose topic the client may not read, and those that do not exist."""
+    """The partitions that the client may not read or that do not exist, with the error."""
     names = {partition.topic: None async for partition in in_slices(partitions)}
     readable = await allowed_names(broker, context, AclOperation.READ, ResourceType.TOPIC, names)
     snapshot = broker.metadata_cache.snapshot
@@ -56,7 +56,7 @@ async def refused_partitions(
 async def committed(
     commit: CommitOffsets, broker: BrokerContext
 ) -> dict[TopicPartition, ErrorCode]:
-    """What became of each offset.
+    """The result of each offset.
 
     Kafka writes all of them as one batch.  Here the coordinator takes some at a time, so that
     others get their turn; a large commit becomes several batches, one after the other.

@@ -1,4 +1,4 @@
-"""Requests about groups in any version of the wire: messages to values.
+"""Group requests in any version: messages to values.
 
 What a version cannot say has the default that Kafka gives it.
 
@@ -42,7 +42,7 @@ _DEFAULT: Final = -1
 
 
 def java_address(host: str) -> str:
-    """A client's address as Java prints it and records keep it: ``/127.0.0.1``, ``/0:0:…:1``."""
+    """A client's address as Java prints it and records store it: ``/127.0.0.1``, ``/0:0:…:1``."""
     literal, percent, scope = host.partition("%")
     try:
         address = ip_address(literal)
@@ -58,7 +58,7 @@ def java_address(host: str) -> str:
 def read_join(
     request: Any, request_id: int, version: int, *, client_id: str, client_host: str
 ) -> JoinGroup:
-    """InvalidFrame if a string is longer than a record can hold; so in all that follows."""
+    """InvalidFrame if a string is longer than a record can hold, also in the functions below."""
     instance = getattr(request, "group_instance_id", None)
     session_timeout = request.session_timeout
     protocols = tuple(Protocol(_text(each.name), each.metadata) for each in request.protocols)
@@ -94,7 +94,7 @@ def read_sync(request: Any, request_id: int) -> SyncGroup:
 
 
 def lacks_protocol(request: Any, version: int) -> bool:
-    """Whether a SyncGroup does not name its protocol, which it must from version 5 on."""
+    """Whether a SyncGroup lacks its protocol, required from version 5 on."""
     return version >= 5 and (request.protocol_type is None or request.protocol_name is None)
 
 

@@ -1,4 +1,4 @@
-"""Runs the group coordinator: the pure one decides, this one waits, on the broker's event loop.
+"""Runs the group coordinator on the broker's event loop.
 
 Requests come from handlers and wait here for their answers; partitions come and go with the replica
 manager's word; a timer ticks when something is due.  What the coordinator wants appended goes to
@@ -80,7 +80,7 @@ class GroupService:
         now_ms: Callable[[], int] | None = None,
         metrics: Metrics | None = None,
     ) -> None:
-        """``led_log``: a partition's log while this broker leads it, else None."""
+        """``led_log`` returns a partition's log while this broker leads it, else None."""
         self._settings = settings
         self._appends = appends
         self._coordinator = GroupCoordinator(settings.config, uuid4)
@@ -97,7 +97,7 @@ class GroupService:
     # ------------------------------------------------------------------ for handlers
 
     def new_request_id(self) -> int:
-        """The id of a request that is about to be asked."""
+        """A new request id."""
         return self._run.new_request_id()
 
     async def ask(self, request: Request, result_type: type[_R]) -> _R:
@@ -105,13 +105,13 @@ class GroupService:
         return await self._run.ask(request, result_type)
 
     def partition_for(self, group_id: str) -> int:
-        """Whose leader coordinates that group."""
+        """The partition whose leader coordinates that group."""
         return self._coordinator.partition_for(group_id)
 
     # ------------------------------------------------------------------ from the broker
 
     def start(self, partition_count: int | None) -> None:
-        """``partition_count``: of ``__consumer_offsets``, None where there is no such topic yet."""
+        """``partition_count``: of ``__consumer_offsets``; None if it does not exist yet."""
         if partition_count is None:
             partition_count = self._settings.default_partition_count
         self._say("Starting up.")
@@ -119,7 +119,7 @@ class GroupService:
         self._say("Startup complete.")
 
     async def stop(self) -> None:
-        """Answers who is parked that there is no coordinator here; ends everything under way."""
+        """Answers waiting requests with an error and cancels every task."""
         self._say("Shutting down.")
         self._run.step(Shutdown())
         await self._run.stop()
@@ -131,12 +131,12 @@ class GroupService:
             self._run.step(Elected(partition.partition, leader_epoch))
 
     def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
-        """It leads it no more, or the replica is gone (no epoch)."""
+        """Leadership was lost; ``leader_epoch`` is None when the replica was deleted."""
         if partition.topic == OFFSETS_TOPIC:
             self._run.step(Resigned(partition.partition, leader_epoch))
 
     def on_partitions_deleted(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions of any topic that the controller has deleted: nobody needs their offsets."""
+        """Partitions of any topic that the controller has deleted: their offsets are deleted."""
         deleted = tuple(partitions)
         if deleted:
             self._run.step(PartitionsDeleted(deleted))
@@ -144,7 +144,7 @@ class GroupService:
     def on_transaction_completed(
         self, producer_id: int, partitions: Iterable[int], *, is_commit: bool
     ) -> None:
-        """A producer's marker stands in these partitions of ``__consumer_offsets``."""
+        """A transaction marker was written to these partitions of ``__consumer_offsets``."""
         self._run.step(TransactionCompleted(producer_id, frozenset(partitions), is_commit))
 
     def gauges(self) -> dict[str, int]:

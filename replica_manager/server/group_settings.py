@@ -1,4 +1,4 @@
-"""What ``server.properties`` and ZooKeeper say about the group coordinator, read once at the start.
+"""The group coordinator's settings from ``server.properties`` and ZooKeeper.
 
 Source: Kafka ``GroupCoordinatorConfig``, ``KafkaServer.startup``.
 """
@@ -21,7 +21,7 @@ _ALL_REPLICAS: Final = -1
 
 
 class GroupSettings(NamedTuple):
-    """The coordinator's configuration, and what its driver needs beside it."""
+    """The coordinator's configuration, and that of its driver."""
 
     config: GroupConfig
     codec: Codec
@@ -35,7 +35,7 @@ class GroupSettings(NamedTuple):
 
 
 def group_settings(config: BrokerConfig, broker_id: int) -> GroupSettings:
-    """All ``group.*`` and ``offsets.*`` keys; ConfigInvalid for a value that Kafka refuses."""
+    """All ``group.*`` and ``offsets.*`` keys; ConfigInvalid for an invalid value."""
     acks = config.integer("offsets.commit.required.acks")
     replication_factor = config.integer("offsets.topic.replication.factor")
     if not _ALL_REPLICAS <= acks <= replication_factor:
@@ -77,12 +77,12 @@ def group_settings(config: BrokerConfig, broker_id: int) -> GroupSettings:
 
 
 def offsets_partition_count(session: ZooKeeperSession) -> int | None:
-    """How many partitions ``__consumer_offsets`` has; None if there is no such topic.  Blocks."""
+    """The number of partitions of ``__consumer_offsets``; None if it is missing.  Blocks."""
     return partition_count(session, OFFSETS_TOPIC)
 
 
 def partition_count(session: ZooKeeperSession, topic: str) -> int | None:
-    """How many partitions that topic has; None if there is no such topic.  Blocks."""
+    """The number of partitions of that topic; None if it is missing.  Blocks."""
     path = TopicZnode.path(topic)
     znode = optional(path, session.read(path))
     return None if znode is None else len(TopicZnode.decode(topic, znode.data).partitions)

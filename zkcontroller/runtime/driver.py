@@ -41,7 +41,7 @@ class Driver:
         do: Callable[[Sequence[Deed]], None],
         sleep_s: Callable[[float], object] = time.sleep,
     ) -> None:
-        """``register_broker`` returns a broker epoch for RegisterBroker; ``do`` performs the outbox."""
+        """``register_broker`` returns the new broker epoch; ``do`` performs the outbox."""
         self._outbox = outbox
         self._session = session
         self._register_broker = register_broker
