@@ -15,4 +15,8 @@ How to read it, top down:
 * :mod:`.desk`, :mod:`.sessions`, :mod:`.timers`, :mod:`.config` — the tools all stories share;
 * bytes: :mod:`.records` (with :mod:`.record_reader`), :mod:`.batches`,
   :mod:`.consumer_protocol`, :mod:`.java_hash`.
+
+May import ``log``, configuration and ``zkcontroller``; not ``replication``, ``security``,
+``transactions`` or ``server``, and neither asyncio, socket, threading, time nor random.  What must
+not be done here: answer a member before its group's record is written where Kafka waits for it.
 """

@@ -17,4 +17,8 @@ What a caller must do, and nothing else:
 5. tell a log its high watermark: it has no opinion of its own;
 6. serve what a read gives by its slice: ``sendfile``, or a read in a thread;
 7. take ``KafkaStorage`` for what it says: the directory is offline, its logs are gone.
+
+May import configuration and ``zkcontroller``; not ``replication`` or anything above it.  What must
+not be done here: copy or decode records on their way out; change Kafka's format; block the event
+loop (leave it to ``LogEnvironment`` or hand out a plan).
 """

@@ -20,4 +20,8 @@ How to read it, top down:
 * what is remembered: :mod:`.transaction`, with :mod:`.states`, the table of legal transitions;
 * :mod:`.desk` and :mod:`.config` — what all stories share;
 * bytes: :mod:`.records`.
+
+May import ``groups``, ``log``, configuration and ``zkcontroller``; not ``server``, and neither
+asyncio, socket, threading, time nor random.  What must not be done here: answer EndTxn before the
+decision is in the log; forget a marker that a leader has not confirmed.
 """

@@ -19,4 +19,10 @@ How to read it, top down:
 * what is remembered: :mod:`.context`, :mod:`.partition_table` (columns for a million partitions);
 * :mod:`.desk`, :mod:`.journal`, :mod:`.config`, :mod:`.topic_configs`, :mod:`.watches` — the
   tools that all of them share.
+
+May import ``state_changes``, ``zookeeper``'s values, ``protocol``, ``model`` and ``errors``; not
+``kraft`` or ``runtime``, and neither asyncio, kazoo, socket, threading, time nor random.
+
+What must not be done here: take an answer other than NO_NODE for "there is nothing"; send a request
+to a broker past the outbox; iterate over a set whose order reaches a request, a line or a znode.
 """

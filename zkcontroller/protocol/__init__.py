@@ -10,4 +10,7 @@ The controller's own requests are too many for objects: :mod:`.bulk` writes them
 versions the brokers of a cluster use with each other, :mod:`.error_codes` names the errors.
 
 Whatever a peer sends, reading ends in a value or in :class:`~zkcontroller.errors.InvalidFrame`.
+
+May import ``model``, ``topic_names`` and ``errors``; not ``zookeeper``.  What must not be done
+here: reserve memory by a length that a peer has only announced; raise anything else for bad bytes.
 """
