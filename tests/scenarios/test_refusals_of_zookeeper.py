@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from tests.simulation.world import World
 from zkcontroller.core.desk import BUSY_PAUSE_MS, BUSY_TRIES
 from zkcontroller.core.events import Reelect
 from zkcontroller.core.failover import ELECTION_RETRY_MS
+from zkcontroller.core.refused_elections import FIRST_RETRY_MS, LONGEST_RETRY_MS
 from zkcontroller.errors import IllegalState
 from zkcontroller.model import TopicPartition
 from zkcontroller.zookeeper.requests import Create, Delete, SetData, ZkCode
@@ -118,6 +120,84 @@ def test_a_failover_that_is_refused_a_read_is_made_good_by_a_later_one(
     failed = [line for b in (1, 2, 3) for line in orders.log(b, "ERROR")]
     assert any(path in line for line in failed)
     assert orders.active_controller is not None
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+@pytest.mark.parametrize("path", ["", "/0", "/0/state"])
+def test_a_new_partition_that_was_refused_gets_its_leader_from_the_same_controller(
+    orders: World, path: str, code: ZkCode
+) -> None:
+    epoch = orders.controller_epoch
+    orders.refused["/brokers/topics/refunds/partitions" + path] = code
+
+    orders.create_topic("refunds", replicas=[[3, 2]])
+    orders.run_for(3_000)
+    assert not orders.has_state_znode("refunds", 0)
+    orders.refused.clear()
+    orders.run_for(FIRST_RETRY_MS + 1_000)
+
+    assert orders.state_znode("refunds", 0).leader == 3
+    assert orders.controller_epoch == epoch
+    orders.settle()
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_a_refused_election_is_held_again_by_the_same_controller(
+    orders: World, code: ZkCode
+) -> None:
+    epoch = orders.controller_epoch
+    orders.refused["/brokers/topics/orders/partitions/0/state"] = code
+
+    orders.kill(2)
+    orders.run_for(orders.session_timeout_ms + 3_000)
+    assert orders.state_znode("orders", 0).leader == 2
+    orders.refused.clear()
+    orders.run_for(FIRST_RETRY_MS + 1_000)
+
+    assert orders.state_znode("orders", 0).leader == 3
+    assert orders.controller_epoch == epoch
+
+
+def test_an_unclean_election_waits_for_a_setting_that_can_be_read(orders: World) -> None:
+    orders.allow_unclean_elections("orders")
+    orders.kill(3)
+    orders.settle()
+    orders.start(3)
+    orders.settle()
+    assert orders.state_znode("orders", 0).in_sync_replicas == (2,)
+    orders.refused[ConfigZnode.topic_path("orders")] = ZkCode.SYSTEM_ERROR
+
+    orders.kill(2)
+    orders.run_for(orders.session_timeout_ms + 3_000)
+    assert orders.state_znode("orders", 0).leader == -1
+    orders.refused.clear()
+    orders.run_for(FIRST_RETRY_MS + 1_000)
+
+    assert orders.state_znode("orders", 0).leader == 3
+
+
+def test_refused_elections_are_tried_ever_more_rarely_until_they_succeed(orders: World) -> None:
+    path = "/brokers/topics/refunds/partitions/0/state"
+
+    def pauses() -> list[int]:
+        found = (re.search(r"trying again in (\d+) ms", line) for line in orders.log(1, "WARN"))
+        return [int(match[1]) for match in found if match]
+
+    orders.refused[path] = ZkCode.NO_AUTH
+    orders.create_topic("refunds", replicas=[[3]])
+    orders.run_for(3 * LONGEST_RETRY_MS)
+    doubling = [FIRST_RETRY_MS * 2**at for at in range(6)]
+    assert pauses() == [*doubling, LONGEST_RETRY_MS, LONGEST_RETRY_MS]
+
+    orders.refused.clear()
+    orders.run_for(LONGEST_RETRY_MS)
+    assert orders.state_znode("refunds", 0).leader == 3
+
+    # What is refused later begins with the shortest pause again.
+    orders.refused["/brokers/topics/returns/partitions/0/state"] = ZkCode.NO_AUTH
+    orders.create_topic("returns", replicas=[[3]])
+    orders.run_for(1_000)
+    assert pauses()[-1] == FIRST_RETRY_MS
 
 
 def test_a_busy_zookeeper_is_asked_again_and_costs_no_controller(orders: World) -> None:

@@ -28,6 +28,7 @@ from zkcontroller.core.events import (
     ReplicaLeaderElection,
 )
 from zkcontroller.core.failover import ELECTION_RETRY_MS
+from zkcontroller.core.refused_elections import LONGEST_RETRY_MS
 from zkcontroller.model import TopicPartition
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.znodes import (
@@ -134,8 +135,9 @@ class Chaos:
         """ZooKeeper refuses parts of what controllers ask; brokers overlook partitions.
 
         When it is over one controller acts and knows what ZooKeeper holds: it was not misled, or it
-        resigned and the next one has learnt everything anew.  What was refused for one partition
-        alone is made good by the failover of :meth:`end`.
+        resigned and the next one has learnt everything anew.  Elections that were refused it has
+        tried again by itself; what else was refused for one partition alone is made good by the
+        failover of :meth:`end`.
         """
         self.world.weather = REFUSING
         self.world.invariants.is_refused = True
@@ -162,9 +164,11 @@ class Chaos:
             deed()
             self.world.run_for(self.world.timeline.within((0, 3_000)))
         self.world.weather = CALM
-        self.world.run_for(ELECTION_RETRY_MS + SETTLE_MS)  # a failed election is tried once more
+        # A failed election of a controller is tried once more, and so are those of partitions.
+        self.world.run_for(max(ELECTION_RETRY_MS, LONGEST_RETRY_MS) + SETTLE_MS)
         self.world.run_until_quiet()
         self.world.invariants.check_memory()
+        self.world.invariants.check_leaders()
 
     def delete_controllers(self, count: int) -> None:
         """That many deletions of ``/controller``, with brokers killed and sessions expired around.

@@ -217,7 +217,7 @@ class Invariants:
         assert world.controller_znode == controller.broker_id, "/controller names another one"
         assert controller.controller.context.epoch == world.controller_epoch
         self._check_registrations(controller, running)
-        self._check_leaders(running)
+        self.check_leaders()
         self._check_deletions(running)
         for process in running:
             self._check_told(process, controller)
@@ -232,8 +232,9 @@ class Invariants:
             for partition, assignment in znode.partitions.items():
                 yield TopicPartition(topic, partition), assignment.replicas
 
-    def _check_leaders(self, running: list[BrokerProcess]) -> None:
-        live = [process.broker_id for process in running]
+    def check_leaders(self) -> None:
+        """Every partition that can have a leader has one that is alive."""
+        live = [p.broker_id for p in self._world.living.values() if p.is_running]
         doomed = self._world.zookeeper.peek_children("/admin/delete_topics")
         for tp, replicas in self._assigned():
             if tp.topic in doomed:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-import pytest
-
 from tests.simulation.chaos import Chaos
 from tests.simulation.hash_seeds import told_under_hash_seeds
 from tests.simulation.history import BrokenWorldError
@@ -72,12 +70,7 @@ def test_lost_replies_alone_leave_nothing_undone(seed: int) -> None:
     assert world.failures == []
 
 
-def test_a_zookeeper_that_refuses_misleads_no_controller(
-    seed: int, request: pytest.FixtureRequest
-) -> None:
-    if seed == 7:
-        reason = "known, not yet explained: a new partition never had a leader"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
+def test_a_zookeeper_that_refuses_misleads_no_controller(seed: int) -> None:
     world = refusing_world(seed)
 
     assert [failed for failed in world.failures if not is_refusal(failed[2])] == []

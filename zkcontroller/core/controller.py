@@ -51,6 +51,7 @@ from zkcontroller.core.events import (
     PartitionReassignmentIsrChange,
     Question,
     Reelect,
+    RefusedElectionRetry,
     RegisterBrokerAndReelect,
     ReplicaLeaderElection,
     ShutdownEventThread,
@@ -98,6 +99,7 @@ Notice: TypeAlias = (
     | ZkPartitionReassignment
     | PartitionReassignmentIsrChange
     | AutoPreferredReplicaLeaderElection
+    | RefusedElectionRetry
     | IsrChangeNotification
     | LogDirEventNotification
 )
@@ -334,6 +336,8 @@ class Controller:
                 yield from self._reassignments.complete_if_caught_up([row])
             case AutoPreferredReplicaLeaderElection():
                 yield from self._elections.rebalance()
+            case RefusedElectionRetry():
+                yield from self._partitions.retry_refused_elections()
             case IsrChangeNotification():
                 yield from self._isr_changes.follow_notifications()
             case LogDirEventNotification():

@@ -218,6 +218,11 @@ class AutoPreferredReplicaLeaderElection:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedElectionRetry:
+    """Time to elect again where ZooKeeper refused an election; Kafka has no such event."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaLeaderElection:
     """Elect leaders for these partitions; None means those that the znode names.
 
@@ -311,6 +316,7 @@ Event: TypeAlias = (
     | ListPartitionReassignments
     | PartitionReassignmentIsrChange
     | AutoPreferredReplicaLeaderElection
+    | RefusedElectionRetry
     | ReplicaLeaderElection
     | IsrChangeNotification
     | AlterPartitionReceived
@@ -353,6 +359,8 @@ STATE_OF: dict[type[Event], ControllerState] = {
     PartitionReassignmentIsrChange: ControllerState.ALTER_PARTITION_REASSIGNMENT,
     ListPartitionReassignments: ControllerState.LIST_PARTITION_REASSIGNMENT,
     AutoPreferredReplicaLeaderElection: ControllerState.AUTO_LEADER_BALANCE,
+    # Its timer is LeaderElectionRateAndTimeMs.
+    RefusedElectionRetry: ControllerState.BROKER_CHANGE,
     ReplicaLeaderElection: ControllerState.MANUAL_LEADER_BALANCE,
     IsrChangeNotification: ControllerState.ISR_CHANGE,
     AlterPartitionReceived: ControllerState.ISR_CHANGE,

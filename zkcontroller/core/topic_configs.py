@@ -19,13 +19,14 @@ UNCLEAN_LEADER_ELECTION_ENABLE = "unclean.leader.election.enable"
 
 def read_unclean_election_flags(
     desk: Desk, topics: Iterable[str], default: bool
-) -> Procedure[dict[str, bool]]:
+) -> Procedure[dict[str, bool | None]]:
     """Topic to whether an unclean election is allowed: its own setting or the default.
 
     A topic whose configuration cannot be read is not allowed one: losing records needs a clear yes.
+    None if ZooKeeper refused to read it, so that it can be asked again.
     """
     names = list(topics)
-    flags = {}
+    flags: dict[str, bool | None] = {}
     answers = yield from desk.try_read([ConfigZnode.topic_path(name) for name in names])
     for name, znode in zip(names, answers, strict=True):
         if znode is ZkCode.NO_NODE:
@@ -36,7 +37,7 @@ def read_unclean_election_flags(
                 f"Cannot read the configuration of topic {name}: {znode.name}",
                 PARTITION_STATE_MACHINE,
             )
-            flags[name] = False
+            flags[name] = None
             continue
         try:
             config = ConfigZnode.decode(ConfigZnode.topic_path(name), znode.data).config
