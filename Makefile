@@ -8,6 +8,8 @@ SHARE ?= 1
 MIX ?= real,ours,ours
 ZKCONTROLLER_ZOOKEEPER_IMAGE ?= zookeeper-local:3.9
 export ZKCONTROLLER_ZOOKEEPER_IMAGE
+# Some images set it; the tests start hundreds of processes, each of which would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 comma := ,
 VENV := .venv

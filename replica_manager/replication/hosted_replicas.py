@@ -5,6 +5,7 @@ Source: Kafka ``ReplicaManager`` (``getPartitionOrError``, ``handleLogDirFailure
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -103,6 +104,8 @@ class HostedReplicas:
         self._watchers = [on_changed]
         self._min_in_sync_replicas = min_in_sync_replicas
         self._replica_lag_time_max_ms = replica_lag_time_max_ms
+        self.replica_state_change_lock = asyncio.Lock()
+        """Held while a request of the controller is carried out."""
         self.controller_epoch = 0
         """The largest controller epoch seen; requests below it are refused."""
 

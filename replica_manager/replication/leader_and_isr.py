@@ -6,7 +6,7 @@ Source: Kafka ``ReplicaManager`` (``becomeLeaderOrFollower``, ``makeLeaders``, `
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -53,7 +53,8 @@ class LeaderAndIsrHandling:
             )
         )
 
-    def run(self) -> PartitionErrors:
+    def run(self) -> Generator[None, None, PartitionErrors]:
+        """Carries the request out; yields between partitions."""
         request, replicas = self._request, self._replicas
         self.log(Kind.LEADER_AND_ISR_HANDLING)
         if replicas.is_tracing():
@@ -72,6 +73,7 @@ class LeaderAndIsrHandling:
         leaders: dict[Partition, PartitionState] = {}
         followers: dict[Partition, PartitionState] = {}
         for tp, state in request.partitions.items():
+            yield
             reason = invalid_partition_reason(*tp)
             if reason is not None:
                 self._refuse(tp, reason)
@@ -90,9 +92,9 @@ class LeaderAndIsrHandling:
             else:
                 followers[partition] = state
         if leaders:
-            self._make_leaders(leaders)
+            yield from self._make_leaders(leaders)
         if followers:
-            self._make_followers(followers)
+            yield from self._make_followers(followers)
         return PartitionErrors(ErrorCode.none, self._errors)
 
     def _refuse(self, tp: TopicPartition, reason: str) -> None:
@@ -182,6 +184,11 @@ class LeaderAndIsrHandling:
     def _opens_log(self, partition: Partition, state: PartitionState, role: str) -> bool:
         """Opens the partition's log; False if it is offline, which marks the partition too."""
         tp = partition.topic_partition
+        if tp in self._replicas.offline:
+            # Its log directory has failed since the partition was checked.
+            self._errors[tp] = ErrorCode.kafka_storage_error
+            self._ignore(tp, state, Reason.OFFLINE_LOG_DIRECTORY)
+            return False
         topic_id = self._request.topic_ids.get(tp.topic)
         if partition.log is not ABSENT_LOG and (topic_id is None or partition.topic_id is not None):
             return True
@@ -211,13 +218,16 @@ class LeaderAndIsrHandling:
             return False
         return True
 
-    def _make_leaders(self, leaders: Mapping[Partition, PartitionState]) -> None:
+    def _make_leaders(
+        self, leaders: Mapping[Partition, PartitionState]
+    ) -> Generator[None, None, None]:
         self._trace_transition(leaders, Kind.TRANSITION_STARTED, "leader")
         self.records.append(
             self._base._replace(kind=Kind.FETCHERS_STOPPED, role="leader", count=len(leaders))
         )
         self._replicas.stop_fetching(partition.topic_partition for partition in leaders)
         for partition, state in leaders.items():
+            yield
             if not self._opens_log(partition, state, "leader"):
                 continue
             if state.leader_recovery_state == RECOVERING:
@@ -231,11 +241,14 @@ class LeaderAndIsrHandling:
                 self._replicas.on_led(partition.topic_partition, partition.leader_epoch)
         self._trace_transition(leaders, Kind.TRANSITION_COMPLETED, "leader")
 
-    def _make_followers(self, followers: Mapping[Partition, PartitionState]) -> None:
+    def _make_followers(
+        self, followers: Mapping[Partition, PartitionState]
+    ) -> Generator[None, None, None]:
         self._trace_transition(followers, Kind.TRANSITION_STARTED, "follower")
         live = self._replicas.metadata_cache.snapshot.live_brokers
         changed: list[Partition] = []
         for partition, state in followers.items():
+            yield
             if not self._opens_log(partition, state, "follower"):
                 continue
             topic_id = self._request.topic_ids.get(partition.topic_partition.topic)
@@ -259,9 +272,13 @@ class LeaderAndIsrHandling:
             self._base._replace(kind=Kind.FETCHERS_STOPPED, role="follower", count=len(changed))
         )
         for partition in changed:
+            yield
             self._replicas.partition_changed(partition.topic_partition)
             self._replicas.on_resigned(partition.topic_partition, partition.leader_epoch)
-        self._replicas.start_fetching(changed)
+        offline = self._replicas.offline
+        self._replicas.start_fetching(
+            partition for partition in changed if partition.topic_partition not in offline
+        )
         self._trace_transition(followers, Kind.TRANSITION_COMPLETED, "follower")
 
     def _ignore(

@@ -10,7 +10,7 @@ deletes what a request leaves out, is no part of this: a ZooKeeper controller ne
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -88,10 +88,11 @@ class MetadataCache:
 
     def update(
         self, update: MetadataUpdate, correlation_id: int, *, trace: bool
-    ) -> tuple[list[TopicPartition], list[StateChange]]:
+    ) -> Generator[None, None, tuple[list[TopicPartition], list[StateChange]]]:
         """Applies ``update``; returns the deleted partitions and the lines to log.
 
-        Live brokers are replaced, partitions are merged.  ``trace`` adds a record per partition.
+        Yields between topics; the snapshot is replaced in one step at the end.  Live brokers are
+        replaced, partitions are merged.  ``trace`` adds a record per partition.
         """
         old = self.snapshot
         self._complain_of_full_update(update)
@@ -102,7 +103,7 @@ class MetadataCache:
         partitions: Mapping[str, Mapping[int, PartitionMetadata]] = old.partitions
         deleted: list[TopicPartition] = []
         if any(topic.partitions for topic in update.topics):
-            partitions, deleted, details = self._merged_partitions(
+            partitions, deleted, details = yield from self._merged_partitions(
                 topic_ids, update, correlation_id, trace=trace
             )
             sent = sum(len(topic.partitions) for topic in update.topics)
@@ -135,11 +136,16 @@ class MetadataCache:
         correlation_id: int,
         *,
         trace: bool,
-    ) -> tuple[dict[str, Mapping[int, PartitionMetadata]], list[TopicPartition], list[StateChange]]:
+    ) -> Generator[
+        None,
+        None,
+        tuple[dict[str, Mapping[int, PartitionMetadata]], list[TopicPartition], list[StateChange]],
+    ]:
         merged = dict(self.snapshot.partitions)
         deleted: dict[TopicPartition, None] = {}
         records: list[StateChange] = []
         for topic, _, states in update.topics:
+            yield
             if not states:
                 continue
             own = dict(merged.get(topic, {}))

@@ -1,9 +1,10 @@
 """Handles LeaderAndIsr, StopReplica and UpdateMetadata for all partitions of this broker.
 
 LeaderAndIsr makes replicas leaders or followers, StopReplica stops them, UpdateMetadata describes
-the cluster.  All three come in on the broker's event loop and run to their end without waiting, so
-they exclude each other as Kafka's ``replicaStateChangeLock`` makes them.  The known controller
-epoch only grows; a request of an older controller changes nothing.
+the cluster.  Each is a generator that yields between partitions, where the event loop serves
+clients; ``replica_state_change_lock`` keeps the other two requests out meanwhile.  Each partition
+changes in one step.  The known controller epoch only grows; a request of an older controller
+changes nothing.
 
 Source: Kafka ``ReplicaManager`` (``becomeLeaderOrFollower``, ``makeLeaders``, ``makeFollowers``,
 ``stopReplicas``, ``maybeUpdateMetadataCache``).
@@ -11,7 +12,7 @@ Source: Kafka ``ReplicaManager`` (``becomeLeaderOrFollower``, ``makeLeaders``, `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from kio.schema.errors import ErrorCode
 
@@ -27,33 +28,53 @@ from replica_manager.replication.metadata_cache import MetadataUpdate
 from replica_manager.replication.partition import Partition
 from zkcontroller.errors import KafkaStorage
 from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
-from zkcontroller.state_changes.record import Kind, Reason
+from zkcontroller.state_changes.record import Kind, Reason, StateChange
 
 
 class ReplicaManager(HostedReplicas):
-    """The partitions of one broker.  No method waits."""
+    """The partitions of one broker, and the requests by which a controller changes them.
+
+    Whoever runs one of the three generators to its end holds ``replica_state_change_lock``.
+    """
 
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest, correlation_id: int
-    ) -> PartitionErrors:
+    ) -> Generator[None, None, PartitionErrors]:
         """Applies the partition states of a LeaderAndIsr request, leaders first."""
         started_ms = self.now_ms()
         handling = LeaderAndIsrHandling(self, request, correlation_id, started_ms)
-        answer = handling.run()
-        handling.log(Kind.LEADER_AND_ISR_FINISHED, elapsed_ms=self.now_ms() - started_ms)
-        self.write_state_changes(handling.records)
+        try:
+            answer = yield from handling.run()
+            handling.log(Kind.LEADER_AND_ISR_FINISHED, elapsed_ms=self.now_ms() - started_ms)
+        finally:
+            # Also if the broker's end interrupts the request.
+            self.write_state_changes(handling.records)
         self.remove_idle_fetchers()
         return answer
 
-    def stop_replicas(self, request: StopReplicaRequest, correlation_id: int) -> PartitionErrors:
+    def stop_replicas(
+        self, request: StopReplicaRequest, correlation_id: int
+    ) -> Generator[None, None, PartitionErrors]:
         """Stops replicas; deletes those that the request says to delete."""
+        records: list[StateChange] = []
+        try:
+            answer = yield from self._stop_replicas(request, correlation_id, records)
+        finally:
+            self.write_state_changes(records)
+        if answer.error is ErrorCode.none:
+            self.remove_idle_fetchers()
+        return answer
+
+    def _stop_replicas(
+        self, request: StopReplicaRequest, correlation_id: int, records: list[StateChange]
+    ) -> Generator[None, None, PartitionErrors]:
         base = self.base_record(
             Kind.STOP_REPLICA_HANDLING,
             request.controller_id,
             request.controller_epoch,
             correlation_id,
         )
-        records = [base._replace(count=len(request.partitions))]
+        records.append(base._replace(count=len(request.partitions)))
         if self.is_tracing():
             records += [
                 base._replace(
@@ -73,11 +94,11 @@ class ReplicaManager(HostedReplicas):
                     latest_controller_epoch=self.controller_epoch,
                 )
             )
-            self.write_state_changes(records)
             return PartitionErrors(ErrorCode.stale_controller_epoch)
         self.controller_epoch = request.controller_epoch
         errors: dict[TopicPartition, ErrorCode] = {}
         for tp, order in request.partitions.items():
+            yield
             if tp in self.offline:
                 errors[tp] = ErrorCode.kafka_storage_error
                 records.append(
@@ -106,8 +127,6 @@ class ReplicaManager(HostedReplicas):
                 )
                 continue
             errors[tp] = self._stop(tp, order)
-        self.write_state_changes(records)
-        self.remove_idle_fetchers()
         return PartitionErrors(ErrorCode.none, errors)
 
     def _stop(self, tp: TopicPartition, order: StopReplicaPartition) -> ErrorCode:
@@ -126,7 +145,7 @@ class ReplicaManager(HostedReplicas):
 
     def update_metadata(
         self, update: MetadataUpdate, correlation_id: int
-    ) -> tuple[ErrorCode, Sequence[TopicPartition]]:
+    ) -> Generator[None, None, tuple[ErrorCode, Sequence[TopicPartition]]]:
         """Applies ``update`` to the metadata cache; returns the partitions deleted there."""
         if update.controller_epoch < self.controller_epoch:
             base = self.base_record(
@@ -137,7 +156,7 @@ class ReplicaManager(HostedReplicas):
             )
             self.write_state_changes([base._replace(latest_controller_epoch=self.controller_epoch)])
             return ErrorCode.stale_controller_epoch, ()
-        deleted, records = self.metadata_cache.update(
+        deleted, records = yield from self.metadata_cache.update(
             update, correlation_id, trace=self.is_tracing()
         )
         self.controller_epoch = update.controller_epoch

@@ -49,6 +49,7 @@ from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetc
 from replica_manager.replication.replica_manager import ReplicaManager
 from tests.simulation.replication_controller import CONTROLLER_EPOCH, ControlMessage
 from tests.simulation.replication_log import SimulatedLog
+from tests.steps import completed
 from zkcontroller.model import Broker, TopicPartition
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class SimulatedBroker:
             return
         live = [Broker(broker, ()) for broker in message.live_brokers]
         update = MetadataUpdate(8, 0, CONTROLLER_EPOCH, message.broker_epoch, (), live)
-        self.manager.update_metadata(update, 0)
+        completed(self.manager.update_metadata(update, 0))
         if message.partitions:
             request = LeaderAndIsrRequest(
                 0,
@@ -150,7 +151,7 @@ class SimulatedBroker:
                 message.partitions,
                 {tp.topic: TOPIC_ID for tp in message.partitions},
             )
-            self.manager.become_leader_or_follower(request, 0)
+            completed(self.manager.become_leader_or_follower(request, 0))
             for partition in self.manager.partitions.values():
                 partition.min_in_sync_replicas = self.world.min_in_sync_replicas
 

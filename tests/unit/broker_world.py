@@ -62,6 +62,7 @@ from replica_manager.server.transaction_verification import TransactionVerificat
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
 from tests.simulation.zookeeper import SimulatedSession
 from tests.simulation.zookeeper_server import SimulatedZooKeeper
+from tests.steps import completed
 from zkcontroller.core.effects import ControlledShutdownResult, Result
 from zkcontroller.core.events import Question
 from zkcontroller.model import Broker, Endpoint, TopicPartition
@@ -288,9 +289,11 @@ class BrokerWorld:
             topic_ids={topic: topic_id} if topic_id else None,
         )
         state = PartitionState(1, leader, leader_epoch, isr, 0, replicas, (), (), True, 0)
-        answer = self.replicas.become_leader_or_follower(
-            LeaderAndIsrRequest(1, 1, -1, {tp: state}, {topic: topic_id} if topic_id else {}),
-            CORRELATION_ID,
+        answer = completed(
+            self.replicas.become_leader_or_follower(
+                LeaderAndIsrRequest(1, 1, -1, {tp: state}, {topic: topic_id} if topic_id else {}),
+                CORRELATION_ID,
+            )
         )
         assert answer.partitions == {tp: ErrorCode.none}
         return tp
@@ -328,19 +331,21 @@ class BrokerWorld:
         controller_epoch: int = 1,
     ) -> ErrorCode:
         """What an UpdateMetadata request would do."""
-        error, _ = self.replicas.update_metadata(
-            MetadataUpdate(
-                api_version=8,
-                controller_id=controller_id,
-                controller_epoch=controller_epoch,
-                broker_epoch=-1,
-                topics=[
-                    TopicMetadata(topic, (topic_ids or {}).get(topic), list(states.items()))
-                    for topic, states in (topics or {}).items()
-                ],
-                live_brokers=brokers or [broker(1), broker(2), broker(3)],
-            ),
-            CORRELATION_ID,
+        error, _ = completed(
+            self.replicas.update_metadata(
+                MetadataUpdate(
+                    api_version=8,
+                    controller_id=controller_id,
+                    controller_epoch=controller_epoch,
+                    broker_epoch=-1,
+                    topics=[
+                        TopicMetadata(topic, (topic_ids or {}).get(topic), list(states.items()))
+                        for topic, states in (topics or {}).items()
+                    ],
+                    live_brokers=brokers or [broker(1), broker(2), broker(3)],
+                ),
+                CORRELATION_ID,
+            )
         )
         self.topics.waiters.changed(topics or ())
         return error

@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.control_requests import LeaderAndIsrRequest
 from replica_manager.replication.partition import Partition, PartitionState
+from tests.steps import completed
 from tests.unit.broker_world import BROKER_EPOCH, CORRELATION_ID, BrokerWorld
 from zkcontroller.model import RECOVERED, TopicPartition
 
@@ -27,11 +28,13 @@ def lead(
         1, leader, leader_epoch, isr, leader_epoch, replicas, (), (),
         is_new=leader_epoch == 0, leader_recovery_state=RECOVERED,
     )  # fmt: skip
-    answer = world.replicas.become_leader_or_follower(
-        LeaderAndIsrRequest(
-            1, 1, BROKER_EPOCH, {tp: state}, {} if topic_id is None else {tp.topic: topic_id}
-        ),
-        CORRELATION_ID,
+    answer = completed(
+        world.replicas.become_leader_or_follower(
+            LeaderAndIsrRequest(
+                1, 1, BROKER_EPOCH, {tp: state}, {} if topic_id is None else {tp.topic: topic_id}
+            ),
+            CORRELATION_ID,
+        )
     )
     assert answer.partitions[tp] is ErrorCode.none
     return world.replicas.partitions[tp]

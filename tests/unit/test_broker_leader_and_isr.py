@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.control_requests import LeaderAndIsrRequest, PartitionErrors
 from replica_manager.replication.partition import PartitionState, Role
+from tests.steps import completed
 from tests.unit.broker_world import ORDERS_ID, BrokerWorld, broker
 from zkcontroller.model import TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason
@@ -55,16 +56,18 @@ def send(
     topic_id: UUID | None = ORDERS_ID,
     is_kraft: bool = False,
 ) -> PartitionErrors:
-    return world.replicas.become_leader_or_follower(
-        LeaderAndIsrRequest(
-            controller_id=1,
-            controller_epoch=controller_epoch,
-            broker_epoch=-1,
-            partitions=partitions,
-            topic_ids={} if topic_id is None else {"orders": topic_id},
-            is_kraft_controller=is_kraft,
-        ),
-        correlation_id=5,
+    return completed(
+        world.replicas.become_leader_or_follower(
+            LeaderAndIsrRequest(
+                controller_id=1,
+                controller_epoch=controller_epoch,
+                broker_epoch=-1,
+                partitions=partitions,
+                topic_ids={} if topic_id is None else {"orders": topic_id},
+                is_kraft_controller=is_kraft,
+            ),
+            correlation_id=5,
+        )
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.metadata_cache import MetadataUpdate, TopicMetadata
+from tests.steps import completed
 from tests.unit.broker_world import ORDERS_ID, BrokerWorld, broker, metadata
 from zkcontroller.model import TopicPartition
 from zkcontroller.state_changes.record import Kind
@@ -151,21 +152,23 @@ def test_deleted_partitions_are_told_unless_they_come_back_in_the_same_request(
     world: BrokerWorld,
 ) -> None:
 
-    deleted, _ = world.cache.update(
-        MetadataUpdate(
-            api_version=8,
-            controller_id=1,
-            controller_epoch=1,
-            broker_epoch=-1,
-            topics=[
-                TopicMetadata(
-                    "orders", None, [(0, metadata(-2)), (1, metadata(-2)), (1, metadata(3))]
-                )
-            ],
-            live_brokers=[broker(1)],
-        ),
-        1,
-        trace=False,
+    deleted, _ = completed(
+        world.cache.update(
+            MetadataUpdate(
+                api_version=8,
+                controller_id=1,
+                controller_epoch=1,
+                broker_epoch=-1,
+                topics=[
+                    TopicMetadata(
+                        "orders", None, [(0, metadata(-2)), (1, metadata(-2)), (1, metadata(3))]
+                    )
+                ],
+                live_brokers=[broker(1)],
+            ),
+            1,
+            trace=False,
+        )
     )
 
     assert deleted == [TopicPartition("orders", 0)]

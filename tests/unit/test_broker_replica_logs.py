@@ -25,6 +25,7 @@ from replica_manager.replication.control_requests import (
     StopReplicaRequest,
 )
 from replica_manager.replication.partition import PartitionState
+from tests.steps import completed
 from tests.unit.broker_world import CORRELATION_ID, ORDERS_ID, BrokerWorld, broker
 from tests.unit.log_world import batch
 from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
@@ -56,19 +57,21 @@ def hear(
     is_new: bool = True,
 ) -> ErrorCode:
     state = PartitionState(1, leader, leader_epoch, (1, 2), 0, (1, 2), (), (), is_new, 0)
-    answer = world.replicas.become_leader_or_follower(
-        LeaderAndIsrRequest(
-            1, 1, -1, {ORDERS: state}, {} if topic_id is None else {"orders": topic_id}
-        ),
-        CORRELATION_ID,
+    answer = completed(
+        world.replicas.become_leader_or_follower(
+            LeaderAndIsrRequest(
+                1, 1, -1, {ORDERS: state}, {} if topic_id is None else {"orders": topic_id}
+            ),
+            CORRELATION_ID,
+        )
     )
     return answer.partitions[ORDERS]
 
 
 def stop(world: BrokerWorld, leader_epoch: int) -> ErrorCode:
     order = StopReplicaPartition(leader_epoch, delete_partition=True)
-    answer = world.replicas.stop_replicas(
-        StopReplicaRequest(1, 1, -1, {ORDERS: order}), CORRELATION_ID
+    answer = completed(
+        world.replicas.stop_replicas(StopReplicaRequest(1, 1, -1, {ORDERS: order}), CORRELATION_ID)
     )
     return answer.partitions[ORDERS]
 

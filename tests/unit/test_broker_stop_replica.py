@@ -15,6 +15,7 @@ from replica_manager.replication.control_requests import (
     StopReplicaRequest,
 )
 from replica_manager.replication.partition import PartitionState, Role
+from tests.steps import completed
 from tests.unit.broker_world import BrokerWorld
 from zkcontroller.model import TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason
@@ -28,8 +29,10 @@ def world() -> Iterator[BrokerWorld]:
     with ThreadPoolExecutor(1) as executor:
         world = BrokerWorld(executor)
         led = PartitionState(1, 1, 4, (1,), 0, (1,), (), (), True, 0)
-        world.replicas.become_leader_or_follower(
-            LeaderAndIsrRequest(1, 3, -1, {ORDERS_0: led}, {}), 1
+        completed(
+            world.replicas.become_leader_or_follower(
+                LeaderAndIsrRequest(1, 3, -1, {ORDERS_0: led}, {}), 1
+            )
         )
         world.records.clear()
         yield world
@@ -40,8 +43,10 @@ def stop(
     world: BrokerWorld, leader_epoch: int, *, delete: bool, controller_epoch: int = 3
 ) -> PartitionErrors:
     order = StopReplicaPartition(leader_epoch, delete)
-    return world.replicas.stop_replicas(
-        StopReplicaRequest(1, controller_epoch, -1, {ORDERS_0: order}), 9
+    return completed(
+        world.replicas.stop_replicas(
+            StopReplicaRequest(1, controller_epoch, -1, {ORDERS_0: order}), 9
+        )
     )
 
 

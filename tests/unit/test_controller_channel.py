@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from replica_manager.replication import controller_channel, controller_connection
 from replica_manager.replication.controller_channel import ChannelToController, ControllerChannel
 from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
+from tests.steps import completed
 from zkcontroller.model import Broker, Endpoint
 from zkcontroller.protocol.messages import write
 
@@ -47,7 +48,7 @@ class Controllers:
     def elect(self, index: int) -> None:
         endpoint = Endpoint("127.0.0.1", self.ports[index], "PLAINTEXT", "PLAINTEXT")
         update = MetadataUpdate(8, index, 1, -1, [], [Broker(index, (endpoint,))])
-        self.cache.update(update, 0, trace=False)
+        completed(self.cache.update(update, 0, trace=False))
 
     def channel(self, timeout_ms: int = 30_000) -> ControllerChannel:
         settings = ChannelToController(1, "PLAINTEXT", request_timeout_ms=timeout_ms)

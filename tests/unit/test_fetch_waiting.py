@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.config import RACK_AWARE_SELECTOR
 from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
+from tests.steps import completed
 from tests.unit.broker_world import CORRELATION_ID, BrokerWorld, broker
 from tests.unit.fetch_world import (
     NEWEST,
@@ -122,8 +123,10 @@ def test_a_partition_that_is_deleted_here_ends_the_waiting(
 
     def delete() -> None:
         order = StopReplicaPartition(0, delete_partition=True)
-        answer = world.replicas.stop_replicas(
-            StopReplicaRequest(1, 1, -1, {ORDERS: order}), CORRELATION_ID
+        answer = completed(
+            world.replicas.stop_replicas(
+                StopReplicaRequest(1, 1, -1, {ORDERS: order}), CORRELATION_ID
+            )
         )
         assert answer.partitions == {ORDERS: ErrorCode.none}
 

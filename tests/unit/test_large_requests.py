@@ -39,10 +39,6 @@ TRIES: Final = 3
 """The shortest counts: a cold cache or a busy machine makes any callback look longer."""
 MOST_BYTES_FOR_ONE: Final = 12
 """So many times as long as the request its answer may be."""
-APPLIED_AT_ONCE: Final = frozenset(
-    {ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA}
-)
-"""Their change is one step: slices would need a lock among them (``docs/attack.md``)."""
 CORRELATION_ID: Final = 7
 
 
@@ -94,7 +90,7 @@ async def longest_ms(world: LargeWorld, data: bytes) -> tuple[float, int]:
 
 @pytest.mark.parametrize(
     "shape",
-    [shape for shape in all_shapes() if shape.api_key not in APPLIED_AT_ONCE],
+    list(all_shapes()),
     ids=lambda shape: shape.name,
 )
 def test_a_request_of_many_elements_does_not_hold_the_event_loop(

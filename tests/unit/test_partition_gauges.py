@@ -21,6 +21,7 @@ from replica_manager.replication.fetch_requests import AskRecords, FetchAnswers,
 from replica_manager.replication.fetch_state import InitialFetchState
 from replica_manager.replication.fetch_values import FetchedPartition
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
+from tests.steps import completed
 from tests.unit.broker_world import CORRELATION_ID, BrokerWorld
 from tests.unit.fetch_world import ORDERS, ORDERS_ID, fill, log_of, made
 from tests.unit.log_world import batch
@@ -115,8 +116,10 @@ def test_gauges_go_with_what_they_count(scraped: Scraped) -> None:
     assert (set(scraped.partition), set(scraped.log)) == (PARTITION, LOG)
 
     order = StopReplicaPartition(0, delete_partition=True)
-    scraped.world.replicas.stop_replicas(
-        StopReplicaRequest(1, 1, -1, {ORDERS: order}), CORRELATION_ID
+    completed(
+        scraped.world.replicas.stop_replicas(
+            StopReplicaRequest(1, 1, -1, {ORDERS: order}), CORRELATION_ID
+        )
     )
 
     assert (scraped.partition, scraped.log) == ({}, {})

@@ -22,6 +22,7 @@ from replica_manager.replication.control_requests import StopReplicaPartition, S
 from replica_manager.replication.record_appends import AppendedPartition
 from replica_manager.security.acl_cache import AclCache
 from replica_manager.security.authorizer import Authorizer
+from tests.steps import completed
 from tests.unit.broker_world import BrokerWorld
 from tests.unit.log_world import batch
 from zkcontroller.model import TopicPartition
@@ -275,7 +276,7 @@ def test_all_ends_when_the_partition_is_deleted_here(world: BrokerWorld) -> None
 
     async def delete() -> None:
         order = StopReplicaPartition(0, delete_partition=True)
-        world.replicas.stop_replicas(StopReplicaRequest(1, 1, -1, {tp: order}), 5)
+        completed(world.replicas.stop_replicas(StopReplicaRequest(1, 1, -1, {tp: order}), 5))
 
     [outcome] = asyncio.run(_while_waiting(world, tp, delete))
 

@@ -24,6 +24,7 @@ from replica_manager.replication.partition import PartitionState
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from replica_manager.replication.replica_manager import ReplicaManager
 from tests.simulation.replication_log import InMemoryLog
+from tests.steps import completed
 from zkcontroller.errors import InconsistentTopicId, KafkaStorage
 from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, Broker, TopicPartition
 from zkcontroller.state_changes.kafka_lines import kafka_line
@@ -66,7 +67,7 @@ class Host:
             min_in_sync_replicas=lambda _: self.min_in_sync_replicas,
         )
         brokers = [Broker(broker, ()) for broker in (1, 2, 3)]
-        self.manager.update_metadata(MetadataUpdate(8, 1, 1, -1, (), brokers), 0)
+        completed(self.manager.update_metadata(MetadataUpdate(8, 1, 1, -1, (), brokers), 0))
 
     def open(self, tp: TopicPartition, _: UUID | None, /, *, is_new: bool) -> InMemoryLog:
         assert not is_new
@@ -93,21 +94,25 @@ class Host:
             1, leader, leader_epoch, (1, 2, 3), partition_epoch, (1, 2, 3), (), (), False, 0
         )
         chosen = partitions or (ZERO,)
-        answer = self.manager.become_leader_or_follower(
-            LeaderAndIsrRequest(
-                1,
-                1,
-                -1,
-                dict.fromkeys(chosen, state),
-                {} if topic_id is None else {"orders": topic_id},
-            ),
-            5,
+        answer = completed(
+            self.manager.become_leader_or_follower(
+                LeaderAndIsrRequest(
+                    1,
+                    1,
+                    -1,
+                    dict.fromkeys(chosen, state),
+                    {} if topic_id is None else {"orders": topic_id},
+                ),
+                5,
+            )
         )
         return [answer.partitions[tp] for tp in chosen]
 
     def stop(self, leader_epoch: int, *, delete: bool) -> ErrorCode:
         order = StopReplicaPartition(leader_epoch, delete)
-        answer = self.manager.stop_replicas(StopReplicaRequest(1, 1, -1, {ZERO: order}), 5)
+        answer = completed(
+            self.manager.stop_replicas(StopReplicaRequest(1, 1, -1, {ZERO: order}), 5)
+        )
         return answer.partitions[ZERO]
 
     def fetcher(self, leader: int) -> ReplicaFetcher:

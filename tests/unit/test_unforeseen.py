@@ -616,6 +616,7 @@ ENDS: Final = {
     "TransactionVerification._send": "answers who waits, and the next request begins it again",
     "_Channel._deliver": "one request to a broker",
     "read_partition": "the load of one partition",
+    "run_in_slices": "one request of the controller",
 }
 """Loops that end with what they work for, each with that."""
 

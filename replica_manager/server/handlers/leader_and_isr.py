@@ -21,7 +21,9 @@ from replica_manager.server.handlers.control_requests import (
     is_from_kraft,
     is_stale,
 )
+from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices, run_in_slices
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.topic_names import invalid_name_reason
@@ -40,19 +42,30 @@ async def handle(
     """One code per partition that was looked at; all of them if the whole request is refused."""
     if is_stale("LeaderAndIsr", request, broker):
         return refuse(request, context, ErrorCode.stale_broker_epoch)
-    decoded = _decode(request, context.api_version)
+    version = context.api_version
+    states = {tp: state async for tp, state in in_slices(_partitions(request, version))}
+    decoded = _decode(request, version, states)
     logs = broker.logs
-    if new := {tp.topic: None for tp in decoded.partitions if logs.log(tp) is None}:
+    new = {tp.topic: None async for tp in in_slices(decoded.partitions) if logs.log(tp) is None}
+    if new:
         # A name that is refused below must not become the path of a znode here.
         await broker.learn_topics([topic for topic in new if invalid_name_reason(topic) is None])
-    answer = broker.replica_manager.become_leader_or_follower(decoded, context.correlation_id)
-    _forget_what_was_led(decoded, broker)
-    return _response(context, decoded, answer.error, answer.partitions)
+    replica_manager = broker.replica_manager
+    async with replica_manager.replica_state_change_lock:
+        answer = await run_in_slices(
+            replica_manager.become_leader_or_follower(decoded, context.correlation_id)
+        )
+        _forget_what_was_led(decoded, broker)
+    return await composed(
+        len(answer.partitions),
+        lambda: _response(context, decoded, answer.error, answer.partitions),
+    )
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
     """The code at the top and for every partition."""
-    decoded = _decode(request, context.api_version)
+    version = context.api_version
+    decoded = _decode(request, version, dict(_partitions(request, version)))
     return _response(context, decoded, error, dict.fromkeys(decoded.partitions, error))
 
 
@@ -73,7 +86,9 @@ def _forget_what_was_led(request: LeaderAndIsrRequest, broker: BrokerContext) ->
         stats.remove_led(topic)
 
 
-def _decode(request: Any, version: int) -> LeaderAndIsrRequest:
+def _decode(
+    request: Any, version: int, states: Mapping[TopicPartition, PartitionState]
+) -> LeaderAndIsrRequest:
     topic_ids: dict[str, UUID] = {}
     if version >= _TOPIC_IDS_SINCE:
         topic_ids = {
@@ -85,7 +100,7 @@ def _decode(request: Any, version: int) -> LeaderAndIsrRequest:
         request.controller_id,
         request.controller_epoch,
         broker_epoch_of(request),
-        dict(_partitions(request, version)),
+        states,
         topic_ids,
         is_from_kraft(request),
     )

@@ -16,7 +16,7 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.handlers.control_requests import broker_epoch_of, is_stale
 from replica_manager.server.large_answers import composed
 from replica_manager.server.schema import response_schema
-from replica_manager.server.slices import in_slices
+from replica_manager.server.slices import in_slices, run_in_slices
 from zkcontroller.model import NO_EPOCH, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 
@@ -33,15 +33,12 @@ async def handle(
     partitions = {
         tp: state async for tp, state in in_slices(_partitions(request, context.api_version))
     }
-    answer = broker.replica_manager.stop_replicas(
-        StopReplicaRequest(
-            request.controller_id,
-            request.controller_epoch,
-            broker_epoch_of(request),
-            partitions,
-        ),
-        context.correlation_id,
+    decoded = StopReplicaRequest(
+        request.controller_id, request.controller_epoch, broker_epoch_of(request), partitions
     )
+    replica_manager = broker.replica_manager
+    async with replica_manager.replica_state_change_lock:
+        answer = await run_in_slices(replica_manager.stop_replicas(decoded, context.correlation_id))
     return await composed(
         len(answer.partitions), lambda: _response(context, answer.error, answer.partitions)
     )

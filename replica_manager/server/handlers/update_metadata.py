@@ -27,6 +27,7 @@ from replica_manager.server.handlers.control_requests import (
     is_stale,
 )
 from replica_manager.server.schema import response_schema
+from replica_manager.server.slices import in_slices, run_in_slices
 from zkcontroller.model import Broker, Endpoint
 from zkcontroller.protocol import bulk_reading
 from zkcontroller.protocol.api_versions import ApiKey
@@ -57,8 +58,20 @@ async def handle(
     """Takes the metadata over, and wakes the requests that waited for the topics it names."""
     if is_stale("UpdateMetadata", request.head, broker):
         return refuse(request, context, ErrorCode.stale_broker_epoch)
-    update = _decode(request.head, request.topics, context.api_version)
-    error, deleted = broker.replica_manager.update_metadata(update, context.correlation_id)
+    topics = [
+        TopicMetadata(*topic)
+        async for topic in in_slices(request.topics)
+        if _is_named_well(topic.topic)
+    ]
+    version = context.api_version
+    head: Any = request.head
+    live_brokers = [_broker(each, version) async for each in in_slices(head.live_brokers)]
+    update = _decode(head, topics, live_brokers, version)
+    replica_manager = broker.replica_manager
+    async with replica_manager.replica_state_change_lock:
+        error, deleted = await run_in_slices(
+            replica_manager.update_metadata(update, context.correlation_id)
+        )
     broker.groups.on_partitions_deleted(deleted)
     if error is ErrorCode.none:
         broker.topics.waiters.changed(topic.topic for topic in update.topics)
@@ -71,15 +84,15 @@ def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> Response
 
 
 def _decode(
-    request: Any, topics: list[bulk_reading.Topic[PartitionMetadata]], version: int
+    request: Any, topics: list[TopicMetadata], live_brokers: list[Broker], version: int
 ) -> MetadataUpdate:
     return MetadataUpdate(
         api_version=version,
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
         broker_epoch=broker_epoch_of(request),
-        topics=[TopicMetadata(*topic) for topic in topics if _is_named_well(topic.topic)],
-        live_brokers=[_broker(broker, version) for broker in request.live_brokers],
+        topics=topics,
+        live_brokers=live_brokers,
         is_kraft_controller=is_from_kraft(request),
         update_type=getattr(request, "type_", 0),
     )
