@@ -412,3 +412,16 @@ def test_a_debugging_consumer_reads_to_the_high_watermark_as_any_consumer(
 
     assert debugging == consumer
     assert offsets(debugging.records) == []
+
+
+def test_a_client_that_calls_itself_a_future_replica_reads_what_is_committed(
+    world: BrokerWorld,
+) -> None:
+    world.lead("orders", topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2))
+    fill(world, 2)
+
+    [future] = fetch(world, (0, 0), replica_id=-3)
+    [follower] = fetch(world, (0, 0), replica_id=2)
+
+    assert offsets(future.records) == []
+    assert offsets(follower.records) == [0, 1]
