@@ -81,8 +81,8 @@ def _ignore_truncation(directory: Path) -> None:
     del directory
 
 
-def _ignore_end(directory: Path, active_base_offset: int) -> None:
-    del directory, active_base_offset
+def _ignore_end(directory: Path, active_base_offset: int, is_below_recovery_point: bool) -> None:
+    del directory, active_base_offset, is_below_recovery_point
 
 
 def _one_day() -> int:
@@ -110,8 +110,9 @@ class LogEnvironment:
     """``transaction.partition.verification.enable``, as it is now."""
     before_truncation: Callable[[Path], None] = _ignore_truncation
     """Called with a log's folder before records are cut off."""
-    after_truncation: Callable[[Path, int], None] = _ignore_end
+    after_truncation: Callable[[Path, int, bool], None] = _ignore_end
     """Called with a log's folder and the base offset of its active segment once they are gone.
 
-    May write to disk; OSError if that fails.
+    The third value says whether the recovery point has fallen.  May write to disk; OSError if that
+    fails.
     """

@@ -494,10 +494,18 @@ class LogManager:
         if folder.kind is FolderKind.CURRENT:
             self.cleaning.abort(folder.topic_partition)
 
-    def _after_truncation(self, directory: Path, active_base_offset: int) -> None:
+    def _after_truncation(
+        self, directory: Path, active_base_offset: int, is_below_recovery_point: bool
+    ) -> None:
         folder = parse_folder(directory)
         log_dir = directory.parent
-        self._mark_stale(log_dir, folder.topic_partition)  # the recovery point may have fallen
+        self._mark_stale(log_dir, folder.topic_partition)
+        if is_below_recovery_point:
+            # Before anything is appended: a recovery that began behind the truncation would not
+            # learn which epochs the records have that were appended since.
+            for write in self.recovery_point_checkpoints():
+                if write.log_dir == log_dir:
+                    write.run()
         if folder.kind is FolderKind.CURRENT and self.cleaning.truncated(
             log_dir, folder.topic_partition, active_base_offset
         ):

@@ -210,6 +210,7 @@ class PartitionLog(AppendingLog):
             if self._local.segments.first.base_offset > offset:
                 self._truncate_fully(offset, offset)
                 return True
+            recovery_point = self._local.recovery_point
             self._delete_snapshots(self._local.truncate_to(offset))
             self._truncate_epochs(offset)
             self._log_start_offset = min(offset, self._log_start_offset)
@@ -219,7 +220,11 @@ class PartitionLog(AppendingLog):
                 self._take_producers(prepared, offset)
             if self._high_watermark.message_offset >= offset:
                 self._set_high_watermark(self._local.end)
-            self._environment.after_truncation(self.directory, self.active_segment.base_offset)
+            self._environment.after_truncation(
+                self.directory,
+                self.active_segment.base_offset,
+                self._local.recovery_point < recovery_point,
+            )
         return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
@@ -229,6 +234,7 @@ class PartitionLog(AppendingLog):
             self._truncate_fully(offset, offset if log_start_offset is None else log_start_offset)
 
     def _truncate_fully(self, offset: int, log_start_offset: int) -> None:
+        recovery_point = self._local.recovery_point
         self._delete_snapshots(self._local.truncate_fully_and_start_at(offset))
         if self._epochs.entries:
             self._epochs.clear()
@@ -238,7 +244,9 @@ class PartitionLog(AppendingLog):
         self._log_start_offset = log_start_offset
         self._rebuild_producers(offset)
         self._set_high_watermark(self._local.end)
-        self._environment.after_truncation(self.directory, offset)
+        self._environment.after_truncation(
+            self.directory, offset, self._local.recovery_point < recovery_point
+        )
 
     def _truncate_epochs(self, offset: int) -> None:
         self._epochs.truncate_from_end(offset)

@@ -96,12 +96,23 @@ def forget_that_checkpoints_are_stale(patch: Patch) -> None:
     patch.setattr(LogManager, "_mark_stale", lambda *_: None)
 
 
+def write_a_fallen_recovery_point_later(patch: Patch) -> None:
+    """After a kill the epochs of what was appended in the place of flushed records are unknown."""
+    real = LogManager._after_truncation
+    patch.setattr(
+        LogManager,
+        "_after_truncation",
+        lambda self, directory, base_offset, _: real(self, directory, base_offset, False),
+    )
+
+
 MUTATIONS: Final[list[tuple[Callable[[Patch], None], int]]] = [
     (keep_the_cleaner_checkpoint_of_a_deleted_log, 16),
     (keep_the_cleaner_checkpoint_of_a_truncated_log, 6),
     (never_abort_a_cleaning, 20),
     (overwrite_a_tail_that_was_refilled, 1),
     (forget_that_checkpoints_are_stale, 16),
+    (write_a_fallen_recovery_point_later, 186),
 ]
 """Each with a seed whose story finds it."""
 

@@ -176,6 +176,30 @@ def test_a_deleted_key_stays_away_from_a_log_that_was_truncated(
     assert b"gone" not in state(log)
 
 
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_kill_after_a_truncation_leaves_no_epoch_where_another_ones_records_stand(
+    disk: Disk, is_full: bool
+) -> None:
+    """The epochs on disk may be old; the recovery point on disk must not be beyond the cut."""
+    log = disk.log()
+    for _ in range(40):
+        log.append_as_leader(batch(), 1)
+    log.flush()
+    for write in disk.manager.recovery_point_checkpoints():
+        write.run()
+    assert disk.on_disk(checkpoints.RECOVERY_POINT_FILE)[ORDERS] == 40
+
+    if is_full:
+        log.truncate_fully_and_start_at(10)
+    else:
+        log.truncate_to(10)
+    for _ in range(40):
+        log.append_as_leader(batch(), 2)
+    disk.restart()
+
+    assert disk.log().epoch_entries == (((2, 10),) if is_full else ((1, 0), (2, 10)))
+
+
 def test_a_log_that_moves_takes_its_checkpoint_along_and_is_not_cleaned_meanwhile(
     tmp_path: Path, executor: ThreadPoolExecutor
 ) -> None:
