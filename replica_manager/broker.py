@@ -1,4 +1,4 @@
-"""A broker: everything put together, started and stopped in Kafka's order.
+"""A broker: assembles all parts, starts and stops them in Kafka's order.
 
 Three rooms: the asyncio loop owns sockets, partitions and the metadata cache; the controller's
 event thread decides; ZooKeeper's threads only hand over.  What blocks (ZooKeeper, disk) runs in an
@@ -135,7 +135,7 @@ class BrokerServer:
         counts_partitions: bool = False,
         zookeeper_auth: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        """``counts_requests``: somebody can read ``metrics``, so that requests are timed.
+        """``counts_requests``: ``metrics`` can be read, so requests are timed.
 
         ``counts_partitions``: every partition has gauges of its own among them.
         """
@@ -307,7 +307,7 @@ class BrokerServer:
         _log.info("%sshut down completed", self._prefix)
 
     async def _undo(self) -> None:
-        """Takes down whatever stands; each step is tried whatever became of the one before."""
+        """Stops everything that was started; each step is tried even if another one failed."""
         self.state = BrokerState.SHUTTING_DOWN
         self._is_stopping.set()
         for refresher in self._refreshers:
@@ -457,7 +457,7 @@ class BrokerServer:
         )
 
     async def _load_tokens(self) -> None:
-        """Reads the delegation tokens, where a secret says that there are any."""
+        """Reads the delegation tokens, if a secret is configured."""
         config = token_settings(self._config.values)
         if not config.is_enabled:
             return
@@ -622,14 +622,14 @@ class BrokerServer:
             self._secured.remove_listeners(after)
 
     def _gate(self, listener_name: str) -> Gate | None:
-        """What peers go through on that listener; None where every peer may come in."""
+        """The authentication of that listener; None where every peer is accepted."""
         security = self._secured.server[listener_name]
         if security.tls is None and security.sasl is None:
             return None
         return Gate(security, self._scram_credentials, refusal, self._tokens)
 
     async def _change_listeners(self, before: BrokerConfig, after: BrokerConfig) -> None:
-        """Opens the listeners that are new, then ends those that are no more.
+        """Opens new listeners, then closes those that were removed.
 
         ConfigInvalid for an address that cannot be bound; then all is as it was.
         """
@@ -691,7 +691,7 @@ class BrokerServer:
         self._throttles.set_rates(config.quota(LEADER_RATE), config.quota(FOLLOWER_RATE))
 
     async def _learn_topics(self, topics: Sequence[str]) -> None:
-        """Reads how topics are configured whose logs are about to be made."""
+        """Reads the configurations of topics whose logs are about to be created."""
         assert self._dynamic is not None
         await self._blocking(partial(self._dynamic.load_topics, topics))
 

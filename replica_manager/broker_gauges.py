@@ -1,7 +1,7 @@
 """The gauges of a broker's replicas, logs and waiting requests, under Kafka's names.
 
 Those of single partitions are :class:`PartitionGauges`, which must be asked for: ten for each of
-ten thousand partitions are a second of work whenever somebody looks.
+ten thousand partitions are a second of work for each read.
 
 Source: Kafka ``ReplicaManager``, ``LogManager``, ``DelayedOperationPurgatory``,
 ``FetchSessionCache``, ``GroupMetadataManager``, ``Partition``, ``UnifiedLog``,
@@ -39,7 +39,7 @@ def register_replica_gauges(
     logs: LogManager,
     max_transaction_timeout_ms: int = 900_000,
 ) -> None:
-    """What the replica manager counts, over all partitions."""
+    """The replica manager's gauges, over all partitions."""
     for name in replicas.gauges():
         metrics.gauge(
             mbean("kafka.server", "ReplicaManager", name),
@@ -93,7 +93,7 @@ def register_purgatories(metrics: Metrics, rooms: Mapping[str, Sized]) -> None:
 
 
 def register_session_gauges(metrics: Metrics, sessions: FetchSessionCache) -> None:
-    """The fetch sessions, of which Kafka's eight shards have each their own; ours is the one."""
+    """The gauges of fetch sessions; Kafka has eight shards, here there is one."""
 
     def gauge(name: str, read: Callable[[], int]) -> None:
         metrics.gauge(mbean("kafka.server", "FetchSessionCache", name), read)
@@ -106,7 +106,7 @@ class PartitionGauges(Collector):
     """``kafka.cluster:type=Partition``, ``kafka.log:type=Log`` and ``FetcherLagMetrics``.
 
     They are read from what is there at that moment, so what comes and goes needs no bookkeeping.
-    Whoever scrapes does so from another thread: what is gone over is copied first.
+    Metrics are read from another thread: the collections are copied first.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Who a broker is: its id, and the log directories that are its alone.
+"""A broker's identity: its id, and its locked log directories.
 
 The id is configured, or stands in the log directories, or ZooKeeper gives out a new one.  Every
 directory is locked against other processes and says in ``meta.properties`` whose it is.
@@ -27,7 +27,7 @@ _log = logging.getLogger("kafka.server.KafkaServer")
 
 
 class BrokerIdentity:
-    """The log directories a broker holds, and the id it has by them."""
+    """The log directories a broker has locked, and its id."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -55,7 +55,7 @@ class BrokerIdentity:
         return broker_id
 
     def release(self) -> None:
-        """Gives the log directories up."""
+        """Unlocks the log directories."""
         self._locks.release()
 
     def _lock_and_read(self) -> dict[Path, MetaProperties | None]:

@@ -1,4 +1,4 @@
-"""What a broker does with records, put together: replicas, fetchers, appends, reads, groups.
+"""Assembles the parts that store and serve records: replicas, fetchers, appends, reads, groups.
 
 These parts know each other in a circle: replicas have fetchers, which change replicas; a replica
 that becomes leader concerns the groups, which append to replicas.  Here the circle is closed.

@@ -1,4 +1,4 @@
-"""What the configuration of a broker means to the parts it is put together from.
+"""Translates a broker's configuration to the settings of its parts.
 
 From the keys of ``server.properties`` to the settings that each part takes; nothing is begun.
 """
@@ -31,7 +31,7 @@ ZOOKEEPER_AUTH_VARIABLE: Final = "ZKCONTROLLER_ZOOKEEPER_AUTH"
 
 
 def zookeeper_settings(config: BrokerConfig, auth: tuple[tuple[str, str], ...]) -> ZooKeeperConfig:
-    """How the broker's session with ZooKeeper is kept.  Reads key stores.
+    """The settings of the ZooKeeper session.  Reads key stores.
 
     ConfigInvalid if znodes shall be protected and ZooKeeper would not know by whom.
     """
@@ -56,7 +56,7 @@ def zookeeper_settings(config: BrokerConfig, auth: tuple[tuple[str, str], ...]) 
 def controller_settings(
     config: BrokerConfig, broker_id: int, *, trace_state_changes: bool
 ) -> ControllerConfig:
-    """How the controller candidate decides."""
+    """The settings of the controller candidate."""
     return ControllerConfig(
         broker_id,
         config.inter_broker_version.name,
@@ -78,7 +78,7 @@ def controller_settings(
 def channel_settings(
     config: BrokerConfig, broker_id: int, security: ClientSecurity
 ) -> ChannelSettings:
-    """How the controller candidate reaches brokers."""
+    """The settings of the controller's channels to brokers."""
     return ChannelSettings(
         broker_id,
         config.listeners.controller_uses,
@@ -122,7 +122,7 @@ def _of_listeners(config: BrokerConfig, key: str) -> dict[str, int]:
 
 
 def authorizer_of(config: BrokerConfig) -> Authorizer | None:
-    """Who decides what clients may do, without any rules yet; None: everybody may do everything."""
+    """The authorizer, without ACLs yet; None: every client may do everything."""
     settings = authorizer_settings(config)
     if settings is None:
         return None

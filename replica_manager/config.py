@@ -2,7 +2,7 @@
 
 ``load_config`` reads the file, ``BrokerConfig.parse`` a mapping.  A wrong value is refused with its
 key and what is allowed; an unknown key costs one warning; a key whose feature does not exist here
-is refused if starting without it would surprise somebody, and warned about if it merely has no
+is refused if starting without it would surprise the operator, and warned about if it merely has no
 effect.  Warnings are collected, not logged: where the log goes depends on the same configuration.
 
 Source: Kafka ``KafkaConfig``, ``AbstractKafkaConfig``, ``DynamicBrokerConfig``.
@@ -50,7 +50,7 @@ _CLOSEST_MATCH: Final = 0.85
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """A valid configuration: ``values`` has every key, the fields what code asks for by name."""
+    """A valid configuration: ``values`` has every key, the fields those used by name."""
 
     originals: Mapping[str, str]
     """What the file and the overrides say, as text."""
@@ -87,7 +87,7 @@ class BrokerConfig:
 
     @property
     def effective(self) -> dict[str, str]:
-        """What is set, as text: this broker's dynamic values, those of all, those of the file.
+        """The set values as text: this broker's dynamic ones, the dynamic defaults, the file's.
 
         A key that is set at run time replaces every key of the file that sets the same thing.
         """
@@ -100,7 +100,7 @@ class BrokerConfig:
         return texts
 
     def with_dynamic(self, *, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
-        """This configuration under the dynamic ones of all brokers and of this one.
+        """This configuration with dynamic values of all brokers and of this one.
 
         Passwords stand there decoded.  Keys that cannot change while a broker runs are left out;
         unknown ones are kept, for clients that look.  Raises ConfigInvalid for a wrong value.
@@ -145,7 +145,7 @@ class BrokerConfig:
         return value
 
     def quota(self, key: str) -> int:
-        """The value of one of QUOTA_KEYS: bytes a second, without end where nothing is set.
+        """The value of one of QUOTA_KEYS: bytes a second, infinite if not set.
 
         A text that is no number can only have been written to ZooKeeper by hand: it is not set.
         """
@@ -226,7 +226,7 @@ DYNAMIC_BROKER_KEYS: Final[Mapping[str, ConfigKey]] = {
 
 
 def usable_dynamic(stored: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
-    """What of a stored configuration counts: without what may not stand there, or is no value.
+    """The usable part of a stored configuration: keys that are allowed and have valid values.
 
     Passwords are as they are stored, and only their places are looked at.
     """
@@ -404,7 +404,7 @@ def _warnings(properties: Mapping[str, str]) -> list[str]:
 
 
 def without_effect(names: Iterable[str], effects: Mapping[str, Effect]) -> list[str]:
-    """Those of the dynamic keys that are taken and do nothing."""
+    """Those of the dynamic keys that are accepted and have no effect."""
     return [
         name
         for name in names
@@ -413,7 +413,7 @@ def without_effect(names: Iterable[str], effects: Mapping[str, Effect]) -> list[
 
 
 def no_effect_warning(names: Iterable[str]) -> str:
-    """What the log says of keys that do nothing."""
+    """The log line about keys without effect."""
     return f"These configurations are valid but have no effect in this version: {', '.join(names)}"
 
 

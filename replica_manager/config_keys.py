@@ -1,4 +1,4 @@
-"""What a configuration key is: name, type, default and the values it allows.
+"""Configuration keys: name, type, default and allowed values.
 
 The keys themselves are tables (:mod:`.broker_keys`, :mod:`.topic_keys`), one line a key::
 
@@ -80,7 +80,7 @@ def _parse_integer(key: str, text: str, trimmed: str, bits: int) -> int:
 
 
 def _refusal(value: ConfigValue, allowed: str) -> str | None:
-    """What is allowed instead of ``value``, None if ``value`` is."""
+    """The error text if ``value`` is not allowed; None if it is."""
     if not allowed:
         return None
     rule, _, argument = allowed.partition(" ")
@@ -160,7 +160,7 @@ def _parse_default(name: str, default: str, type_name: str) -> ConfigValue:
 
 
 def _java_double(value: float) -> str:
-    """As ``Double.toString`` writes it: plain between 0.001 and 10 million, else with E."""
+    """A double as ``Double.toString`` prints it, exponents included."""
     if value == 0 or 1e-3 <= abs(value) < 1e7 or value - value != 0:
         return repr(value)
     mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")

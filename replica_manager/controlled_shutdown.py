@@ -26,7 +26,7 @@ _log = logging.getLogger("kafka.server.KafkaServer")
 
 
 class ControlledShutdownClient:
-    """Asks as often as ``controlled.shutdown.max.retries`` says."""
+    """Sends ControlledShutdown, with ``controlled.shutdown.max.retries``."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class ControlledShutdownClient:
         metadata_cache: MetadataCache,
         security: ClientSecurity,
     ) -> None:
-        """``security``: what the inter-broker listener asks of whoever connects."""
+        """``security``: what the inter-broker listener requires of a client."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._config = config

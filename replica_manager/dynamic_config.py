@@ -1,4 +1,4 @@
-"""Configuration that changes at run time: ``/config/changes`` says what, ``/config/…`` says how.
+"""Dynamic configuration: follows ``/config/changes`` and reads ``/config/…``.
 
 The broker that changes a configuration creates a numbered notification; every broker reads the new
 ones.  They are read again after each new ZooKeeper session, because ZooKeeper fires no watch of a
@@ -55,7 +55,7 @@ class DynamicConfig:
         on_unclean_topic: Callable[[str], None],
         on_client: Callable[[str, Mapping[str, str]], None],
     ) -> None:
-        """Starts with ``config``; the callbacks come from the executor.
+        """Starts with ``config``; the callbacks are called in the executor.
 
         ``prepare`` gets the configuration before and after a change, and raises ConfigInvalid or
         ReconfigurationRefused if the broker cannot take it over; all others must only hand over.
@@ -69,7 +69,7 @@ class DynamicConfig:
         self._on_broker_config = on_broker_config
         self._passwords = DynamicPasswords(config.values)
         self._on_topic = on_topic
-        # Who has read a topic's configuration tells of it before anybody reads it again.
+        # A topic's configuration is passed on before it is read again.
         self._telling_of_topics = threading.Lock()
         self._on_unclean_topic = on_unclean_topic
         self._on_client = on_client
@@ -80,7 +80,7 @@ class DynamicConfig:
         """The configuration as it is now; replaced, never changed."""
 
     def load(self) -> None:
-        """Takes over what the broker's own znode and the default's say, at the start.
+        """Reads the dynamic configuration of this broker and the default, at the start.
 
         Passwords that were stored under the old secret are stored under the new one first.
         """
@@ -106,7 +106,7 @@ class DynamicConfig:
                 _log.error("%s could not be encoded anew: %s", path, written.name)
 
     def _read(self) -> BrokerConfig:
-        """The configuration as the two znodes say; ConfigInvalid for a wrong value."""
+        """The configuration in the two znodes; ConfigInvalid for an invalid value."""
         own = self._usable(f"brokers/{self._broker_id}", per_broker=True)
         return self.current.with_dynamic(
             default=self._usable(f"brokers/{DEFAULT_ENTITY}", per_broker=False),
@@ -142,7 +142,7 @@ class DynamicConfig:
         self._on_broker_config(before, after)
 
     def load_topics(self, topics: Sequence[str] | None = None) -> None:
-        """Tells of those topics as they are configured now; of all that are if none is named."""
+        """Passes on the configurations of these topics, or of all configured topics."""
         with self._telling_of_topics:
             names = self._names("topics") if topics is None else topics
             paths = [ConfigZnode.path(f"topics/{name}") for name in names]
@@ -157,7 +157,7 @@ class DynamicConfig:
                 self._on_topic(name, config)
 
     def load_clients(self) -> None:
-        """Tells of every user, client id and address that has a configuration."""
+        """Passes on the configurations of all users, client ids and addresses."""
         users = [f"users/{name}" for name in self._names("users")]
         clients = [f"clients/{name}" for name in self._names("clients")]
         pairs = [
@@ -168,7 +168,7 @@ class DynamicConfig:
             self.entity_changed(entity_path)
 
     def process_changes(self) -> None:
-        """Acts on every notification not seen yet, and leaves a watch for the next."""
+        """Handles every new notification, and leaves a watch for the next."""
         entity_paths: dict[str, None] = {}
         for path, data in self._notifications.unseen():
             try:
@@ -180,7 +180,7 @@ class DynamicConfig:
         self._notifications.processed()
 
     def entity_changed(self, entity_path: str) -> None:
-        """Reads that configuration, and gives it to its part of the broker."""
+        """Reads that configuration, and passes it to its part of the broker."""
         entity_type, _, name = entity_path.partition("/")
         try:
             match entity_type:

@@ -1,4 +1,4 @@
-"""Which keys of a broker may change while it runs, for all brokers or for one.
+"""The broker keys that may change at run time, for all brokers or for one.
 
 A key of TLS or SASL without a listener's prefix may be set for one broker, as in Kafka.  It counts
 for listeners that are added afterwards.

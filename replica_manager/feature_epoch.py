@@ -1,4 +1,4 @@
-"""The finalized features' epoch, which ApiVersions tells: the dataVersion of ``/feature``.
+"""The finalized features' epoch in ApiVersions: the dataVersion of ``/feature``.
 
 A broker in ZooKeeper mode supports no features of its own, so nothing but the epoch is of interest.
 
@@ -39,7 +39,7 @@ class FeatureEpoch:
         """Reads the znode and leaves a watch, also where it does not exist yet."""
         self._look()
         for event, loop in list(self._waiting.items()):
-            with contextlib.suppress(RuntimeError):  # a closed loop has nobody left who waits
+            with contextlib.suppress(RuntimeError):  # on a closed loop no request waits
                 loop.call_soon_threadsafe(event.set)
 
     async def reaches(self, epoch: int, timeout_ms: int) -> bool:

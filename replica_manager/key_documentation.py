@@ -1,6 +1,6 @@
 """What the configuration keys are for, in a sentence each, for clients that ask.
 
-DescribeConfigs tells them from version 3 on.  A broker's key that topics inherit says so and tells
+DescribeConfigs has them from version 3 on.  A broker's key that topics inherit says so and names
 what it is for them; other keys of a broker have a sentence where this broker acts on them.
 """
 

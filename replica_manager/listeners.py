@@ -24,7 +24,7 @@ _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """What the broker binds, what it tells others, and which listeners have a role of their own."""
+    """The bound and advertised listeners, and those with a special role."""
 
     bound: tuple[Endpoint, ...]
     advertised: tuple[Endpoint, ...]

@@ -2,7 +2,7 @@
 
 Version 0 is ZooKeeper mode's: ``broker.id`` and ``cluster.id``, both of which a fresh or old file
 may lack.  Version 1 is KRaft's: it always has ``cluster.id`` and ``node.id``, and after the first
-start a ``directory.id``, which tells the directory from all others.  The file is written beside
+start a ``directory.id``, which identifies the directory.  The file is written beside
 itself, synced to disk and renamed, so that a crash leaves the old one or the new one.
 
 Source: Kafka ``MetaProperties``, ``MetaPropertiesEnsemble``, ``PropertiesUtils``.
@@ -187,7 +187,7 @@ class LogDirLocks:
         self._files: list[IO[str]] = []
 
     def acquire(self, log_dirs: Sequence[Path]) -> None:
-        """Locks all of them, or none; ConfigInvalid if somebody else has one."""
+        """Locks all of them, or none; ConfigInvalid if another process has one."""
         for log_dir in log_dirs:
             descriptor = open_regular(log_dir / LOCK_NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             file = open(descriptor, "a", encoding="utf-8")  # noqa: SIM115 - kept open

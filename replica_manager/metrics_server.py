@@ -2,9 +2,9 @@
 
 Kafka shows its metrics by JMX, and people scrape them through the JMX exporter, an agent inside the
 process that listens on a port of its own.  Here that port needs no agent; the names are the same.
-Whoever reaches it reads everything and changes nothing, so it is on the loopback address unless
-another is asked for.  Each scrape has a thread and a descriptor of the broker's, so there are only
-so many at once, and a client that is silent is not waited for.
+Every client that reaches it can read everything and change nothing, so it is on the loopback
+address unless another is asked for.  Each scrape has a thread and a descriptor of the broker's, so
+there are only so many at once, and a client that is silent is not waited for.
 
 Source: the JMX exporter's HTTP server.
 """

@@ -1,8 +1,8 @@
-"""Who this broker is, and how it tells ZooKeeper: cluster id, broker id, ``/brokers/ids/<id>``.
+"""Registers this broker in ZooKeeper: cluster id, broker id, ``/brokers/ids/<id>``.
 
-The registration is ephemeral, and its czxid is the *broker epoch* that tells one incarnation of a
-broker from the next.  It is created and filled in one transaction, as Kafka does, so nobody ever
-sees it empty.
+The registration is ephemeral, and its czxid is the *broker epoch*, which differs for each
+incarnation of a broker.  It is created and filled in one transaction, as Kafka does, so no client
+ever sees it empty.
 
 A broker that is started again before ZooKeeper has noticed its predecessor's death finds the old
 registration in its way.  Kafka gives up then; here the broker says whose it is, waits for that
@@ -67,7 +67,7 @@ _server_log = logging.getLogger("kafka.server.KafkaServer")
 
 
 def create_persistent_paths(session: ZooKeeperSession) -> None:
-    """Makes sure of the parents that everybody relies on."""
+    """Creates the parent znodes that all brokers need."""
     session.create_missing(PERSISTENT_PATHS)
 
 
@@ -190,7 +190,7 @@ class Registration:
         return (self.session_timeout_ms + PREDECESSOR_SLACK_MS) / 1000
 
     def _create(self) -> int | None:
-        """The new registration's czxid; None if somebody's is there."""
+        """The new registration's czxid; None if the id is registered already."""
         data = self._data()
         _log.info("Creating %s (is it secure? false)", self._path)
         result = self.session.perform(

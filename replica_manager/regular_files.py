@@ -22,7 +22,7 @@ PRIVATE_MODE: Final = 0o600
 def open_regular(path: Path, flags: int) -> int:
     """A descriptor of a regular file; OSError for a symbolic link, a pipe, or any other kind."""
     try:
-        # Without O_NONBLOCK, opening a pipe would wait for somebody to write into it.
+        # Without O_NONBLOCK, opening a pipe would wait for a writer.
         descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     except OSError as error:
         if error.errno == errno.ELOOP:

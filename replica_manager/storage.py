@@ -2,7 +2,7 @@
 
 Loading and closing block and belong to an executor; everything else happens on the event loop.  A
 directory that fails, whenever that is, goes offline: its partitions are given up at once, and the
-controller is told by a znode under ``/log_dir_event_notification``, which makes it ask for the
+controller is notified by a znode under ``/log_dir_event_notification``, which makes it ask for the
 replicas and learn which are gone.  The broker ends with its last directory.
 
 Source: Kafka ``KafkaServer``, ``LogManager.startup``, ``ReplicaManager.handleLogDirFailure``.
@@ -165,7 +165,7 @@ def _schedule(config: BrokerConfig) -> Schedule:
 
 
 class LogDirEvents:
-    """Tells the controller of failed directories; kept until ZooKeeper has taken it."""
+    """Notifies the controller of failed directories; retried until ZooKeeper has the znode."""
 
     def __init__(self, session: ZooKeeperSession, broker_id: int) -> None:
         self._session = session
@@ -177,10 +177,10 @@ class LogDirEvents:
         self._has_news = True
 
     def propagate(self) -> None:
-        """Writes the znode if there is news.  Blocks."""
+        """Writes the znode if a directory has failed since the last one.  Blocks."""
         if not self._has_news:
             return
-        # One znode tells of all that failed until now: the controller asks for every replica.
+        # One znode reports all failures until now: the controller asks for every replica.
         self._has_news = False
         znode = LogDirEventNotificationSequenceZnode(self._broker_id)
         try:

@@ -1,4 +1,4 @@
-"""What tools ask: which groups there are, how they are, and away with them.
+"""ListGroups, DescribeGroups and DeleteGroups.
 
 Source: Kafka ``GroupCoordinator`` (``handleListGroups``, ``handleDescribeGroup``,
 ``handleDeleteGroups``).
@@ -21,7 +21,7 @@ GROUP_TYPE: Final = "classic"
 
 
 class Administration:
-    """The groups as tools see them."""
+    """Lists, describes and deletes groups."""
 
     def __init__(self, desk: Desk, expiry: Expiry) -> None:
         self._desk = desk
@@ -30,7 +30,7 @@ class Administration:
     def overview(
         self, states: tuple[str, ...], types: tuple[str, ...]
     ) -> tuple[GroupOverview, ...]:
-        """Every group that passes both filters; case does not matter, empty is no filter."""
+        """Every group that passes both filters; case is ignored, an empty filter passes all."""
         wanted_states = {state.lower() for state in states}
         wanted_types = {group_type.lower() for group_type in types}
         if wanted_types and GROUP_TYPE not in wanted_types:
@@ -57,7 +57,7 @@ class Administration:
         )
 
     def delete(self, group_ids: list[str]) -> dict[str, ErrorCode]:
-        """Deletes those that are Empty, with their offsets; an outcome for each."""
+        """Deletes Empty groups with their offsets; one result per group."""
         outcomes: dict[str, ErrorCode] = {}
         deleted: list[Group] = []
         for group_id in group_ids:

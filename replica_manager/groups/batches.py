@@ -1,6 +1,6 @@
-"""Batches of ``__consumer_offsets``: bytes of the log to what is loaded, appends to bytes.
+"""Batches of ``__consumer_offsets``: decodes loaded batches, encodes appends.
 
-For whoever drives the coordinator; the coordinator itself knows records only.
+For the coordinator's driver; the coordinator itself knows records only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zkcontroller.protocol.records import Record
 
 
 def loaded_batches(data: bytes) -> Iterator[LoadedBatch]:
-    """The whole batches in these bytes of the log; what is cut off at the end is left out.
+    """The whole batches in these bytes; an incomplete one at the end is left out.
 
     Raises CorruptRecord or InvalidRecord for a batch that cannot be read.
     """

@@ -1,6 +1,6 @@
-"""What a group coordinator is configured with, and the bounds it sets itself.
+"""The configuration of a group coordinator, and its own bounds.
 
-The fields carry Kafka's defaults; whoever builds the broker fills them from ``server.properties``.
+The fields carry Kafka's defaults; the broker's assembly fills them from ``server.properties``.
 
 Source: Kafka ``GroupCoordinatorConfig``, ``OffsetConfig``, ``GroupConfig``.
 """
@@ -79,7 +79,7 @@ class GroupConfig:
 
     @property
     def has_static_membership(self) -> bool:
-        """Older brokers of the cluster would drop ``group.instance.id`` from a record."""
+        """Whether all brokers of the cluster keep ``group.instance.id`` in records."""
         return self.inter_broker_version.is_at_least("2.3-IV0")
 
     @property

@@ -1,4 +1,4 @@
-"""The one thing a coordinator reads in its members' metadata: which topics they subscribe to.
+"""Reads the subscribed topics from the members' metadata, the only field the coordinator needs.
 
 For everything else metadata and assignments are opaque.  Whatever version the metadata says, it
 begins as version 0 does, so that is how far it is read.
@@ -20,7 +20,7 @@ _LEAST_TOPIC_SIZE: Final = 2
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics a consumer subscribes to, None if the metadata does not comply."""
+    """The topics a consumer subscribes to; None if the metadata is malformed."""
     reader = RecordReader(metadata, "subscription")
     try:
         if reader.int16() < 0:

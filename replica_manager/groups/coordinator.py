@@ -1,6 +1,6 @@
-"""The group coordinator: one input goes in with the time, outputs come out.
+"""The group coordinator: takes one input with the time, returns outputs.
 
-Nothing here waits, reads a clock or knows a socket.  Whoever drives it (one caller at a time):
+Nothing here waits, reads a clock or knows a socket.  Its driver (one caller at a time):
 
 1. calls ``step(input, now_ms)`` for every request and every event;
 2. performs the outputs in their order: answers go to who asked, an append's outcome comes back as
@@ -99,7 +99,7 @@ class GroupCoordinator:
     """Coordinates the groups of the partitions of ``__consumer_offsets`` that this broker leads."""
 
     def __init__(self, config: GroupConfig, new_uuid: Callable[[], UUID]) -> None:
-        """``new_uuid`` makes the ids of members unique."""
+        """``new_uuid`` makes unique member ids."""
         self._desk = Desk(config, new_uuid)
         self._is_active = False
         self._sessions = Sessions(self._desk)
@@ -113,17 +113,17 @@ class GroupCoordinator:
 
     @property
     def groups(self) -> dict[str, Group]:
-        """Every group by its id: for metrics and tests, to be looked at only."""
+        """Every group by its id, for metrics and tests; read only."""
         return self._desk.groups
 
     @property
     def producers(self) -> Collection[int]:
-        """Whose transactions may have offsets here: for tests, to be looked at only."""
+        """The producers that may have pending offsets, for tests; read only."""
         return self._desk.groups_of_producers.keys()
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the next Tick is due; None without anything to wait for."""
+        """The time of the next Tick; None if none is needed."""
         return self._desk.timers.next_deadline_ms()
 
     @property
@@ -131,11 +131,11 @@ class GroupCoordinator:
         return len(self._desk.timers)
 
     def partition_for(self, group_id: str) -> int:
-        """Whose leader coordinates that group: what FindCoordinator wants to know."""
+        """The partition whose leader coordinates that group, for FindCoordinator."""
         return self._desk.partition_for(group_id)
 
     def step(self, given: Input, now_ms: int) -> list[Output]:
-        """What is to be done because of this, in order."""
+        """Processes one input; returns the outputs in order."""
         self._desk.now_ms = now_ms
         if isinstance(given, Event):
             self._on_event(given)
@@ -181,7 +181,7 @@ class GroupCoordinator:
                 assert_never(request)
 
     def _error(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode | None:
-        """Why requests about that group cannot be served; None if they can."""
+        """The error for requests about that group; None if they can be served."""
         if not (group_id or may_be_empty):
             return ErrorCode.invalid_group_id
         if not self._is_active:

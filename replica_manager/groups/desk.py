@@ -1,8 +1,8 @@
-"""What every story of the coordinator works with: groups, timers, outputs, and the log of groups.
+"""What all parts of the coordinator share: groups, timers, outputs, and appends to the log.
 
-The desk also keeps the *continuations*: what is to be done when an append has been answered.  One
-belongs to each append with an id, and runs once, whatever became of the group meanwhile; it looks
-for itself whether the world is still the one it was made for.
+It also keeps the *continuations*: the functions to call when an append has been answered.  Each
+append with an id has one, which runs once, even if the group has changed meanwhile; the function
+checks by itself whether it still applies.
 
 Source: Kafka ``GroupMetadataManager`` (``storeGroup``, ``appendForGroup``).
 """
@@ -57,7 +57,7 @@ _GROUP_ERRORS: Final = {
 
 
 class Desk:
-    """Shared by all stories of one coordinator."""
+    """The groups, timers and outputs of one coordinator."""
 
     def __init__(self, config: GroupConfig, new_uuid: Callable[[], UUID]) -> None:
         self.config = config
@@ -79,7 +79,7 @@ class Desk:
         return partition_for(group_id, self.partition_count)
 
     def create_group(self, group_id: str) -> Group | None:
-        """A new Empty group; None if there are too many."""
+        """Creates an Empty group; None if there are too many."""
         if len(self.groups) >= MAX_GROUPS:
             return None
         group = Group(group_id, self.now_ms)
@@ -87,13 +87,13 @@ class Desk:
         return group
 
     def adopt(self, group: Group) -> None:
-        """The coordinator has the group from now on."""
+        """Adds a loaded group."""
         self.groups[group.group_id] = group
         group.counted_in = self.member_bytes
         self.member_bytes.total += group.member_bytes
 
     def forget_group(self, group: Group) -> None:
-        """The group is no more: no timer of it goes off."""
+        """Removes the group and its timers."""
         del self.groups[group.group_id]
         self.member_bytes.total -= group.member_bytes
         group.counted_in = None
@@ -108,24 +108,24 @@ class Desk:
         self.outbox.append(Answer(request_id, result))
 
     def say(self, level: Level, text: str) -> None:
-        """A line of the coordinator."""
+        """Logs a line of the coordinator."""
         broker_id = self.config.broker_id
         name = "kafka.coordinator.group.GroupCoordinator"
         self.outbox.append(LogLine(level, name, f"[GroupCoordinator {broker_id}]: {text}"))
 
     def say_of_log(self, level: Level, text: str) -> None:
-        """A line about what stands in ``__consumer_offsets``."""
+        """Logs a line about ``__consumer_offsets``."""
         broker_id = self.config.broker_id
         name = "kafka.coordinator.group.GroupMetadataManager"
         text = f"[GroupMetadataManager brokerId={broker_id}] {text}"
         self.outbox.append(LogLine(level, name, text))
 
     def measure(self, quantity: Quantity, value: int) -> None:
-        """For the metrics."""
+        """Emits a measurement for the metrics."""
         self.outbox.append(Measured(quantity, value))
 
     def forget_producer(self, producer_id: int, group_ids: Iterable[str]) -> None:
-        """These groups have no offsets of the producer's open transaction any more."""
+        """These groups have no pending offsets of the producer any more."""
         of_producer = self.groups_of_producers.get(producer_id, {})
         for group_id in group_ids:
             of_producer.pop(group_id, None)
@@ -141,23 +141,24 @@ class Desk:
         then: Continuation,
         producer: TransactionalProducer | None = None,
     ) -> None:
-        """Appends these records, and calls ``then`` when the outcome is known."""
+        """Appends these records, and calls ``then`` with the result."""
         self._last_append_id += 1
         self.continuations[self._last_append_id] = then
         acks = self.config.offsets_commit_required_acks
         self._append(partition, records, acks, self._last_append_id, producer)
 
     def append_tombstones(self, partition: int, keys: Sequence[bytes]) -> None:
-        """Writes that these keys have no value any more.
+        """Appends tombstones for these keys.
 
-        Nobody waits for it: what is lost will expire again, here or at the next coordinator.
+        No acknowledgement is awaited: a lost tombstone is written again, at the next expiry, here
+        or at the next coordinator.
         """
         self._append(partition, [Record(key, None) for key in keys], NO_ACKS, None)
 
     def store_group(
         self, group: Group, assignments: dict[str, bytes], then: Callable[[ErrorCode], None]
     ) -> None:
-        """Writes the group as it is now; ``then`` gets the error to tell its members."""
+        """Appends the group's current state; ``then`` gets the error for its members."""
         generation_id = group.generation_id
 
         def when_appended(error: ErrorCode, _base_offset: int) -> None:

@@ -1,4 +1,4 @@
-"""What else goes into the group coordinator, and what comes out of it.
+"""Events and outputs of the group coordinator; requests are in another module.
 
 In go :data:`~replica_manager.groups.requests.Request` and the events below, one at a time, with the
 time; out come the outputs below, to be performed in their order.
@@ -23,7 +23,7 @@ from zkcontroller.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """The broker is ready.  Before, and after Shutdown, every request is refused."""
+    """The broker is ready.  Before this, and after Shutdown, every request is refused."""
 
     partition_count: int
     """Of the coordinator's topic: those it has, else those it will be created with."""
@@ -31,17 +31,17 @@ class Startup:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """The broker stops; every partition is given up, and who is parked is answered."""
+    """The broker stops: every partition is unloaded and parked requests are answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Some time has passed: timers that are due go off."""
+    """Time has passed: due timers fire."""
 
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """This broker leads a partition of the topic now, and coordinates what belongs to it."""
+    """This broker became leader of a partition, and so coordinator of its groups."""
 
     partition: int
     leader_epoch: int
@@ -49,7 +49,7 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class Resigned:
-    """This broker does not lead that partition any more, or the replica is deleted (no epoch)."""
+    """Leadership was lost; ``leader_epoch`` is None when the replica was deleted."""
 
     partition: int
     leader_epoch: int | None
@@ -64,7 +64,7 @@ class LoadedRecord(NamedTuple):
 
 
 class LoadedBatch(NamedTuple):
-    """A batch as it stands in the log; decompressed, records in order."""
+    """A batch of the log, decompressed, records in order."""
 
     records: tuple[LoadedRecord, ...]
     producer_id: int = -1
@@ -97,7 +97,7 @@ class LoadFailed:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What became of an :class:`Append` that has an id."""
+    """The result of an :class:`Append` that has an id."""
 
     append_id: int
     error: ErrorCode
@@ -116,7 +116,7 @@ class TransactionCompleted:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsDeleted:
-    """Partitions of any topic that do not exist any more; nobody needs their offsets."""
+    """Partitions of any topic were deleted; their offsets are removed."""
 
     partitions: tuple[TopicPartition, ...]
 
@@ -142,7 +142,7 @@ Input: TypeAlias = Request | Event
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer that request; every request is answered once."""
+    """Send the response to that request; every request is answered once."""
 
     request_id: int
     result: Result
@@ -154,7 +154,8 @@ class Append:
 
     CreateTime, compressed as ``offsets.topic.compression.codec`` says.  With an ``append_id`` the
     outcome must come back as :class:`Appended`, also when this broker does not lead the partition
-    (NOT_LEADER_OR_FOLLOWER) or the time is over (REQUEST_TIMED_OUT); without one nobody waits.
+    (NOT_LEADER_OR_FOLLOWER) or the time is over (REQUEST_TIMED_OUT); without one no result is
+    expected.
     """
 
     partition: int
@@ -171,7 +172,7 @@ class Append:
 class Load:
     """Read that partition from log start to log end: Loaded …, then LoadFinished or LoadFailed.
 
-    Whatever is told of a load that is not wanted any more is ignored.
+    Events of a load that was cancelled meanwhile are ignored.
     """
 
     partition: int
@@ -179,7 +180,7 @@ class Load:
 
 
 class Level(Enum):
-    """How loud a line is; the values are those of Python's ``logging``."""
+    """The level of a line; the values are those of Python's ``logging``."""
 
     DEBUG = 10
     INFO = 20
@@ -197,7 +198,7 @@ class LogLine:
 
 
 class Quantity(Enum):
-    """What is counted; the values are the names of the metrics, without ``-rate`` and so on."""
+    """A measured quantity; the values are metric names without suffixes such as ``-rate``."""
 
     COMMITTED_OFFSETS = "offset-commit"
     EXPIRED_OFFSETS = "offset-expiration"
@@ -209,7 +210,7 @@ class Quantity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """So many more of something, or how long it took."""
+    """A count or a duration of a quantity."""
 
     quantity: Quantity
     value: int

@@ -1,4 +1,4 @@
-"""Offsets and groups that nobody needs any more.
+"""Removes expired offsets and empty groups.
 
 When an offset expires depends on who used it (KIP-211):
 
@@ -9,7 +9,7 @@ When an offset expires depends on who used it (KIP-211):
 * every other group with members: never.
 
 An offset whose commit asked for a retention of its own expires when that is over.  A group that is
-Empty, has no offsets and waits for nobody is removed.  What is removed is overwritten with
+Empty, has no offsets and no pending members is removed.  What is removed is overwritten with
 tombstones.
 
 Source: Kafka ``GroupMetadata.removeExpiredOffsets``, ``GroupMetadataManager.cleanupGroupMetadata``.
@@ -29,7 +29,7 @@ from zkcontroller.model import TopicPartition
 
 
 class Expiry:
-    """Removes what is over."""
+    """Removes expired offsets and groups."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -39,12 +39,12 @@ class Expiry:
         self._sweep_began_ms = 0
 
     def begin(self) -> None:
-        """The first look is at once, the others come at their interval."""
+        """Starts the first sweep at once, later ones at the interval."""
         self._to_sweep = []
         self._desk.timers.set(Timer(TimerKind.SWEEP), self._desk.now_ms)
 
     def sweep(self) -> None:
-        """Looks over some groups; the rest follows with the next tick."""
+        """Checks some groups; the rest follows with the next tick."""
         desk = self._desk
         if not self._to_sweep:
             self._to_sweep = list(reversed(desk.groups))
@@ -94,12 +94,12 @@ class Expiry:
         return group.offsets.remove_expired(is_expired)
 
     def remove(self, group: Group, removed: Sequence[TopicPartition]) -> int:
-        """Writes tombstones for these offsets, and for the group if it is left without purpose.
+        """Appends tombstones for these offsets, and for the group if it is not needed any more.
 
         Returns how many offsets that are.
         """
         desk, group_id = self._desk, group.group_id
-        # Somebody who was just given an id must find the group again.
+        # A client that was just given a member id must find the group again.
         is_awaited = bool(group.pending_members)
         if group.state is GroupState.EMPTY and not group.offsets and not is_awaited:
             desk.say_of_log(
@@ -118,7 +118,7 @@ class Expiry:
         return len(removed)
 
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions were deleted: no group has offsets of them any more."""
+        """Removes the offsets of deleted partitions."""
         partitions = dict.fromkeys(partitions)
         count = sum(
             self.remove(group, group.offsets.remove(group.offsets.known_among(partitions)))
@@ -131,6 +131,6 @@ class Expiry:
         )
 
     def delete_group(self, group: Group) -> int:
-        """An administrator deletes an Empty group; returns how many offsets went with it."""
+        """Deletes an Empty group for an administrator; returns the number of its offsets."""
         group.transition_to(GroupState.DEAD, self._desk.now_ms)
         return self.remove(group, group.offsets.remove_all())

@@ -1,4 +1,4 @@
-"""A group as its coordinator holds it: its state, its generation, its members.
+"""A consumer group: its state, its generation, its members.
 
 ::
 
@@ -7,10 +7,10 @@
 
 * **Empty**: no members; it may have offsets.  Also a group that never had members, of consumers
   that use Kafka for their offsets only.
-* **PreparingRebalance**: members are to join; whoever does is parked.
-* **CompletingRebalance**: everybody has joined and knows the generation; members ask for their
+* **PreparingRebalance**: members must join again; their JoinGroups are parked.
+* **CompletingRebalance**: all members have joined and know the generation; members ask for their
   assignment and are parked until the leader has sent it and it stands in the log.
-* **Stable**: everybody can have the assignment.
+* **Stable**: every member can get its assignment.
 * **Dead**: removed, or gone to another coordinator; this object remains only for those who still
   hold it.
 
@@ -66,14 +66,14 @@ VALID_PREVIOUS: Final[dict[GroupState, frozenset[GroupState]]] = {
 
 
 class MemberBytes:
-    """How much memory the members of several groups take."""
+    """The memory that the members of several groups take."""
 
     def __init__(self) -> None:
         self.total = 0
 
 
 class Group:
-    """One group.  A fresh one is Empty, in generation 0, and belongs to no protocol type."""
+    """One group.  A new one is Empty, in generation 0, without a protocol type."""
 
     def __init__(self, group_id: str, now_ms: int, state: GroupState = GroupState.EMPTY) -> None:
         self.group_id = group_id
@@ -113,7 +113,7 @@ class Group:
     # ------------------------------------------------------------------ state
 
     def transition_to(self, target: GroupState, now_ms: int) -> None:
-        """Moves the group to that state; IllegalState if it may not follow the present one."""
+        """Moves the group to that state; IllegalState if the transition is not allowed."""
         if self.state not in VALID_PREVIOUS[target]:
             raise IllegalState(
                 f"Group {self.group_id} cannot become {target.label}: it is {self.state.label}"
@@ -127,7 +127,7 @@ class Group:
 
     @property
     def is_rebalancing(self) -> bool:
-        """Members are to join."""
+        """Whether members must join again."""
         return self.state is GroupState.PREPARING_REBALANCE
 
     @property
@@ -140,7 +140,7 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for."""
+        """The longest rebalance timeout of the members."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     @property
@@ -152,7 +152,7 @@ class Group:
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def begin_generation(self, now_ms: int) -> None:
-        """Everybody who belongs to it has joined; without members the group is Empty."""
+        """Begins a generation after all members joined; without members the group is Empty."""
         self.generation_id += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self.compute_subscribed_topics()
@@ -164,7 +164,7 @@ class Group:
     # ------------------------------------------------------------------ members
 
     def add(self, member: Member) -> None:
-        """A new member; the first one leads and decides the protocol type."""
+        """Adds a member; the first one is the leader and sets the protocol type."""
         if not self.members:
             self.protocol_type = member.protocol_type
         if self.protocol_type != member.protocol_type:
@@ -186,7 +186,7 @@ class Group:
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Forgets a member or an id that was given out; nothing of it may be parked any more."""
+        """Removes a member or a pending id, which must have no parked request."""
         member = self.members.pop(member_id, None)
         if member is not None:
             assert member.parked_join is None
@@ -201,7 +201,7 @@ class Group:
         self.pending_sync_members.pop(member_id, None)
 
     def replace_static_member(self, member: Member, new_member_id: str) -> None:
-        """The member of an instance came back and has another id now; all else stays."""
+        """Gives a static member that came back its new id; all else stays."""
         assert member.group_instance_id is not None
         del self.members[member.member_id]
         self._count(len(new_member_id) - len(member.member_id))
@@ -221,7 +221,7 @@ class Group:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """A member says anew what it is."""
+        """Updates a member that joins again."""
         self._forget_protocols(member)
         self._count(size_of(protocols) - size_of(member.protocols))
         member.protocols = protocols
@@ -235,14 +235,14 @@ class Group:
         self.parked_join_count += 1
 
     def unpark_join(self, member: Member) -> int | None:
-        """The JoinGroup that was parked, which must be answered now; None if none was."""
+        """Removes and returns the parked JoinGroup, to be answered now; None if there is none."""
         request_id, member.parked_join = member.parked_join, None
         if request_id is not None:
             self.parked_join_count -= 1
         return request_id
 
     def elect_joined_leader(self) -> bool:
-        """Sees to it that the leader is one who has joined; False if there is none."""
+        """Makes a member that has joined the leader; False if there is none."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].parked_join is None:
@@ -256,7 +256,7 @@ class Group:
     # ------------------------------------------------------------------ protocols
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
-        """Whether somebody with these protocols fits in."""
+        """Whether a member with these protocols can join."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and any(
@@ -275,14 +275,14 @@ class Group:
                 del self._supporters[name]
 
     def select_protocol(self) -> str:
-        """The protocol that everybody knows and most prefer; in a tie the first to get a vote."""
+        """The protocol that all members support and most prefer; in a tie the first with a vote."""
         count = len(self.members)
         candidates = frozenset(name for name, known in self._supporters.items() if known == count)
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(votes, key=lambda name: votes[name])
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """The topics that consumers subscribe to; None if it is not known, or they are none."""
+        """The topics that consumers subscribe to; None if unknown or not a consumer group."""
         if not self.is_consumer_group:
             return None
         if not self.members:
@@ -300,7 +300,7 @@ class Group:
     # ------------------------------------------------------------------ views
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Everybody, as the leader sees them."""
+        """All members, for the group's leader."""
         assert self.protocol_name is not None
         name = self.protocol_name
         return tuple(
@@ -309,7 +309,7 @@ class Group:
         )
 
     def described_members(self) -> tuple[DescribedMember, ...]:
-        """Everybody, as tools see them."""
+        """All members, for DescribeGroups."""
         name = self.protocol_name if self.state is GroupState.STABLE else None
         return tuple(
             DescribedMember(
@@ -324,7 +324,7 @@ class Group:
         )
 
     def record(self, assignments: dict[str, bytes]) -> GroupRecord:
-        """What is to be written of it, with the assignment of every member."""
+        """The group's record, with the assignment of every member."""
         assert self.protocol_name is not None or not self.members
         timestamp = self.state_timestamp_ms
         name = self.protocol_name or ""
@@ -351,7 +351,7 @@ class Group:
 
 
 def group_of(group_id: str, record: GroupRecord, now_ms: int) -> Group:
-    """The group that a record describes: Stable with members, Empty without.
+    """The group in a record: Stable with members, Empty without.
 
     Only the protocol that was chosen is in the record, so a member that is loaded knows no other.
     GroupRecordCorrupt if the members contradict each other.

@@ -1,4 +1,4 @@
-"""Which partition of ``__consumer_offsets`` a group belongs to.
+"""The partition of ``__consumer_offsets`` that holds a group.
 
 Its coordinator is the leader of that partition, so every broker and every tool must agree on the
 number: it comes from Java's ``String.hashCode``.

@@ -1,4 +1,4 @@
-"""How members come: new ones, known ones, and those who only were given an id.
+"""JoinGroup: new members, known members, and clients with a pending member id.
 
 From JoinGroup 4 on a dynamic member gets its id first and has to come again with it (KIP-394), so
 that a client that never sees the answer leaves no member behind; until then the id is *pending*.
@@ -37,7 +37,7 @@ from replica_manager.groups.static_members import StaticMembers
 
 
 class Joining:
-    """Members that come."""
+    """Handles JoinGroup."""
 
     def __init__(
         self, desk: Desk, sessions: Sessions, rebalance: Rebalance, membership: Membership
@@ -49,7 +49,7 @@ class Joining:
         self._static_members = StaticMembers(desk, sessions, rebalance)
 
     def join(self, request: JoinGroup) -> None:
-        """Parks the request until the generation is complete, or answers why not."""
+        """Parks the request until the generation is complete, or answers with an error."""
         desk, config = self._desk, self._desk.config
         is_unknown = request.member_id == UNKNOWN_MEMBER_ID
         timeout_ms = request.session_timeout_ms
@@ -99,7 +99,7 @@ class Joining:
         )
 
     def _has_room_for(self, group: Group, member_id: str) -> bool:
-        """While members join, those who have joined count: the last to come finds no room."""
+        """Whether the group may have another member; while members join, only joined ones count."""
         max_size = self._desk.config.max_size
         match group.state:
             case GroupState.EMPTY | GroupState.DEAD:
@@ -189,7 +189,7 @@ class Joining:
         member_id = request.member_id
         if member_id in group.pending_members:
             if request.group_instance_id is not None:
-                # No id is pending for a static member, so nobody can have been given this one.
+                # No id is pending for a static member, so this id was given to no client.
                 self._refuse(request, ErrorCode.unknown_server_error)
                 return
             self._add(group, request, member_id)

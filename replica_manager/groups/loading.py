@@ -1,7 +1,7 @@
-"""Which partitions of ``__consumer_offsets`` this coordinator has, and how it gets what is in them.
+"""The coordinator's partitions of ``__consumer_offsets``: loading and unloading.
 
-Whoever is elected leader of a partition reads its log from the start to the end; of several records
-with the same key the last counts.  Only when the end is reached are the groups there for anybody.
+The elected leader of a partition reads its log from the start to the end; of several records
+with the same key the last counts.  Only when the end is reached are the groups available.
 Elections and resignations carry the leader epoch of the partition: one that is older than another
 that was seen is ignored.
 
@@ -48,7 +48,7 @@ _Offsets = dict[TopicPartition, LoggedOffset]
 
 @dataclass(slots=True)
 class _PartitionLoad:
-    """What has been read of a partition so far."""
+    """The records of a partition read so far."""
 
     partition: int
     leader_epoch: int
@@ -65,7 +65,7 @@ class _PartitionLoad:
 
 
 class Partitions:
-    """The partitions this coordinator has, and those it is about to have."""
+    """The loaded partitions, and those being loaded."""
 
     def __init__(self, desk: Desk, sessions: Sessions, rebalance: Rebalance) -> None:
         self._desk = desk
@@ -85,7 +85,7 @@ class Partitions:
         return bool(self._load_ids)
 
     def error_of(self, group_id: str) -> ErrorCode | None:
-        """Why groups of that partition cannot be served; None if they can."""
+        """The error for groups of that partition; None if they can be served."""
         partition = self._desk.partition_for(group_id)
         if partition in self._load_ids:
             return ErrorCode.coordinator_load_in_progress
@@ -94,7 +94,7 @@ class Partitions:
     # ------------------------------------------------------------------ coming and going
 
     def elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads the partition: it is to be loaded, unless it is here already."""
+        """This broker became leader: starts loading, unless the partition is loaded."""
         desk, name = self._desk, _name(partition)
         desk.say(
             Level.INFO,
@@ -120,7 +120,7 @@ class Partitions:
             desk.outbox.append(Load(partition, self._last_load_id))
 
     def resigned(self, partition: int, leader_epoch: int | None) -> None:
-        """Another broker leads it, or nobody: its groups are forgotten here."""
+        """This broker is not the leader any more: unloads the partition's groups."""
         desk, name = self._desk, _name(partition)
         desk.say(
             Level.INFO,
@@ -155,7 +155,7 @@ class Partitions:
         )
 
     def unload(self, group: Group, error: ErrorCode) -> None:
-        """Forgets the group; whoever is parked is told why."""
+        """Unloads the group; parked requests are answered with the error."""
         self._desk.say(
             Level.INFO,
             f"Unloading group metadata for {group.group_id} with generation {group.generation_id}",
@@ -174,7 +174,7 @@ class Partitions:
     # ------------------------------------------------------------------ reading
 
     def loaded(self, load_id: int, batches: tuple[LoadedBatch, ...]) -> None:
-        """More of the log; nothing if nobody wants it any more."""
+        """Takes more of the log; ignored if the load was cancelled."""
         load = self._loads.get(load_id)
         if load is None:
             return
@@ -229,7 +229,7 @@ class Partitions:
         )
 
     def failed(self, load_id: int, reason: str) -> None:
-        """The log could not be read: its groups are not served, for they would seem empty."""
+        """The log could not be read: its groups are refused, because they would seem empty."""
         load = self._loads.pop(load_id, None)
         if load is not None:
             del self._load_ids[load.partition]
@@ -237,7 +237,7 @@ class Partitions:
             self._desk.say_of_log(Level.ERROR, f"Error loading offsets from {name}: {reason}")
 
     def finished(self, load_id: int) -> None:
-        """The end of the log: its groups are made, some with each tick."""
+        """The end of the log was read: its groups are installed, some with each tick."""
         load = self._loads.get(load_id)
         if load is None:
             return
@@ -248,7 +248,7 @@ class Partitions:
         self.install(load_id)
 
     def install(self, load_id: int) -> None:
-        """Makes some of the groups; when the last one is there the partition is served."""
+        """Installs some groups; after the last one the partition is served."""
         desk, load = self._desk, self._loads[load_id]
         for _ in range(min(len(load.to_install), MAX_GROUPS_PER_INSTALL)):
             self._install(self._group(load, load.to_install.pop()), load)
@@ -312,7 +312,7 @@ class Partitions:
     def transaction_completed(
         self, producer_id: int, partitions: frozenset[int], *, is_commit: bool
     ) -> None:
-        """A marker was written behind what was loaded, or is being loaded."""
+        """Handles a marker that was written behind the loaded part, or inside it."""
         for partition in partitions & self._load_ids.keys():
             load = self._loads[self._load_ids[partition]]
             load.completed.append((producer_id, is_commit))
@@ -330,7 +330,7 @@ def _name(partition: int) -> str:
 
 
 def _put(table: dict, key: object, value: object | None) -> None:  # type: ignore[type-arg]
-    """The last word about a key; None forgets it."""
+    """Stores the last record of a key; None removes it."""
     if value is None:
         table.pop(key, None)
     else:
@@ -338,7 +338,7 @@ def _put(table: dict, key: object, value: object | None) -> None:  # type: ignor
 
 
 def _is_commit(key: bytes | None) -> bool:
-    """Whether a control record ends its transaction with a commit: version, then type."""
+    """Whether a control record commits its transaction: version, then type."""
     try:
         return key is not None and unpack_from(">hh", key)[1] == _COMMIT_MARKER
     except struct_error:

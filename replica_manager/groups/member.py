@@ -1,4 +1,4 @@
-"""A member of a group: what it says of itself, what it was assigned, and what of it is parked.
+"""A member of a group: its subscription, its assignment, its parked requests.
 
 Source: Kafka ``MemberMetadata``.
 """
@@ -64,7 +64,7 @@ class Member:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory, but for its assignment."""
+        """Its memory, without its assignment."""
         texts = (self.member_id, self.client_id, self.client_host, self.group_instance_id or "")
         return size_of(self.protocols) + sum(map(len, texts))
 
@@ -74,16 +74,16 @@ class Member:
 
     @property
     def is_exempt_from_heartbeats(self) -> bool:
-        """While a request of it is parked it cannot send any; a new one has a timeout even so."""
+        """Whether its session is paused by a parked request; a new member's is not."""
         is_parked = self.parked_join is not None or self.parked_sync is not None
         return is_parked and not self.is_new
 
     def metadata(self, protocol_name: str) -> bytes:
-        """What it says of itself under that protocol, which it must know."""
+        """Its metadata for that protocol, which it must support."""
         return next(each.metadata for each in self.protocols if each.name == protocol_name)
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """Its favourite among the candidates, one of which it must know."""
+        """Its preferred one among the candidates, of which it must support at least one."""
         return next(each.name for each in self.protocols if each.name in candidates)
 
     @override
@@ -99,5 +99,5 @@ class Member:
 
 
 def size_of(protocols: Iterable[Protocol]) -> int:
-    """What these protocols take in memory, about."""
+    """The approximate memory of these protocols."""
     return sum(_BYTES_OF_PROTOCOL + len(each.name) + len(each.metadata) for each in protocols)

@@ -1,8 +1,8 @@
-"""Who belongs to a group: staying alive, being known by the right id, leaving.
+"""Membership of a group: heartbeats, member ids, leaving.
 
 A *dynamic* member is known by the id it was given, a *static* one by its ``group.instance.id`` too
-(KIP-345): whoever still uses an old id of the instance is fenced.  How members come is told in
-:mod:`.joining`.
+(KIP-345): a client that still uses an old id of the instance is fenced.  :mod:`.joining`
+handles new members.
 
 Source: Kafka ``GroupCoordinator`` (``handleLeaveGroup``, ``handleHeartbeat``,
 ``validateCurrentMember``).
@@ -32,7 +32,7 @@ from replica_manager.groups.sessions import Sessions
 
 
 class Membership:
-    """Members that stay and go."""
+    """Handles heartbeats, SyncGroup checks and LeaveGroup."""
 
     def __init__(self, desk: Desk, sessions: Sessions, rebalance: Rebalance) -> None:
         self._desk = desk
@@ -44,7 +44,7 @@ class Membership:
     def error_of_member(
         self, group: Group, member_id: str, group_instance_id: str | None, operation: str
     ) -> ErrorCode | None:
-        """Why this is no member of the group; None if it is one.
+        """The error if this is no member of the group; None if it is one.
 
         An instance id must belong to the member id; an old id of the instance is fenced.
         """
@@ -65,7 +65,7 @@ class Membership:
     # ------------------------------------------------------------------ staying
 
     def heartbeat(self, request: Heartbeat) -> ErrorCode:
-        """Renews the session; says whether there is a rebalance to join."""
+        """Renews the session; returns whether there is a rebalance to join."""
         group = self._desk.groups.get(request.group_id)
         if group is None:
             return ErrorCode.unknown_member_id
@@ -80,7 +80,7 @@ class Membership:
         return ErrorCode.rebalance_in_progress if group.is_rebalancing else ErrorCode.none
 
     def sync(self, request: SyncGroup) -> None:
-        """Sees whether the member belongs to the generation it names; the rest is rebalancing."""
+        """Checks the member's generation; :mod:`.rebalance` does the rest."""
         group = self._desk.groups.get(request.group_id)
         error: ErrorCode | None = ErrorCode.unknown_member_id
         if group is not None:
@@ -107,7 +107,7 @@ class Membership:
         return None
 
     def session_is_over(self, group: Group, member_id: str) -> None:
-        """Nothing was heard of a member, or nobody came back with an id."""
+        """The session of a member ended, or a pending member id was not used in time."""
         if member_id in group.pending_members:
             self._desk.say(
                 Level.INFO,
@@ -129,7 +129,7 @@ class Membership:
     # ------------------------------------------------------------------ leaving
 
     def leave(self, request: LeaveGroup) -> LeaveResult:
-        """Removes these members at once, one after the other; an outcome for each."""
+        """Removes these members at once; one result per member."""
         group = self._desk.groups.get(request.group_id)
         return LeaveResult(
             ErrorCode.none,

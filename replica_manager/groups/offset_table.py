@@ -1,7 +1,7 @@
-"""The committed offsets of one group, and those that are on their way into the log.
+"""The committed and pending offsets of one group.
 
 An offset counts once its record is in the log.  Until then it is *pending*: it is not shown, not
-expired, and a reader that wants nothing provisional is told to come again.  Offsets of a
+expired, and a reader that requires stable offsets must retry.  Offsets of a
 transaction are pending until its marker is written.  Of two commits the one later in the log wins,
 in whatever order their writes are acknowledged: after compaction the log would say the same.
 
@@ -44,7 +44,7 @@ class OffsetTable:
         return iter(self._logged)
 
     def __bool__(self) -> bool:
-        """Whether there is, or may soon be, an offset."""
+        """Whether there is a committed or pending offset."""
         return bool(self._logged or self._pending or self._pending_of_producers)
 
     def get(self, partition: TopicPartition) -> OffsetAndMetadata | None:
@@ -52,17 +52,17 @@ class OffsetTable:
         return None if logged is None else logged.committed
 
     def is_pending(self, partition: TopicPartition) -> bool:
-        """Whether the offset may be another one in a moment."""
+        """Whether a new offset is being written."""
         return partition in self._pending or any(
             partition in offsets for offsets in self._pending_of_producers.values()
         )
 
     def has_pending_of(self, producer_id: int) -> bool:
-        """Whether there are offsets of that producer's transaction."""
+        """Whether there are pending offsets of that producer's transaction."""
         return producer_id in self._pending_of_producers
 
     def known_among(self, partitions: Mapping[TopicPartition, None]) -> Iterable[TopicPartition]:
-        """Those partitions, perhaps without some that there is nothing of.
+        """Those of the partitions that may have an offset.
 
         A cluster may delete 100,000 partitions at once, and most groups have offsets of few.
         """
@@ -80,13 +80,13 @@ class OffsetTable:
     # ------------------------------------------------------------------ commits
 
     def prepare(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These offsets are being written."""
+        """Marks these offsets as being written."""
         self._pending.update(offsets)
 
     def complete(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], batch_offset: int
     ) -> None:
-        """Offsets that were prepared stand in the log, in the batch that begins there."""
+        """Commits prepared offsets, written in the batch that begins there."""
         for partition, committed in offsets.items():
             # Without it the partition was deleted meanwhile: its offset must not come back.
             if partition in self._pending:
@@ -94,7 +94,7 @@ class OffsetTable:
         self.fail(offsets)
 
     def fail(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Offsets that were prepared are not on their way any more."""
+        """Drops prepared offsets whose write failed."""
         for partition, committed in offsets.items():
             # Another commit may have taken the place.
             if self._pending.get(partition) == committed:
@@ -103,7 +103,7 @@ class OffsetTable:
     def prepare_transactional(
         self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """These offsets of a producer's transaction are being written."""
+        """Marks these offsets of a producer's transaction as being written."""
         pending = self._pending_of_producers.setdefault(producer_id, {})
         for partition, committed in offsets.items():
             pending[partition] = LoggedOffset(committed, _NOT_YET)
@@ -114,7 +114,7 @@ class OffsetTable:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         batch_offset: int,
     ) -> None:
-        """They stand in the log, in the batch that begins there; the transaction may be open."""
+        """They are written in the batch that begins there; pending until the marker."""
         pending = self._pending_of_producers.get(producer_id, {})
         for partition, committed in offsets.items():
             if partition in pending and pending[partition].committed == committed:
@@ -128,7 +128,7 @@ class OffsetTable:
     def fail_transactional(
         self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """They are not on their way any more."""
+        """Drops transactional offsets whose write failed."""
         pending = self._pending_of_producers.get(producer_id, {})
         for partition, committed in offsets.items():
             if partition in pending and pending[partition].committed == committed:
@@ -138,7 +138,7 @@ class OffsetTable:
         self.fail(offsets)
 
     def complete_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """A producer's transaction has ended; its offsets count, or never were."""
+        """Ends a producer's transaction: commits its offsets or drops them."""
         offsets = self._pending_of_producers.pop(producer_id, {})
         if is_commit:
             for partition, logged in offsets.items():
@@ -160,12 +160,12 @@ class OffsetTable:
         logged: Mapping[TopicPartition, LoggedOffset],
         pending_of_producers: Mapping[int, dict[TopicPartition, LoggedOffset]],
     ) -> None:
-        """What the log has of this group; open transactions stay pending."""
+        """Takes the group's offsets in the log; open transactions stay pending."""
         self._logged.update(logged)
         self._pending_of_producers.update(pending_of_producers)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forgets these offsets; returns those whose records must be overwritten.
+        """Removes these offsets; returns those that need tombstones.
 
         A commit that is under way may stand in the log already, so it is one of them.
         """
@@ -181,7 +181,7 @@ class OffsetTable:
         return removed
 
     def remove_all(self) -> list[TopicPartition]:
-        """Forgets everything; returns the offsets whose records must be overwritten."""
+        """Removes all offsets; returns those that need tombstones."""
         removed = self.remove(dict.fromkeys((*self._logged, *self._pending)))
         self._pending_of_producers.clear()
         return removed
@@ -189,7 +189,7 @@ class OffsetTable:
     def remove_expired(
         self, is_expired: Callable[[TopicPartition, OffsetAndMetadata], bool]
     ) -> list[TopicPartition]:
-        """Forgets offsets whose time is over and that nobody is writing anew."""
+        """Removes expired offsets without a pending commit."""
         expired = [
             partition
             for partition, logged in self._logged.items()

@@ -1,8 +1,8 @@
-"""Committing, reading and deleting the offsets of a group.
+"""OffsetCommit, OffsetFetch and OffsetDelete.
 
 A commit of a member counts only in the generation it belongs to, so that a member that was thought
-dead cannot put back what another has consumed since; while the assignment is being made nobody may
-commit.  Consumers without a group, and administrators, commit to a group without members.
+dead cannot put back what another has consumed since; while the assignment is being made no member
+may commit.  Consumers without a group, and administrators, commit to a group without members.
 
 An offset is shown when its record stands in the log.
 
@@ -60,12 +60,12 @@ _UNSTABLE: Final = _NO_OFFSET._replace(error=ErrorCode.unstable_offset_commit)
 
 
 def told_of_commit(error: ErrorCode) -> ErrorCode:
-    """What a client is told when its offsets could not be written."""
+    """The client's error for offsets that could not be written."""
     return _COMMIT_ERRORS.get(error, error)
 
 
 class Offsets:
-    """The offsets of all groups."""
+    """Handles offset requests of all groups."""
 
     def __init__(
         self, desk: Desk, sessions: Sessions, membership: Membership, expiry: Expiry
@@ -78,7 +78,7 @@ class Offsets:
     # ------------------------------------------------------------------ commit
 
     def commit(self, request: CommitOffsets) -> None:
-        """Writes the offsets and answers when they stand in the log, or says why not."""
+        """Writes the offsets and answers when they are in the log, or with an error."""
         group = self._desk.groups.get(request.group_id)
         is_transactional = request.producer is not None
         error: ErrorCode | None
@@ -222,7 +222,7 @@ class Offsets:
     # ------------------------------------------------------------------ fetch
 
     def fetch(self, wanted: WantedOffsets, *, requires_stable: bool) -> GroupOffsets:
-        """The committed offsets, whatever state the group is in; a partition without has -1."""
+        """The committed offsets, in every state of the group; -1 for a partition without."""
         group = self._desk.groups.get(wanted.group_id)
         partitions = wanted.partitions
         if partitions is None:
@@ -236,7 +236,7 @@ class Offsets:
     # ------------------------------------------------------------------ delete
 
     def delete(self, request: DeleteOffsets) -> DeleteOffsetsResult:
-        """Forgets these offsets unless members may be consuming their topics."""
+        """Removes these offsets unless a member subscribes to their topics."""
         group = self._desk.groups.get(request.group_id)
         if group is None:
             return DeleteOffsetsResult(ErrorCode.group_id_not_found, {})

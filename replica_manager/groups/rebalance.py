@@ -1,13 +1,13 @@
-"""The rebalance: everybody joins, the leader assigns, everybody is told.
+"""The rebalance: all members join, the leader assigns, all members get the assignment.
 
 1. *prepare*: members that are parked in SyncGroup are sent back; JoinGroups are parked.
 2. *join is complete* when all members have joined, or the longest rebalance timeout of them is
    over.  Dynamic members that are missing are removed; static ones stay until their session ends.
    A group that was Empty waits ``group.initial.rebalance.delay.ms`` instead, and again as long as
    others come, so that the members of an application that starts share one generation.
-3. The new generation is told to everybody; the leader gets to know all members.
-4. *sync*: whoever asks for the assignment is parked, until the leader's answer stands in the log.
-   Whoever has not asked when the rebalance timeout is over is removed, and it all begins anew.
+3. All members get the new generation; the leader also gets the list of members.
+4. *sync*: SyncGroups are parked until the leader's assignment is in the log.  Members that have
+   not sent one when the rebalance timeout is over are removed, and a new rebalance begins.
 
 Source: Kafka ``GroupCoordinator``, ``DelayedJoin``, ``InitialDelayedJoin``, ``DelayedSync``.
 """
@@ -29,7 +29,7 @@ from replica_manager.groups.timers import Timer, TimerKind
 
 
 class Rebalance:
-    """Leads groups from one generation to the next."""
+    """Takes groups from one generation to the next."""
 
     def __init__(self, desk: Desk, sessions: Sessions) -> None:
         self._desk = desk
@@ -38,12 +38,12 @@ class Rebalance:
     # ------------------------------------------------------------------ joining
 
     def prepare_if_possible(self, group: Group, reason: str) -> None:
-        """Begins a rebalance, unless one waits for members already."""
+        """Begins a rebalance, unless one is waiting for members already."""
         if group.can_rebalance:
             self.prepare(group, reason)
 
     def prepare(self, group: Group, reason: str) -> None:
-        """Everybody has to join anew."""
+        """Begins a rebalance: all members must join again."""
         desk = self._desk
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._propagate_error(group, ErrorCode.rebalance_in_progress)
@@ -66,12 +66,12 @@ class Rebalance:
             self._wait_for_members(group)
 
     def check_join(self, group: Group) -> None:
-        """Ends the joining if nobody is missing; the initial delay ends by the clock alone."""
+        """Ends the joining if no member is missing; the initial delay ends only by timeout."""
         if group.is_rebalancing and group.initial_delay_ms is None and group.has_all_members_joined:
             self._complete_join(group)
 
     def join_time_is_over(self, group: Group) -> None:
-        """Nobody is waited for any longer, unless the initial delay may be extended."""
+        """Ends the joining at its timeout, unless the initial delay may be extended."""
         if group.initial_delay_ms is None:
             self._complete_join(group)
             return
@@ -145,8 +145,8 @@ class Rebalance:
         )
 
         def when_stored(error: ErrorCode) -> None:
-            # Not written, the generation before counts again if this broker fails now; nobody is
-            # in it, so its sessions end and the group is Empty again.
+            # Not written, the generation before counts again if this broker fails now; its
+            # members are gone, so its sessions end and the group is Empty again.
             if error is not ErrorCode.none:
                 desk.say(
                     Level.WARN,
@@ -157,7 +157,7 @@ class Rebalance:
         desk.store_group(group, {}, when_stored)
 
     def join_result(self, group: Group, member: Member) -> JoinResult:
-        """What a member of the current generation is told."""
+        """The JoinGroup result of a member of the current generation."""
         assert group.leader_id is not None
         is_leader = group.leader_id == member.member_id
         return JoinResult(
@@ -173,7 +173,7 @@ class Rebalance:
     # ------------------------------------------------------------------ synchronising
 
     def sync(self, group: Group, request: SyncGroup) -> None:
-        """A member of this generation asks for its assignment; the leader brings them all."""
+        """Handles SyncGroup: parks it, or stores the leader's assignments."""
         member = group.members[request.member_id]
         match group.state:
             case GroupState.EMPTY | GroupState.DEAD:
@@ -219,7 +219,7 @@ class Rebalance:
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
 
         def when_stored(error: ErrorCode) -> None:
-            # Somebody may have come or gone while it was written.
+            # Members may have joined or left while it was written.
             is_same = group.generation_id == generation_id
             if not is_same or group.state is not GroupState.COMPLETING_REBALANCE:
                 return
@@ -267,7 +267,7 @@ class Rebalance:
         self._desk.timers.cancel(Timer(TimerKind.SYNC, group.group_id))
 
     def sync_time_is_over(self, group: Group) -> None:
-        """Whoever has not asked for the assignment is removed, and the others begin anew."""
+        """Removes members that sent no SyncGroup in time; the others rebalance again."""
         missing = [group.members[member_id] for member_id in group.pending_sync_members]
         assert missing, "the timer is cancelled when the last one has asked"
         for member in missing:

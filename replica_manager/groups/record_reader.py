@@ -1,4 +1,4 @@
-"""Reads the fields of a record one after the other, and never beyond its end.
+"""Reads the fields of a record in order, never beyond its end.
 
 Every failure is a :class:`GroupRecordCorrupt` that says what was being read and where.
 """
@@ -55,7 +55,7 @@ class RecordReader:
         return self._taken(self.int32())
 
     def compact_count(self) -> int:
-        """A length of the flexible family; -1 for null."""
+        """A compact length; -1 for null."""
         try:
             value, self._position = read_unsigned_varint(self._data, self._position)
         except (IndexError, InvalidFrame):

@@ -1,6 +1,6 @@
-"""What stands in ``__consumer_offsets``: keys and values as bytes, byte for byte Kafka's.
+"""The records of ``__consumer_offsets``: encoded and decoded byte for byte like Kafka's.
 
-Every key and value begins with a version (int16).  The version of a key tells what the record is
+Every key and value begins with a version (int16).  The version of a key says what the record is
 about: 0 and 1 an offset, 2 a group; any other belongs to a coordinator that does not run here, and
 its records are passed over.  A tombstone is a key without value.
 
@@ -61,7 +61,7 @@ class GroupKey(NamedTuple):
 
 
 class UnknownKey(NamedTuple):
-    """A record of a coordinator that came after this one."""
+    """A record of a newer coordinator."""
 
     version: int
 
@@ -82,7 +82,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class MemberRecord(NamedTuple):
-    """A member as the record of its group keeps it."""
+    """A member in its group's record."""
 
     member_id: str
     group_instance_id: str | None
@@ -95,7 +95,7 @@ class MemberRecord(NamedTuple):
 
 
 class GroupRecord(NamedTuple):
-    """A group as its record keeps it."""
+    """A group's record."""
 
     protocol_type: str
     generation_id: int
@@ -117,14 +117,14 @@ class Record(NamedTuple):
 
 
 def offset_value_version(version: InterBrokerVersion, *, expires: bool) -> int:
-    """The version of an offset's value that every broker of that dialect can read."""
+    """The version of an offset's value for that inter.broker.protocol.version."""
     if expires or not version.is_at_least("2.1-IV0"):
         return 1
     return 3 if version.is_at_least("2.1-IV1") else 2
 
 
 def group_value_version(version: InterBrokerVersion) -> int:
-    """The version of a group's value that every broker of that dialect can read."""
+    """The version of a group's value for that inter.broker.protocol.version."""
     if not version.is_at_least("0.10.1-IV0"):
         return 0
     if not version.is_at_least("2.1-IV0"):
@@ -198,7 +198,7 @@ def encode_group_value(group: GroupRecord, version: int) -> bytes:
 
 
 def decode_key(data: bytes) -> RecordKey:
-    """What a record is about; GroupRecordCorrupt if the bytes do not say."""
+    """The key of a record; GroupRecordCorrupt if it is malformed."""
     if data[:2] == _USUAL_OFFSET_KEY:
         # Most records are offsets, and loading reads millions: what is as usual is read at once.
         size = int.from_bytes(data[2:4], "big")
@@ -220,7 +220,7 @@ def decode_key(data: bytes) -> RecordKey:
 
 
 def decode_offset_value(data: bytes) -> OffsetAndMetadata:
-    """The committed offset; GroupRecordCorrupt if the bytes are none, or of an unknown version."""
+    """The committed offset; GroupRecordCorrupt if malformed or of an unknown version."""
     if data[:2] == _USUAL_OFFSET_VALUE and len(data) == _OFFSET_VALUE_3.size + _INT64.size:
         _, offset, leader_epoch, metadata_size = _OFFSET_VALUE_3.unpack_from(data)
         if metadata_size == 0:
@@ -244,7 +244,7 @@ def decode_offset_value(data: bytes) -> OffsetAndMetadata:
 
 
 def decode_group_value(data: bytes) -> GroupRecord:
-    """The group; GroupRecordCorrupt if the bytes are none, or of an unknown version."""
+    """The group; GroupRecordCorrupt if malformed or of an unknown version."""
     reader = RecordReader(data, "group value")
     version = reader.int16()
     if not 0 <= version <= _FIRST_FLEXIBLE_VERSION:

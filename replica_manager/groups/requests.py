@@ -1,4 +1,4 @@
-"""What clients ask of the group coordinator, and what they are answered: values of no version.
+"""Requests to the group coordinator and their results, independent of protocol versions.
 
 Every request carries the ``request_id`` under which its answer will come, exactly once.  Versions
 differ in what a request can say (left out: the defaults here) and in what an answer can carry.
@@ -23,12 +23,12 @@ INVALID_OFFSET: Final = -1
 
 
 def given_reason(reason: str | None) -> str:
-    """Why a member comes or goes, as it stands in log lines."""
+    """The client's reason for joining or leaving, for log lines."""
     return "not provided" if reason is None else reason
 
 
 class Protocol(NamedTuple):
-    """A way of assigning that a member knows, and what it tells the leader about itself."""
+    """An assignment protocol that a member supports, with its metadata for the leader."""
 
     name: str
     metadata: bytes
@@ -58,7 +58,7 @@ class JoinGroup:
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader sees it."""
+    """A member, for the group's leader."""
 
     member_id: str
     group_instance_id: str | None
@@ -124,7 +124,7 @@ class HeartbeatResult:
 
 
 class LeavingMember(NamedTuple):
-    """One who leaves, or is sent away by an administrator (no member id, but an instance id)."""
+    """A member that leaves; an administrator gives only the instance id."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -141,7 +141,7 @@ class LeaveGroup:
 
 
 class LeftMember(NamedTuple):
-    """What became of one who wanted to leave."""
+    """The result for one leaving member."""
 
     member_id: str
     group_instance_id: str | None
@@ -157,7 +157,7 @@ class LeaveResult:
 
 
 class CommittedOffset(NamedTuple):
-    """An offset that a client wants to keep."""
+    """An offset to commit."""
 
     offset: int
     leader_epoch: int = NO_EPOCH
@@ -201,7 +201,7 @@ class CommitResult:
 
 
 class WantedOffsets(NamedTuple):
-    """Whose offsets are asked for."""
+    """The group and partitions of an OffsetFetch."""
 
     group_id: str
     partitions: tuple[TopicPartition, ...] | None = None
@@ -284,7 +284,7 @@ class ListGroups:
 
 
 class GroupOverview(NamedTuple):
-    """A group in a list."""
+    """A group in a ListGroups result."""
 
     group_id: str
     protocol_type: str
@@ -294,7 +294,7 @@ class GroupOverview(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListResult:
-    """The answer to ListGroups; an error does not mean that there are no groups."""
+    """The answer to ListGroups; with an error the list may be incomplete."""
 
     error: ErrorCode
     groups: tuple[GroupOverview, ...]
@@ -309,7 +309,7 @@ class DescribeGroups:
 
 
 class DescribedMember(NamedTuple):
-    """A member as tools see it; metadata and assignment only while the group is Stable."""
+    """A member in DescribeGroups; metadata and assignment only while the group is Stable."""
 
     member_id: str
     group_instance_id: str | None
@@ -320,7 +320,7 @@ class DescribedMember(NamedTuple):
 
 
 class DescribedGroup(NamedTuple):
-    """A group as tools see it."""
+    """A group in DescribeGroups."""
 
     group_id: str
     error: ErrorCode

@@ -1,10 +1,10 @@
-"""Sessions of members: renewed by every sign of life, and what goes with a member that is removed.
+"""Sessions of members: renewed by every request; removal answers the parked requests.
 
 A member with a parked request cannot send heartbeats, so its session does not run; a *new* member,
 who does not know its id yet, has NEW_MEMBER_JOIN_TIMEOUT_MS even so, for a client that gave up
 leaves nothing behind but a parked JoinGroup.
 
-Whoever is removed is answered: no request is left parked on a member that is gone.
+Removal answers the member's requests: none is left parked on a removed member.
 
 Source: Kafka ``GroupCoordinator.completeAndScheduleNextExpiration``, ``DelayedHeartbeat``.
 """
@@ -27,7 +27,7 @@ class Sessions:
         self._desk = desk
 
     def renew(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
-        """A sign of life: the member has its session timeout (or that time) from now on."""
+        """Restarts the member's session, with its session timeout or that time."""
         timer = Timer(TimerKind.SESSION, group.group_id, member.member_id)
         if member.is_exempt_from_heartbeats:
             self._desk.timers.cancel(timer)
@@ -36,30 +36,30 @@ class Sessions:
         self._desk.timers.set(timer, self._desk.now_ms + timeout_ms)
 
     def begin_pending(self, group: Group, member_id: str, timeout_ms: int) -> None:
-        """An id is given out; somebody has to come back with it in time."""
+        """Gives out a member id, which the client must use in time."""
         timer = Timer(TimerKind.SESSION, group.group_id, member_id)
         self._desk.timers.set(timer, self._desk.now_ms + timeout_ms)
 
     def drop(self, group: Group, member: Member) -> None:
-        """The member is out; what it has parked is answered UNKNOWN_MEMBER_ID, so it comes anew."""
+        """Removes the member; parked requests get UNKNOWN_MEMBER_ID, so that it joins again."""
         self.answer_join(group, member, JoinResult(ErrorCode.unknown_member_id))
         self.answer_sync(group, member, SyncResult(ErrorCode.unknown_member_id))
         self.forget(group, member.member_id)
 
     def forget(self, group: Group, member_id: str) -> None:
-        """Member or pending, with nothing parked: it is out."""
+        """Removes a member or pending id that has no parked request."""
         group.remove(member_id)
         self._desk.timers.cancel(Timer(TimerKind.SESSION, group.group_id, member_id))
 
     def answer_join(self, group: Group, member: Member, result: JoinResult) -> None:
-        """Answers the JoinGroup that is parked, if one is; the session runs again."""
+        """Answers the parked JoinGroup, if there is one; restarts the session."""
         request_id = group.unpark_join(member)
         if request_id is not None:
             self._desk.answer(request_id, result)
             self.renew(group, member)
 
     def answer_sync(self, group: Group, member: Member, result: SyncResult) -> None:
-        """Answers the SyncGroup that is parked, if one is; the session runs again."""
+        """Answers the parked SyncGroup, if there is one; restarts the session."""
         request_id, member.parked_sync = member.parked_sync, None
         if request_id is not None:
             self._desk.answer(request_id, result)

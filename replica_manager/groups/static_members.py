@@ -1,7 +1,7 @@
-"""A static member that comes back: it takes its own place under a new id.
+"""A static member that rejoins: replaces its earlier member id by a new one.
 
 In a Stable group whose protocol stays the same nothing is rebalanced: the new id is written, and
-when it stands in the log the member is told the generation it belongs to.  If it cannot be written
+when it is in the log the member gets the current generation.  If it cannot be written
 the member is again what it was before.
 
 Source: Kafka ``GroupCoordinator.updateStaticMemberAndRebalance`` (KIP-345, KIP-814).
@@ -31,7 +31,7 @@ from replica_manager.groups.timers import Timer, TimerKind
 
 
 class _Before(NamedTuple):
-    """What a member was before it came back."""
+    """The member's state before it rejoined."""
 
     member_id: str
     leader_id: str
@@ -41,7 +41,7 @@ class _Before(NamedTuple):
 
 
 class StaticMembers:
-    """Static members that come back."""
+    """Handles static members that rejoin."""
 
     def __init__(self, desk: Desk, sessions: Sessions, rebalance: Rebalance) -> None:
         self._desk = desk
@@ -49,7 +49,7 @@ class StaticMembers:
         self._rebalance = rebalance
 
     def replace(self, group: Group, member: Member, new_member_id: str, request: JoinGroup) -> None:
-        """Gives the member its new id; the old one, and what it has parked, is fenced."""
+        """Gives the member its new id; the old id and its parked requests are fenced."""
         instance, reason = request.group_instance_id, given_reason(request.reason)
         assert group.leader_id is not None
         before = _Before(
@@ -146,7 +146,7 @@ class StaticMembers:
         result = self._rebalance.join_result(group, member)
         is_leader = group.leader_id == member.member_id
         if request.supports_skipping_assignment:
-            # It leads, and watches the topics, but what it would assign nobody would be told.
+            # It leads and watches the topics, but its assignment would not be distributed.
             return JoinResult(
                 ErrorCode.none,
                 result.member_id,

@@ -1,4 +1,4 @@
-"""Deadlines by key: set, moved, cancelled, and taken when they are due.
+"""Timers by key: set, moved, cancelled, and taken when due.
 
 A session's deadline moves with every heartbeat, so moving must cost next to nothing: only the table
 is written, and the heap's entry finds the new deadline when its old time comes.
@@ -16,7 +16,7 @@ _SLACK: Final = 64
 
 
 class TimerKind(Enum):
-    """What it means that the time is over."""
+    """The purpose of a timer."""
 
     SESSION = "session"
     """A member says nothing, or nobody comes back with an id."""
@@ -31,7 +31,7 @@ class TimerKind(Enum):
 
 
 class Timer(NamedTuple):
-    """Whose time it is."""
+    """One timer: its kind and its group, member or id."""
 
     kind: TimerKind
     group_id: str = ""
@@ -40,7 +40,7 @@ class Timer(NamedTuple):
 
 
 class Timers:
-    """All timers of a coordinator; those of the same time go off in a repeatable order."""
+    """All timers of a coordinator; timers of the same time fire in a repeatable order."""
 
     def __init__(self) -> None:
         self._deadlines: dict[Timer, int] = {}
@@ -60,23 +60,23 @@ class Timers:
 
     @property
     def heap_size(self) -> int:
-        """What the timers cost; at most twice their number, and a little."""
+        """The size of the heap: at most about twice the number of timers."""
         return len(self._heap)
 
     def set(self, timer: Timer, deadline_ms: int) -> None:
-        """The timer goes off at ``deadline_ms``, and at no time set before."""
+        """Sets the timer to ``deadline_ms``, replacing an earlier time."""
         self._deadlines[timer] = deadline_ms
         entry = self._entries.get(timer)
         if entry is None or deadline_ms < entry[0]:
             self._push(timer, deadline_ms)
 
     def cancel(self, timer: Timer) -> None:
-        """The timer does not go off; nothing if there is none."""
+        """Cancels the timer, if it is set."""
         if self._deadlines.pop(timer, None) is not None and len(self._heap) > self._bound:
             self._rebuild()
 
     def next_deadline_ms(self) -> int | None:
-        """When something is due next; None without timers."""
+        """The time of the next timer; None without timers."""
         while self._heap:
             time, _, timer = self._heap[0]
             deadline = self._deadlines.get(timer)
@@ -91,7 +91,7 @@ class Timers:
         return None
 
     def take_due(self, now_ms: int) -> Timer | None:
-        """The timer that is due first, which is then no more; None if none is due."""
+        """Removes and returns the earliest due timer; None if none is due."""
         deadline = self.next_deadline_ms()
         if deadline is None or deadline > now_ms:
             return None

@@ -1,4 +1,4 @@
-"""The log of one replica as it is appended to: by its leader's clients, or by its fetcher.
+"""Appends to a replica's log: as leader, for clients, or as follower.
 
 Source: Kafka ``UnifiedLog.append``.
 """
@@ -46,7 +46,7 @@ _log = logging.getLogger("kafka.log.UnifiedLog")
 
 
 class AppendingLog(LogState):
-    """A log that grows.  For the event loop."""
+    """A log with appends.  For the event loop."""
 
     def append_as_leader(
         self,
@@ -56,7 +56,7 @@ class AppendingLog(LogState):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification_guard: VerificationGuard | None = None,
     ) -> LogAppendInfo:
-        """Appends what a client, or this broker's coordinator, has sent; offsets are assigned.
+        """Appends batches of a client or a coordinator of this broker; assigns offsets.
 
         ``records`` may end within a batch, which is left out.  It is not changed, and not needed
         after the call.  A repeated batch of an idempotent producer is not appended again: the
@@ -73,7 +73,7 @@ class AppendingLog(LogState):
     def examine(
         self, records: Buffer, origin: AppendOrigin, unpacked_limit: int = UNPACKED_BYTES
     ) -> Examination:
-        """Checks what a leader was given; what it ends with is for :meth:`append_examined`.
+        """Validates batches for a leader; its result is for :meth:`append_examined`.
 
         Changes nothing, so that it may go on in another thread.  Raises a RecordsRefused.
         """
@@ -88,7 +88,7 @@ class AppendingLog(LogState):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification_guard: VerificationGuard | None = None,
     ) -> LogAppendInfo:
-        """Appends what :meth:`examine` found to be sound; as :meth:`append_as_leader`."""
+        """Appends the result of :meth:`examine`; as :meth:`append_as_leader`."""
         if examined is None:
             return self._nothing_appended()
         base_offset = self._local.end.message_offset
@@ -129,7 +129,7 @@ class AppendingLog(LogState):
         )
 
     def append_as_follower(self, records: Buffer) -> LogAppendInfo:
-        """Appends what the leader has sent, byte for byte, with the offsets that it has.
+        """Appends the leader's batches unchanged, with their offsets.
 
         ``records`` may end within a batch, which is left out; ``valid_bytes`` says how much was
         taken.  Raises UnexpectedAppendOffset, OffsetsOutOfOrder or CorruptRecord, after which
@@ -181,7 +181,7 @@ class AppendingLog(LogState):
         origin: AppendOrigin,
         guard: VerificationGuard | None,
     ) -> BatchMetadata | None:
-        """Writes the batches; gives the earlier one if they repeat it."""
+        """Writes the batches; returns the earlier one if they repeat it."""
         config = self.config
         if written.size > config.segment_bytes:
             raise RecordListTooLarge(
@@ -257,7 +257,7 @@ class AppendingLog(LogState):
             self._roll(written.headers[0].base_offset)
 
     def roll(self) -> LogSegment:
-        """Begins a segment at the log's end."""
+        """Starts a segment at the log's end."""
         with self._local.guarded("Error while rolling log segment for"):
             return self._roll(self.log_end_offset)
 

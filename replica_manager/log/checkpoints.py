@@ -1,4 +1,4 @@
-"""Checkpoint files: offsets of many partitions in one text file, leader epochs of one partition.
+"""Checkpoint files: offsets of many partitions, or leader epochs of one partition.
 
 A version, a count, then one entry a line.  Source: Kafka ``CheckpointFile``,
 ``OffsetCheckpointFile``, ``LeaderEpochCheckpointFile``.
@@ -31,7 +31,7 @@ _WHITESPACE: Final = re.compile(r"\s+")
 
 
 class CheckpointMalformed(ZkControllerError):
-    """A checkpoint file is not what it should be."""
+    """A checkpoint file is malformed."""
 
 
 class CheckpointFile:
@@ -53,7 +53,7 @@ class CheckpointFile:
         return read_offsets(self.log_dir / self.file_name)
 
     def plan(self, offsets: Mapping[TopicPartition, int]) -> CheckpointWrite:
-        """What to run so that the file holds ``offsets``."""
+        """A write of ``offsets``, to be run in an executor."""
         self._planned += 1
         return CheckpointWrite(self.log_dir, self.file_name, offsets, self._planned, self)
 

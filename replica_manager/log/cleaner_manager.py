@@ -1,4 +1,4 @@
-"""Which log is compacted next: one at a time, the dirtiest first.
+"""Chooses the log to compact next: one at a time, the dirtiest first.
 
 Source: Kafka ``LogCleaner``, ``LogCleanerManager.grabFilthiestCompactedLog``.
 """
@@ -40,7 +40,7 @@ class CleanerManager:
     def __init__(
         self, manager: LogManager, executor: Executor, memory_bytes: Callable[[], int]
     ) -> None:
-        """``memory_bytes``: ``log.cleaner.dedupe.buffer.size``, what the offset map may take."""
+        """``memory_bytes``: ``log.cleaner.dedupe.buffer.size``, the limit of the offset map."""
         self._manager = manager
         self._executor = executor
         self._memory_bytes = memory_bytes
@@ -51,13 +51,13 @@ class CleanerManager:
         return self._manager.cleaning.uncleanable
 
     async def run(self, backoff_ms: Callable[[], int]) -> None:
-        """Compacts what is due, for ever; looks again after ``log.cleaner.backoff.ms``."""
+        """Compacts due logs, endlessly; checks again after ``log.cleaner.backoff.ms``."""
         while True:
             if not await self.clean_next():
                 await asyncio.sleep(backoff_ms() / 1000)
 
     async def next_log(self) -> tuple[TopicPartition, PartitionLog] | None:
-        """The log that needs it most: past its compaction lag, then by the share of dirty bytes."""
+        """The log to compact: past its compaction lag, with the largest share of dirty bytes."""
         best: tuple[TopicPartition, PartitionLog] | None = None
         worst: Dirtiness | None = None
         for number, (topic_partition, log) in enumerate(list(self._manager.logs.items()), 1):
@@ -75,7 +75,7 @@ class CleanerManager:
         return best
 
     def _may_clean(self, topic_partition: TopicPartition, log: PartitionLog) -> bool:
-        """Whether a log is there, compacted, and not on its way to another directory.
+        """Whether a log exists, is compacted, and is not being moved.
 
         Kafka pauses the cleaning of a log that moves: what the future log has copied would not be
         as clean as the checkpoint says.
@@ -89,7 +89,7 @@ class CleanerManager:
         )
 
     async def clean_next(self) -> bool:
-        """Compacts one log if one needs it; says whether one did."""
+        """Compacts one log if one needs it; returns whether one did."""
         found = await self.next_log()
         if found is None:
             return False
@@ -141,7 +141,7 @@ class CleanerManager:
         )
 
     def _failed(self, topic_partition: TopicPartition, log_dir: Path, error: Exception) -> bool:
-        """Says whether to go on with the next log."""
+        """Handles a failed compaction; returns whether to go on with the next log."""
         if isinstance(error, OSError):
             limit = exhausted_limit(error)
             if limit is not None:
@@ -157,7 +157,7 @@ class CleanerManager:
         return True
 
     def _tidy(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
-        """Removes what an aborted cleaning left in a log that is still in service."""
+        """Removes the files of an aborted compaction."""
         if self._manager.logs.get(topic_partition) is log:
             for path in log.directory.glob(f"*{CLEANED_SUFFIX}"):
                 path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What is known of the compaction of logs: how far each is clean, which cannot be, which is now.
+"""The state of compaction: clean offsets, uncleanable logs, the log being cleaned.
 
 A log that is deleted, moved or truncated says so here.  Its cleaning is aborted, and its entry in
 ``cleaner-offset-checkpoint`` goes, follows it, or falls: an entry that is too high lets a tombstone
@@ -22,7 +22,7 @@ _log = logging.getLogger("kafka.log.LogCleanerManager")
 
 
 class CleanerState:
-    """Belongs to a log manager.  For the event loop, but for :meth:`load`."""
+    """Belongs to a log manager.  For the event loop, except :meth:`load`."""
 
     def __init__(self) -> None:
         self._files: dict[Path, CheckpointFile] = {}
@@ -31,14 +31,14 @@ class CleanerState:
         self._in_progress: dict[TopicPartition, AbortSwitch] = {}
 
     def load(self, log_dir: Path, offsets: Mapping[TopicPartition, int]) -> None:
-        """Takes over what the directory's file said of the logs that are there."""
+        """Takes over the directory's checkpoint file, for logs that exist."""
         self._files[log_dir] = CheckpointFile(log_dir, checkpoints.CLEANER_FILE)
         self._cleaned[log_dir] = dict(offsets)
 
     # How far logs are clean.
 
     def checkpoint(self, log_dir: Path) -> Mapping[TopicPartition, int]:
-        """How far the logs of a directory are clean."""
+        """The clean offsets of the logs of a directory."""
         return self._cleaned.get(log_dir, {})
 
     def cleaned(self, log_dir: Path, topic_partition: TopicPartition, end_offset: int) -> None:
@@ -46,7 +46,7 @@ class CleanerState:
         self._cleaned.setdefault(log_dir, {})[topic_partition] = end_offset
 
     def write(self, log_dir: Path) -> CheckpointWrite:
-        """What to run so that the directory's file says the same."""
+        """A write of the directory's checkpoint file, to be run in an executor."""
         file = self._files.get(log_dir)
         if file is None:
             file = self._files[log_dir] = CheckpointFile(log_dir, checkpoints.CLEANER_FILE)
@@ -55,13 +55,13 @@ class CleanerState:
     # What happens to logs.
 
     def deleted(self, log_dir: Path, topic_partition: TopicPartition) -> None:
-        """The log is gone; one of the same name begins anew."""
+        """A log was deleted; one of the same name starts from 0."""
         self.abort(topic_partition)
         self._uncleanable.discard(topic_partition)
         self._cleaned.get(log_dir, {}).pop(topic_partition, None)
 
     def moved(self, topic_partition: TopicPartition, source: Path, destination: Path) -> None:
-        """The log's future replica, as clean as the log was, has taken its place."""
+        """The log's future replica replaced it, and keeps its clean offset."""
         self.abort(topic_partition)
         offset = self._cleaned.get(source, {}).pop(topic_partition, None)
         self._cleaned.setdefault(destination, {}).pop(topic_partition, None)
@@ -71,7 +71,7 @@ class CleanerState:
     def truncated(
         self, log_dir: Path, topic_partition: TopicPartition, active_base_offset: int
     ) -> bool:
-        """The log was cut off; says whether its checkpoint has fallen and must be written.
+        """The log was truncated; returns whether its checkpoint fell and must be written.
 
         The active segment has never been cleaned, so all from its base offset on counts as dirty.
         """
@@ -84,13 +84,13 @@ class CleanerState:
     # What is being cleaned.
 
     def begin(self, topic_partition: TopicPartition) -> AbortSwitch:
-        """A log is being cleaned from now on; aborting it works by what this gives."""
+        """Marks a log as being cleaned; returns the switch that aborts it."""
         assert topic_partition not in self._in_progress, topic_partition
         switch = self._in_progress[topic_partition] = AbortSwitch()
         return switch
 
     def end(self, topic_partition: TopicPartition, switch: AbortSwitch) -> None:
-        """The cleaning has ended, however it did."""
+        """The cleaning has ended, successfully or not."""
         if self._in_progress.get(topic_partition) is switch:
             del self._in_progress[topic_partition]
 
@@ -105,7 +105,7 @@ class CleanerState:
 
     @property
     def uncleanable(self) -> Collection[TopicPartition]:
-        """Logs whose compaction failed; left alone until they are deleted or the broker starts."""
+        """Logs whose compaction failed; skipped until they are deleted or the broker restarts."""
         return frozenset(self._uncleanable)
 
     def mark_uncleanable(self, topic_partition: TopicPartition) -> None:

@@ -1,4 +1,4 @@
-"""What compaction keeps of a batch: the last record of each key, tombstones for a while, state.
+"""The records that compaction keeps of a batch.
 
 Pure.  Kept records keep their offsets.  A batch that loses its records may stay as a header alone,
 where the last sequence of a producer or the last offset of a cleaning round is only known from it.
@@ -75,7 +75,7 @@ class TransactionTracker:
         """The aborted transactions of which something is left, in the order of their markers."""
 
     def is_discardable(self, header: BatchHeader, is_commit: bool | None) -> bool:
-        """Whether the batch's transaction makes it useless; ``is_commit`` is of a marker."""
+        """Whether the batch's transaction makes it obsolete; ``is_commit`` is set for a marker."""
         self._begin_up_to(header.last_offset)
         producer_id = header.producer_id
         if header.is_control:
@@ -111,7 +111,7 @@ class TransactionTracker:
 
 
 class CleaningRound(NamedTuple):
-    """What every batch of one round is judged by."""
+    """The data for judging the batches of one round."""
 
     offset_map: OffsetMap
     end_offset: int
@@ -129,7 +129,7 @@ def cleaned_batch(
     around: CleaningRound,
     transactions: TransactionTracker,
 ) -> bytes | None:
-    """What is left of a batch, None if nothing; the same bytes if every record stays."""
+    """The remaining batch, None if empty; the same bytes if every record stays."""
     marker = None
     if header.is_control and header.magic == MAGIC_2:
         marker = read_marker(data, position, header)

@@ -1,4 +1,4 @@
-"""What a log gets from around it: the time, chance, work for later, somebody to tell of failures.
+"""A log's environment: clock, randomness, deferred work, and failure reports.
 
 A log decides on the event loop and does there what the page cache takes at once.  What waits for
 the disk (fsync, deleting files) it leaves as a :class:`Duty`, which its owner performs in a thread.
@@ -20,7 +20,7 @@ class Duty(NamedTuple):
 
     due_ms: int
     number: int
-    """Duties that are due at the same time are done in this order."""
+    """Work that is due at the same time is done in this order."""
     name: str
     partition: str
     action: Callable[[], None]
@@ -32,7 +32,7 @@ class Duty(NamedTuple):
 
 
 class Duties:
-    """What logs have left to be done.
+    """The work that logs deferred.
 
     Logs that are being loaded may add from their threads; the rest is for the event loop.  Bounded
     by what leaves them: a segment's roll leaves a flush, its deletion an unlink, a log's new epochs
@@ -52,16 +52,16 @@ class Duties:
         action: Callable[[], None],
         after: Callable[[], None] | None = None,
     ) -> None:
-        """Notes a duty."""
+        """Adds deferred work."""
         duty = Duty(due_ms, next(self._numbers), name, partition, action, directory, after)
         heapq.heappush(self._heap, duty)
 
     def put_off(self, duty: Duty, due_ms: int) -> None:
-        """Keeps a duty that was taken, until another time."""
+        """Adds taken work again, for another time."""
         heapq.heappush(self._heap, duty._replace(due_ms=due_ms))
 
     def take_due(self, now_ms: int) -> Iterator[Duty]:
-        """The duties whose time has come, oldest first; they are no longer here then."""
+        """Removes and returns the due work, oldest first."""
         while self._heap and self._heap[0].due_ms <= now_ms:
             yield heapq.heappop(self._heap)
 

@@ -1,7 +1,7 @@
-"""The files of a log: their names, an append-only one with slices of it, small ones replaced whole.
+"""Files of a log: names, append-only files with slices, small files replaced as a whole.
 
-A :class:`LogFile` owns its descriptor and closes it when nobody holds the object any more.  So a
-:class:`FileSlice` that waits to be sent stays readable although its segment has been deleted
+A :class:`LogFile` owns its descriptor and closes it when the last reference to the object is gone.
+So a :class:`FileSlice` that waits to be sent stays readable although its segment has been deleted
 meanwhile, and can never name a descriptor that the system has given to another file.
 
 Source: Kafka ``LogFileUtils``, ``FileRecords``, ``CheckpointFile``.
@@ -46,7 +46,7 @@ def offset_in_name(name: str) -> int | None:
 
 
 class LogFile:
-    """An open file that grows at its end; ``size`` is how much of it counts."""
+    """An open append-only file; ``size`` is the length in use."""
 
     __slots__ = ("_descriptor", "path", "size")
 
@@ -87,7 +87,7 @@ class LogFile:
         return os.pread(self._descriptor, length, position)
 
     def truncate(self, size: int) -> int:
-        """Cuts the file to ``size`` bytes and returns how many went."""
+        """Truncates the file to ``size`` bytes and returns how many were removed."""
         if not 0 <= size <= self.size:
             raise IllegalState(f"{self.path} of {self.size} bytes cannot be cut to {size}")
         cut = self.size - size
@@ -127,7 +127,7 @@ class FileSlice:
 
 
 def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
-    """Puts ``content`` in the place of a file's; after a crash the old or the new is there.
+    """Replaces a file's content; after a crash the old or the new content is there.
 
     ``mode``: its permissions, None for the usual ones.  Blocks until it is on disk.
     """

@@ -28,11 +28,11 @@ MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 
 class IndexCorrupt(ZkControllerError):
-    """An index file cannot be what it should be; it must be built again."""
+    """An index file is corrupt and must be rebuilt."""
 
 
 class OffsetPosition(NamedTuple):
-    """Where in the file the batches begin that reach up to ``offset``."""
+    """The file position of the batches that reach up to ``offset``."""
 
     offset: int
     position: int
@@ -81,17 +81,17 @@ class _Index:
 
     @property
     def size_in_bytes(self) -> int:
-        """Of the entries."""
+        """The bytes of the entries."""
         return self.count * self.entry.size
 
     def activate(self, max_bytes: int) -> None:
-        """Takes the entries into memory, to append to them."""
+        """Reads the entries into memory, for appends."""
         self._max_entries = max_bytes // self.entry.size
         if self._entries is None:
             self._entries = bytearray(self._read())
 
     def deactivate(self) -> None:
-        """Writes the entries and lets them go; reads go to the file from now on."""
+        """Writes the entries and frees the memory; later reads use the file."""
         self.write()
         self._entries = None
 
@@ -159,7 +159,7 @@ class _Index:
             return self.entry.unpack_from(view, place * self.entry.size)
 
     def _find(self, key: int, field: int = 0) -> int:
-        """How many entries have at most ``key`` in the field, by which they must be sorted."""
+        """The number of entries with at most ``key`` in the sorted field."""
         unpack, size = self.entry.unpack_from, self.entry.size
         with self._view() as view:
             return bisect_right(

@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset: how replicas find where their logs part.
+"""The leader epoch cache: start offsets of epochs, by which replicas find where logs diverge.
 
 Pure but for the file, which its owner writes: :class:`LeaderEpochs` says what should be in it.
 
@@ -26,7 +26,7 @@ class EpochEntry(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """The largest epoch up to the one asked for, and where it ended; both -1 if unknown."""
+    """The largest epoch up to the requested one, and its end; both -1 if unknown."""
 
     epoch: int
     end_offset: int
@@ -57,7 +57,7 @@ class LeaderEpochs:
         return self._entries[-1].epoch if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Notes that ``epoch`` begins at ``start_offset``; says whether that is news.
+        """Notes that ``epoch`` begins at ``start_offset``; returns whether that was unknown.
 
         Entries that contradict it, of the same or a later epoch or offset, go: the truth is what
         is appended now.
@@ -77,7 +77,7 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """Where ``epoch`` ended in this log, or the largest epoch before it that it has.
+        """The end of ``epoch`` in this log, or of the largest earlier epoch.
 
         The latest epoch ends at the log's end.  An epoch that is newer than all known is
         undefined; of one older than all it is said to end where the first known one begins.
@@ -109,7 +109,7 @@ class LeaderEpochs:
             self._set(tuple(e for e in self._entries if e.start_offset < end_offset))
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drops the epochs before ``start_offset``; the one that holds it begins there now."""
+        """Drops the epochs before ``start_offset``; the one that contains it begins there now."""
         kept = tuple(entry for entry in self._entries if entry.start_offset > start_offset)
         dropped = len(self._entries) - len(kept)
         if dropped:

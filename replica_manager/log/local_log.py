@@ -43,7 +43,7 @@ RECENT_ENDS: Final = 32
 
 
 class LogOffsetMetadata(NamedTuple):
-    """An offset and where it is; the place is -1 if only the offset is known.
+    """An offset and its position; the position is -1 if only the offset is known.
 
     Source: Kafka ``LogOffsetMetadata``.
     """
@@ -68,7 +68,7 @@ class LogOffsetMetadata(NamedTuple):
 
 
 class LogRead(NamedTuple):
-    """What was found from an offset on."""
+    """The result of a read."""
 
     start: LogOffsetMetadata
     """The offset asked for, and where its batch begins."""
@@ -84,7 +84,7 @@ class LogRead(NamedTuple):
 
 
 class FlushPlan(NamedTuple):
-    """What must reach the disk before everything up to ``offset`` is safe."""
+    """A flush of the log up to ``offset``."""
 
     offset: int
     generation: int
@@ -97,7 +97,7 @@ class FlushPlan(NamedTuple):
     """Writes the small files that must be there first."""
 
     def run(self) -> None:
-        """Waits for the disk.  Blocks; for an executor.  OSError if the disk fails."""
+        """Flushes to disk.  Blocks; for an executor.  OSError if the disk fails."""
         self.before()
         for file in self.files:
             file.flush()
@@ -139,7 +139,7 @@ class _Guard:
 
 
 class LocalLog:
-    """Segments in a folder.  For the event loop only, but for what is given out to be run."""
+    """The segments in a directory.  For the event loop, except what is returned to be run."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class LocalLog:
         return self.end.message_offset - self.recovery_point
 
     def fail(self, message: str, error: OSError) -> KafkaStorage:
-        """Reports that the log directory failed; the caller raises what this gives.
+        """Reports that the log directory failed; returns the error to raise.
 
         A limit that was reached is no failure of the directory: the log stays as it is.
         """
@@ -256,7 +256,7 @@ class LocalLog:
         return None
 
     def locate(self, offset: int) -> LogOffsetMetadata:
-        """The place of an offset; OffsetOutOfRange if the log does not have it."""
+        """The position of an offset; OffsetOutOfRange if the log does not have it."""
         if offset == self.end.message_offset:
             return self.end
         if (recent := self._recent_ends.get(offset)) is not None:
@@ -363,7 +363,7 @@ class LocalLog:
                 path.unlink(missing_ok=True)
 
     def truncate_to(self, offset: int) -> list[LogSegment]:
-        """Drops everything from ``offset`` on; gives the segments that went as a whole."""
+        """Drops everything from ``offset`` on; returns the segments removed as a whole."""
         deleted = [s for s in self.segments if s.base_offset > offset]
         active = self.segments.floor(offset)
         if active is None:
@@ -380,7 +380,7 @@ class LocalLog:
         return deleted
 
     def truncate_fully_and_start_at(self, offset: int) -> list[LogSegment]:
-        """Drops everything; gives the segments that went."""
+        """Drops everything; returns the removed segments."""
         deleted = list(self.segments)
         self._replace_all(deleted, offset)
         self.generation += 1
@@ -394,7 +394,7 @@ class LocalLog:
         self.recovery_point = min(self.recovery_point, offset)
 
     def replace(self, new: LogSegment, old: Sequence[LogSegment]) -> None:
-        """Puts a compacted segment in the place of those that it was made from."""
+        """Replaces segments by the compacted segment made of them."""
         self._recent_ends.clear()
         new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
         for segment in old:
@@ -419,7 +419,7 @@ class LocalLog:
             self.delete_later(paths)
 
     def delete_later(self, paths: Sequence[Path]) -> None:
-        """Leaves files to be deleted after ``file.delete.delay.ms``."""
+        """Deletes files after ``file.delete.delay.ms``."""
 
         def delete() -> None:
             for path in paths:
@@ -435,13 +435,13 @@ class LocalLog:
         delay_ms: int = 0,
         after: Callable[[], None] | None = None,
     ) -> None:
-        """Leaves a duty."""
+        """Adds deferred work."""
         environment = self._environment
         due_ms = environment.now_ms() + delay_ms
         environment.duties.add(name, self.name, self.log_dir, due_ms, action, after)
 
     def plan_flush(self, offset: int, before: Callable[[], None]) -> FlushPlan | None:
-        """What to flush so that everything before ``offset`` is safe; None if it is."""
+        """The flush that makes everything before ``offset`` durable; None if it is."""
         if offset <= self.recovery_point:
             return None
         segments = [
@@ -461,7 +461,7 @@ class LocalLog:
         )
 
     def mark_flushed(self, plan: FlushPlan) -> None:
-        """The plan has run: what is before its offset is on disk, unless it was cut off since."""
+        """The flush has run: its offset is on disk, unless the log was truncated since."""
         self.last_flushed_ms = self._environment.now_ms()
         if plan.generation == self.generation:
             self.recovery_point = max(self.recovery_point, plan.offset)
@@ -471,7 +471,7 @@ class LocalLog:
         self.segments.active.deactivate()
 
     def move_to(self, directory: Path) -> None:
-        """Renames the folder."""
+        """Renames the directory."""
         self.directory.replace(directory)
         self.directory = directory
         self.log_dir = directory.parent

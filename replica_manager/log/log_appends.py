@@ -1,4 +1,4 @@
-"""What must hold of batches before they are appended, and what they make of their producers.
+"""Validates batches before an append, and computes the producers' next states.
 
 Source: Kafka ``UnifiedLog.analyzeAndValidateRecords`` and ``analyzeAndValidateProducerState``.
 """
@@ -67,7 +67,7 @@ def leader_batches(
     partition: str,
     most: int | None = None,
 ) -> Generator[None, None, Batches]:
-    """The whole batches that a leader was given, ``most`` at most; pauses between slices of work.
+    """The whole batches for a leader, at most ``most``; pauses between slices of work.
 
     The first bad batch raises what is wrong with it.
     """
@@ -89,7 +89,7 @@ def leader_batches(
 
 
 def follower_batches(records: Buffer, partition: str) -> list[BatchHeader]:
-    """The whole batches that a follower was given, of any size, with offsets that rise."""
+    """The whole batches for a follower, of any size, with rising offsets."""
     batches: list[BatchHeader] = []
     last_offset = -1
     for position, header in iterate_batches(records):
@@ -121,7 +121,7 @@ def producer_advances(
     verifies_transactions: bool,
     partition: str,
 ) -> tuple[list[Advance], BatchMetadata | None]:
-    """What the batches make of their producers, or the earlier batch that they repeat.
+    """The producers' states after the batches, or the earlier batch that they repeat.
 
     ``source`` holds the batches as they were given, for control records to be read.
     """

@@ -1,4 +1,4 @@
-"""Compaction of one log: which part is dirty, and the segments that take its place.
+"""Compacts one log: finds the dirty part and writes the new segments.
 
 :func:`clean` reads and writes files of segments that nothing is appended to any more, so it may run
 in a thread; :meth:`~replica_manager.log.partition_log.PartitionLog.replace_segments` then puts the
@@ -40,7 +40,7 @@ class CleaningAborted(ZkControllerError):
 
 
 class AbortSwitch:
-    """Ends a cleaning that runs in a thread.
+    """Aborts a cleaning that runs in a thread.
 
     Once :meth:`abort` has returned, the cleaning touches no path any more: the folder may have
     another name then, and another log may have the old one.  What it does with paths it does in
@@ -58,13 +58,13 @@ class AbortSwitch:
             self.is_aborted = True
 
     def check(self) -> None:
-        """CleaningAborted if the cleaning is to end."""
+        """CleaningAborted if the cleaning was aborted."""
         if self.is_aborted:
             raise CleaningAborted
 
     @contextlib.contextmanager
     def paths(self) -> Iterator[None]:
-        """Keeps :meth:`abort` waiting; CleaningAborted if it came before."""
+        """Delays :meth:`abort` during the block; CleaningAborted if it was called before."""
         with self._lock:
             self.check()
             yield
@@ -96,7 +96,7 @@ class Dirtiness(NamedTuple):
 
 
 class CleaningJob(NamedTuple):
-    """A log to compact: what a thread needs to know of it, as it was at one moment."""
+    """A log to compact, as a snapshot for a thread."""
 
     name: str
     segments: tuple[LogSegment, ...]
@@ -120,7 +120,7 @@ class CleaningJob(NamedTuple):
 
 
 class Cleaned(NamedTuple):
-    """What a cleaning gave: up to ``end_offset`` the log is clean once these are in place."""
+    """The result of a cleaning: with the new segments the log is clean up to ``end_offset``."""
 
     end_offset: int
     replacements: tuple[Replacement, ...]
@@ -129,7 +129,7 @@ class Cleaned(NamedTuple):
 
 
 def dirtiness(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Dirtiness:
-    """How dirty a log is that was cleaned up to ``checkpoint``."""
+    """The dirtiness of a log that was cleaned up to ``checkpoint``."""
     start = log.log_start_offset
     first_dirty = start if checkpoint is None else checkpoint
     if not start <= first_dirty <= log.log_end_offset:
@@ -161,7 +161,7 @@ def dirtiness(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Dirtine
 
 
 def cleaning_job(log: PartitionLog, checkpoint: int | None, now_ms: int) -> CleaningJob:
-    """What there is to compact in a log that was cleaned up to ``checkpoint``."""
+    """The part to compact of a log that was cleaned up to ``checkpoint``."""
     found = dirtiness(log, checkpoint, now_ms)
     uncleanable = found.first_uncleanable_offset
     return CleaningJob(
@@ -213,7 +213,7 @@ def clean(job: CleaningJob, memory_bytes: int, switch: AbortSwitch | None = None
 
 
 def discard(replacements: Sequence[Replacement]) -> None:
-    """Deletes segments that nobody wants any more."""
+    """Deletes segments that are not needed any more."""
     for replacement in replacements:
         for path in replacement.new.paths():
             with contextlib.suppress(OSError):
@@ -261,7 +261,7 @@ def _is_discardable(
 
 
 def _grouped(segments: Sequence[LogSegment], job: CleaningJob) -> list[list[LogSegment]]:
-    """Neighbours that together are no larger than one segment may be."""
+    """Groups neighbours whose total size fits into one segment."""
     groups: list[list[LogSegment]] = []
     for place, segment in enumerate(segments):
         after = segments[place + 1].base_offset if place + 1 < len(segments) else None

@@ -1,4 +1,4 @@
-"""The configuration of one log: a topic's keys, and what it inherits from the broker, by name.
+"""The configuration of one log: the topic's keys, and those inherited from the broker.
 
 Source: Kafka ``LogConfig``.
 """
@@ -18,7 +18,7 @@ MAX_LONG: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Kafka's defaults where nothing is given; times in milliseconds, sizes in bytes."""
+    """The configuration with Kafka's defaults; times in milliseconds, sizes in bytes."""
 
     segment_bytes: int = 1024**3
     segment_ms: int = 604_800_000
@@ -51,7 +51,7 @@ class LogConfig:
 
     @staticmethod
     def of(topic: Mapping[str, ConfigValue], broker: Mapping[str, ConfigValue]) -> LogConfig:
-        """The configuration of a topic with these own values on a broker with those."""
+        """The configuration of a topic with these own values on a broker with those values."""
 
         def value(key: str) -> ConfigValue:
             return topic[key] if key in topic else inherited_value(key, broker)

@@ -1,4 +1,4 @@
-"""A log directory: the names of the folders in it, and the mark of a clean stop.
+"""A log directory: the names of its subdirectories, and the clean shutdown file.
 
 Source: Kafka ``LocalLog`` (names), ``CleanShutdownFileHandler``, ``LogManager.loadLogs``.
 """
@@ -36,7 +36,7 @@ _MARKED: Final = re.compile(r"(\S+)-(\S+)\.(\S+)-(delete|future|stray)")
 
 
 class FolderKind(Enum):
-    """What a folder in a log directory holds."""
+    """The kind of a subdirectory."""
 
     CURRENT = ""
     FUTURE = "-future"
@@ -55,7 +55,7 @@ class LogFolder(NamedTuple):
 
 
 class FolderNameInvalid(ZkControllerError):
-    """A folder in a log directory is not a partition's; nothing is guessed about it."""
+    """A subdirectory's name is not that of a partition; the log directory is refused."""
 
 
 class PartitionRefused(ZkControllerError):
@@ -65,9 +65,9 @@ class PartitionRefused(ZkControllerError):
 def partition_folder(
     log_dir: Path, topic_partition: TopicPartition, kind: FolderKind, unique_id: UUID
 ) -> Path:
-    """The path of a partition's folder; every folder that is made or renamed gets its path here.
+    """The path of a partition's directory; the only place that makes such paths.
 
-    PartitionRefused if the path would not be a child of ``log_dir``, whoever asks.
+    PartitionRefused if the path would not be a child of ``log_dir``, for every caller.
     """
     reason = invalid_partition_reason(*topic_partition)
     name = folder_name(topic_partition, kind, unique_id)
@@ -82,7 +82,7 @@ def partition_folder(
 
 
 def folder_name(topic_partition: TopicPartition, kind: FolderKind, unique_id: UUID) -> str:
-    """The name of a folder; the topic is cut where the name would be too long to delete it."""
+    """The name of a directory; long topics are cut so that a suffix for deletion fits."""
     if kind is FolderKind.CURRENT:
         return str(topic_partition)
     suffix = f"-{topic_partition.partition}.{unique_id.hex}{kind.value}"
@@ -129,7 +129,7 @@ def folders_in(log_dir: Path) -> Iterator[LogFolder]:
 
 
 def take_clean_shutdown_mark(log_dir: Path) -> bool:
-    """Whether the last stop was clean.  The mark is gone afterwards: the next must earn its own."""
+    """Whether the last shutdown was clean; removes the clean shutdown file."""
     try:
         (log_dir / CLEAN_SHUTDOWN_FILE).unlink()
     except FileNotFoundError:
@@ -138,5 +138,5 @@ def take_clean_shutdown_mark(log_dir: Path) -> bool:
 
 
 def write_clean_shutdown_mark(log_dir: Path) -> None:
-    """Says that everything in the directory is on disk.  Blocks."""
+    """Writes the clean shutdown file: everything is on disk.  Blocks."""
     replace_file(log_dir / CLEAN_SHUTDOWN_FILE, _CLEAN_SHUTDOWN)

@@ -1,4 +1,4 @@
-"""Opens a log's folder, however it was left: clean, killed while writing, half compacted.
+"""Opens a log's directory after a clean or unclean shutdown.
 
 In order: files of interrupted deletions and compactions are removed or brought to their end; every
 segment is opened, and those whose indexes are missing or wrong are recovered; after an unclean
@@ -58,7 +58,7 @@ class RecoveryProgress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoadedLog:
-    """A log as it was found, or as it could be saved."""
+    """A loaded log."""
 
     local: LocalLog
     log_start_offset: int
@@ -142,7 +142,7 @@ class LogLoader:
                 self._segments.clear()
 
     def _finish_interrupted_swaps(self) -> None:
-        """Removes what was being written or deleted, and completes what was being replaced."""
+        """Removes unfinished and deleted files, and completes interrupted replacements."""
         files = [entry for entry in self._directory.iterdir() if entry.is_file()]
         cleaned = [path for path in files if path.name.endswith(CLEANED_SUFFIX)]
         first_cleaned = min((_offset_of(path) for path in cleaned), default=None)
@@ -242,7 +242,7 @@ class LogLoader:
             self._recover_segment(segment)
 
     def _recover(self) -> tuple[int, int]:
-        """Recovery point and end offset of what is left."""
+        """Recovery point and end offset after recovery."""
         if not self._had_clean_shutdown:
             self._recover_unflushed()
         end_offset = None
@@ -270,7 +270,7 @@ class LogLoader:
         return min(self._recovery_point, end_offset), end_offset
 
     def _end_of(self, segment: LogSegment) -> int:
-        """The offset after the segment's last record; what follows its last batch is cut off.
+        """The offset after the segment's last record; truncates what follows the last batch.
 
         Nothing does after a clean stop, but an append behind it would be lost to every reader.
         """
@@ -309,7 +309,7 @@ class LogLoader:
         self._on_progress(RecoveryProgress(self._directory, len(unflushed), len(unflushed)))
 
     def _delete(self, segments: list[LogSegment]) -> None:
-        """Deletes segments at once: nobody reads them yet."""
+        """Deletes segments at once: they have no readers yet."""
         for segment in segments:
             self._segments.remove(segment)
             self._snapshots.remove(segment.base_offset)
@@ -317,7 +317,7 @@ class LogLoader:
                 path.unlink(missing_ok=True)
 
     def _recover_segment(self, segment: LogSegment) -> int:
-        """Builds a segment's indexes again; gives the bytes that had to be cut off."""
+        """Rebuilds a segment's indexes; returns the number of truncated bytes."""
         producers = ProducerStates(self._environment.producer_id_expiration_ms)
         # In a copy, for what is found here counts only up to this segment.
         rebuild_producers(

@@ -1,7 +1,7 @@
 """Every log of a broker, in all of its log directories.
 
 :meth:`LogManager.load` opens what is there, in threads; from then on everything is called on the
-event loop, and what blocks is handed out: duties, flushes and checkpoints
+event loop, and what blocks is handed out: deferred work, flushes and checkpoints
 (:mod:`replica_manager.log.maintenance` performs them).  A directory whose disk fails goes offline
 with its logs until the broker is started again; the rest serves on.
 
@@ -50,11 +50,11 @@ _FLUSH_THREADS: Final = 8
 
 
 class DuplicateLog(ZkControllerError):
-    """Two log directories hold the same partition; somebody must say which is right."""
+    """Two log directories hold the same partition; the operator must remove one."""
 
 
 class StaleCheckpoints(NamedTuple):
-    """The checkpoint files of a directory that say of some log what is no longer true."""
+    """Checkpoint files of a directory that are outdated for some log."""
 
     log_dir: Path
     change: int
@@ -291,7 +291,7 @@ class LogManager:
         *,
         is_future: bool = False,
     ) -> PartitionLog:
-        """The partition's log; made if it is not there, where it is preferred or the fewest are.
+        """The partition's log; a new one goes to the preferred directory or that with fewest logs.
 
         Raises InconsistentTopicId, KafkaStorage if no directory takes it, and PartitionRefused for
         a name that cannot be a folder of a log directory.
@@ -346,7 +346,7 @@ class LogManager:
         return sorted(self._live, key=lambda path: counts[path])
 
     def prefer_log_dir(self, topic_partition: TopicPartition, log_dir: Path) -> None:
-        """Where the partition's log is to be made, or moved: AlterReplicaLogDirs."""
+        """Sets the directory for the partition's log: AlterReplicaLogDirs."""
         self._preferred[topic_partition] = log_dir
 
     def delete(
@@ -386,7 +386,7 @@ class LogManager:
         self.environment.duties.add("kafka-delete-logs", path.name, path.parent, due_ms, remove)
 
     def replace_current_with_future(self, topic_partition: TopicPartition) -> PartitionLog:
-        """The future log has caught up and becomes the partition's log; the old one is deleted.
+        """Replaces the partition's log by its future log, which has caught up.
 
         KafkaStorage if the future log's directory fails; the current one stays in service then.
         """
@@ -418,7 +418,7 @@ class LogManager:
                 log.update_config(config)
 
     def update_configs(self, config_of: Callable[[str], LogConfig]) -> None:
-        """What topics inherit has changed: gives every log its topic's configuration anew."""
+        """Applies changed broker defaults to every log."""
         for topic_partition, log in self._all_logs():
             log.update_config(config_of(topic_partition.topic))
 
@@ -429,7 +429,7 @@ class LogManager:
         return sum(self.retention_steps())
 
     def retention_steps(self) -> Iterator[int]:
-        """The same log by log, for whoever lets others pass in between."""
+        """The same log by log, so that other tasks can run in between."""
         for _, log in self._all_logs():
             yield self._delete_old_segments(log)
 
@@ -445,7 +445,7 @@ class LogManager:
             log.remove_expired_producers()
 
     def dirty_logs(self) -> Iterator[PartitionLog]:
-        """The logs that must be flushed because ``flush.ms`` is over."""
+        """The logs to flush because ``flush.ms`` is over."""
         now_ms = self.environment.now_ms()
         for _, log in self._all_logs():
             if log.unflushed_messages and now_ms - log.last_flushed_ms >= log.config.flush_ms:
@@ -454,7 +454,7 @@ class LogManager:
     # Checkpoints that must follow what happened to a log.
 
     def _mark_stale(self, log_dir: Path, topic_partition: TopicPartition) -> None:
-        """The partition's log has come, gone or been cut off: the checkpoint files must follow."""
+        """A log was created, deleted or truncated: the checkpoint files must follow."""
         self._changes += 1
         self._stale_entries.setdefault(log_dir, {})[topic_partition] = self._changes
 
@@ -467,7 +467,7 @@ class LogManager:
         ]
 
     def finish_stale_checkpoints(self, written: StaleCheckpoints) -> None:
-        """The files are on disk: forgets what had changed before they were planned."""
+        """The files are on disk: forgets the changes before they were planned."""
         entries = self._stale_entries.get(written.log_dir, {})
         for topic_partition in [tp for tp, change in entries.items() if change <= written.change]:
             del entries[topic_partition]
@@ -558,7 +558,7 @@ class LogManager:
         self.fail(log_dir, f"{message}: {error}")
 
     def fail(self, log_dir: Path, reason: str) -> None:
-        """Takes a directory offline with its logs; the owner is told once."""
+        """Takes a directory offline with its logs; calls the owner once."""
         if log_dir not in self._live:
             return
         self._live.remove(log_dir)
@@ -603,7 +603,7 @@ class LogManager:
         _log.info("Shutdown complete.")
 
     def _flush(self, logs: Sequence[PartitionLog]) -> None:
-        """Flushes logs, several at a time: a file system brings many waiting files down at once."""
+        """Flushes several logs at a time, which a file system combines."""
         plans = [(log, plan) for log in logs if (plan := log.plan_flush()) is not None]
         workers = max(_FLUSH_THREADS, self.recovery_threads_per_dir)
         with ThreadPoolExecutor(workers, "log-closing") as threads:

@@ -1,4 +1,4 @@
-"""Reads a log's batches again: to mend a segment, and to learn what its producers did.
+"""Reads a log's batches again: to repair a segment, and to rebuild the producers' state.
 
 Source: Kafka ``LogSegment.recover``, ``UnifiedLog.rebuildProducerState``.
 """
@@ -40,7 +40,7 @@ _log = logging.getLogger("kafka.log.LogLoader")
 
 
 class SegmentOverflow(ZkControllerError):
-    """A segment holds offsets that its index cannot name, as Kafka before 2.0 could write it."""
+    """A segment has offsets too large for its index, as written by Kafka before 2.0."""
 
     def __init__(self, segment: LogSegment, offset: int) -> None:
         super().__init__(f"Detected offset overflow at offset {offset} in segment {segment}")
@@ -62,7 +62,7 @@ def _learn_epoch(epochs: LeaderEpochs, epoch: int, offset: int) -> None:
 def recover_segment(
     segment: LogSegment, producers: ProducerStates, epochs: LeaderEpochs, config: LogConfig
 ) -> int:
-    """Reads every batch, builds the indexes again and cuts the file off at the first bad one.
+    """Reads every batch, rebuilds the indexes and truncates the file at the first bad batch.
 
     Producers and epochs learn from the batches what they do not know yet.  Gives the bytes cut.
     Raises SegmentOverflow for a segment that must be split.
@@ -138,7 +138,7 @@ def whole_batches(
 
 
 def _check_large(segment: LogSegment, position: int, header: BatchHeader) -> None:
-    """CorruptRecord for a batch of many megabytes that is none, before it is taken into memory."""
+    """CorruptRecord for a large batch with a bad header, before it is read into memory."""
     if header.size <= _LARGE_BYTES or header.magic != MAGIC_2:
         return
     end = position + header.size
@@ -152,7 +152,7 @@ def _check_large(segment: LogSegment, position: int, header: BatchHeader) -> Non
 
 
 def read_marker(content: Buffer, at: int, header: BatchHeader) -> EndTransactionMarker | None:
-    """What a control batch says of a transaction, None if nothing."""
+    """The transaction marker in a control batch; None if there is none."""
     record = next(iterate_batch(content, at, header), None) if header.record_count > 0 else None
     return None if record is None else EndTransactionMarker.decode(record)
 

@@ -1,4 +1,4 @@
-"""What a log knows of itself: offsets, high watermark, epochs, producers, its topic's id.
+"""The state of a log: offsets, high watermark, epochs, producers, topic id.
 
 The half of :class:`~replica_manager.log.partition_log.PartitionLog` that touches no records.
 Source: Kafka ``UnifiedLog``.
@@ -29,7 +29,7 @@ _log = logging.getLogger("kafka.log.UnifiedLog")
 
 
 class LogState:
-    """One replica's log, as far as it can be looked at.  For the event loop."""
+    """The readable state of one replica's log.  For the event loop."""
 
     def __init__(self, loaded: LoadedLog, environment: LogEnvironment) -> None:
         self._local = loaded.local
@@ -79,7 +79,7 @@ class LogState:
 
     @property
     def generation(self) -> int:
-        """How often the log was truncated; what was read before a truncation may be gone."""
+        """The number of truncations; data read before one may be gone."""
         return self._local.generation
 
     @property
@@ -102,7 +102,7 @@ class LogState:
 
     @property
     def recovery_point(self) -> int:
-        """Everything before it is on disk."""
+        """The offset before which everything is on disk."""
         return self._local.recovery_point
 
     @property
@@ -131,19 +131,19 @@ class LogState:
 
     @property
     def high_watermark(self) -> int:
-        """Consumers see what is before it."""
+        """The offset up to which consumers may read."""
         return self._high_watermark.message_offset
 
     @property
     def high_watermark_metadata(self) -> LogOffsetMetadata:
-        """The high watermark with its place, looked up if it was not known."""
+        """The high watermark with its position."""
         if self._high_watermark.is_offset_only:
             self._high_watermark = self._with_place(self._high_watermark)
         return self._high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """Consumers of committed records see what is before it."""
+        """The offset up to which consumers of committed records may read."""
         unstable = self._producers.first_unstable_offset
         if unstable is None:
             return self._high_watermark.message_offset
@@ -157,7 +157,7 @@ class LogState:
         return self._with_place(LogOffsetMetadata(offset))
 
     def offset_snapshot(self) -> OffsetSnapshot:
-        """All offsets of this moment."""
+        """All offsets at this moment."""
         return OffsetSnapshot(
             self._log_start_offset,
             self._local.end,
@@ -259,9 +259,9 @@ class LogState:
     # The topic's id.
 
     def assign_topic_id(self, topic_id: UUID) -> None:
-        """Notes which topic the log belongs to; InconsistentTopicId if it is another's.
+        """Stores the topic id; InconsistentTopicId if the log has another one.
 
-        Written before the first record that is appended, or with the next duties.
+        Written before the first record is appended, or with the next deferred work.
         """
         if self._topic_id is None:
             self._topic_id = self._unwritten_topic_id = topic_id
@@ -293,7 +293,7 @@ class LogState:
     def start_verification(
         self, producer_id: int, sequence: int, producer_epoch: int
     ) -> VerificationGuard | None:
-        """The guard to pass with a transaction's first batch once the coordinator has confirmed it.
+        """The guard for a transaction's first batch, to pass once the coordinator has confirmed it.
 
         None if the transaction is open already.
         """

@@ -1,4 +1,4 @@
-"""What a leader does to a client's batches before they are written: checks them, assigns offsets.
+"""Validates a client's batches on the leader, and assigns their offsets.
 
 Most batches are written as they came, behind a new header: neither copied nor unpacked and packed
 again.  Each is looked through all the same, as in Kafka: a record that does not end where it should
@@ -69,7 +69,7 @@ _INVALID_TIMESTAMP_MESSAGE: Final = (
 
 
 class Examined(NamedTuple):
-    """Batches that may be appended, as one batch without its offsets."""
+    """Validated batches, as one batch without offsets."""
 
     header: BatchHeader
     data: Buffer
@@ -88,7 +88,7 @@ Examination: TypeAlias = Generator[None, None, Examined | None]
 
 
 class AssignedBatch(NamedTuple):
-    """A batch as it is to be written."""
+    """A batch with offsets, to be written."""
 
     header: BatchHeader
     """With offsets and leader epoch assigned."""
@@ -97,7 +97,7 @@ class AssignedBatch(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Whose batches these are, and for which partition."""
+    """The origin and the partition of the batches."""
 
     origin: AppendOrigin
     partition: str
@@ -107,7 +107,7 @@ class Source(NamedTuple):
 
 
 def examine(data: Buffer, config: LogConfig, source: Source) -> Examination:
-    """The one batch to append; a RecordsRefused (zkcontroller.errors) says what is wrong with it.
+    """The one batch to append; raises a RecordsRefused (zkcontroller.errors) if invalid.
 
     ``data`` may end within a batch, which is left out.  Old messages become one batch, as do all
     that one request brings.
@@ -188,7 +188,7 @@ def assign(
 
 
 class _Found(NamedTuple):
-    """What a look through a batch has found."""
+    """The result of a walk through a batch."""
 
     largest_timestamp: int
     unpacked_bytes: int

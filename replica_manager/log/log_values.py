@@ -1,4 +1,4 @@
-"""What is asked of a log and what it answers: values.
+"""Arguments and results of log operations, as values.
 
 Source: Kafka ``LogAppendInfo``, ``FetchIsolation``, ``LogOffsetSnapshot``, ``ListOffsetsRequest``.
 """
@@ -22,7 +22,7 @@ NO_LOG_APPEND_TIME: Final = -1
 
 
 class FetchIsolation(Enum):
-    """Up to where a reader may see.  Source: Kafka ``FetchIsolation``."""
+    """The limit of a read.  Source: Kafka ``FetchIsolation``."""
 
     LOG_END = auto()
     """Followers."""
@@ -33,7 +33,7 @@ class FetchIsolation(Enum):
 
 
 class RecordConversions(NamedTuple):
-    """What it cost to give records another form.  Source: Kafka ``RecordValidationStats``."""
+    """The cost of message conversions.  Source: Kafka ``RecordValidationStats``."""
 
     records: int = 0
     """Those that were packed anew: in another format, or with another codec."""
@@ -42,7 +42,7 @@ class RecordConversions(NamedTuple):
     """Batches unpacked to be looked at, and batches made; not what came in or goes out."""
 
     def and_also(self, other: RecordConversions) -> RecordConversions:
-        """Both together."""
+        """The sum of both."""
         if other is NO_CONVERSIONS:
             return self
         return RecordConversions(
@@ -56,7 +56,7 @@ NO_CONVERSIONS: Final = RecordConversions()
 
 
 class LogAppendInfo(NamedTuple):
-    """What became of an append."""
+    """The result of an append."""
 
     first_offset: int
     last_offset: int
@@ -84,7 +84,7 @@ class OffsetSnapshot(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """A segment and those in whose place it comes."""
+    """A segment and those that it replaces."""
 
     new: LogSegment
     old: tuple[LogSegment, ...]

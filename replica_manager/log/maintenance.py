@@ -1,4 +1,4 @@
-"""The upkeep of logs on the event loop: what is due is decided here, and done in threads.
+"""Periodic work on logs: decided on the event loop, done in threads.
 
 Source: Kafka ``LogManager.startupWithConfigOverrides`` (its schedules).
 """
@@ -34,7 +34,7 @@ LOGS_AT_ONCE: Final = 200
 
 
 class _Outcome(Enum):
-    """How work in a thread ended."""
+    """The outcome of work in a thread."""
 
     DONE = "done"
     FAILED = "failed"
@@ -80,13 +80,13 @@ class LogMaintenance:
         self._due_ms["high-watermark"] = now_ms + times.high_watermark_checkpoint_ms
 
     async def run(self) -> None:
-        """Looks after the logs every TICK_MS, for ever."""
+        """Checks the logs every TICK_MS, endlessly."""
         while True:
             await asyncio.sleep(TICK_MS / 1000)
             await self.run_due()
 
     async def run_due(self) -> None:
-        """Does what is due by now; what fails unforeseen is logged, and the rest is done."""
+        """Does what is due now; unexpected failures are logged."""
         manager = self._manager
         now_ms = manager.environment.now_ms()
         for duty in list(manager.environment.duties.take_due(now_ms)):
@@ -145,7 +145,7 @@ class LogMaintenance:
         try:
             plan = log.plan_flush(offset)
         except KafkaStorage:
-            return  # told already
+            return  # reported already
         if plan is None:
             return
         if await self._blocking(log.directory.parent, plan.run) is _Outcome.DONE:
@@ -161,7 +161,7 @@ class LogMaintenance:
             await asyncio.get_running_loop().run_in_executor(self._executor, action)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and log_dir.is_dir():
-                # Renamed or deleted between the decision and the deed; the disk is well.
+                # Renamed or deleted between the decision and the work; the disk is well.
                 _log.warning("Upkeep of %s found a file gone: %s", log_dir, error)
                 return _Outcome.FAILED
             limit = exhausted_limit(error)

@@ -1,4 +1,4 @@
-"""What ListOffsets looks up in a log: a timestamp, or one of the values that stand for a place.
+"""ListOffsets look-ups in a log: a timestamp, or a special value.
 
 Source: Kafka ``UnifiedLog.fetchOffsetByTimestamp`` and ``legacyFetchOffsetsBefore``.
 """
@@ -21,7 +21,7 @@ from zkcontroller.protocol.records import NO_TIMESTAMP
 
 
 class TimestampSearch(NamedTuple):
-    """A look into the files of a log, for a thread.
+    """A search in the files of a log, for a thread.
 
     The log may go on meanwhile: what is appended later need not be found.
     """

@@ -1,11 +1,12 @@
-"""The log of one replica: what a leader or follower appends, what is read, and how far it counts.
+"""The log of one replica: reads, truncation, retention and flushes; appends are inherited.
 
 Everything here is decided on the event loop and none of it waits for the disk: an append goes to
-the page cache, a read gives a :class:`~replica_manager.log.files.FileSlice` for somebody else to
+the page cache, a read gives a :class:`~replica_manager.log.files.FileSlice` for the connection to
 send.  Only opening, closing and :class:`~replica_manager.log.local_log.FlushPlan.run` block; what
-else must is left as a duty (:mod:`replica_manager.log.environment`).
+else must is deferred (:mod:`replica_manager.log.environment`).
 
-A failing disk is told to the environment, then raised as KafkaStorage; the log is of no use then.
+A failing disk is reported to the environment, then raised as KafkaStorage; the log is unusable
+then.
 
 Source: Kafka ``UnifiedLog``.
 """
@@ -63,7 +64,7 @@ class PartitionLog(AppendingLog):
         had_clean_shutdown: bool = True,
         on_progress: Callable[[RecoveryProgress], None] | None = None,
     ) -> PartitionLog:
-        """The log in a folder, which is made if it is not there.  Blocks while it recovers.
+        """Opens the log in a directory, creating it if needed.  Blocks while it recovers.
 
         ``log_start_offset`` and ``recovery_point`` are from the directory's checkpoints.
         """
@@ -92,7 +93,7 @@ class PartitionLog(AppendingLog):
         *,
         min_one_message: bool,
     ) -> LogRead:
-        """Where the batches from the one with ``offset`` on are, up to what the reader may see.
+        """The position of the batches from ``offset`` on, up to what the reader may see.
 
         The first batch may begin before ``offset`` and the last one may be cut off.  With
         ``min_one_message`` the first is whole, however large.  OffsetOutOfRange outside of the log.
@@ -136,7 +137,7 @@ class PartitionLog(AppendingLog):
             return found.run()
 
     def search_failed(self, error: OSError) -> KafkaStorage:
-        """What to raise when a search has failed in its thread; the directory is reported."""
+        """The error to raise after a failed search; reports the directory."""
         return self._local.fail(
             f"Error while fetching offset by timestamp for {self.name} in dir {self.log_dir}", error
         )
@@ -150,7 +151,7 @@ class PartitionLog(AppendingLog):
     # Shortening.
 
     def plan_truncation(self, offset: int) -> TruncationPlan | None:
-        """What to run in a thread before :meth:`truncate_to`, which reads much else; None if not.
+        """Reads to run in a thread before :meth:`truncate_to`; None if there is little to read.
 
         Nothing has changed after that: the truncation is still to be asked for.
         """
@@ -175,7 +176,7 @@ class PartitionLog(AppendingLog):
         return self._truncation_plan
 
     def _is_of_use(self, plan: TruncationPlan, offset: int) -> bool:
-        """Whether what the plan reads is what the log has before ``offset``."""
+        """Whether the plan's data still match the log before ``offset``."""
         return (plan.offset, plan.generation, plan.log_start_offset) == (
             offset,
             self.generation,
@@ -183,7 +184,7 @@ class PartitionLog(AppendingLog):
         )
 
     def truncate_to(self, offset: int) -> bool:
-        """Drops everything from ``offset`` on; says whether there was anything.
+        """Drops everything from ``offset`` on; returns whether there was anything.
 
         A batch that holds ``offset`` in its middle goes as a whole.
         """
@@ -265,7 +266,7 @@ class PartitionLog(AppendingLog):
         )
 
     def _take_producers(self, prepared: Prepared, offset: int) -> None:
-        """Does what :meth:`_rebuild_producers` does, without reading."""
+        """As :meth:`_rebuild_producers`, with data read before."""
         self._snapshots.remove_outside(self._log_start_offset, offset)
         latest = self._snapshots.latest
         self._snapshots.last_taken = self._log_start_offset if latest is None else latest
@@ -326,7 +327,7 @@ class PartitionLog(AppendingLog):
                 self._delete_snapshots(doomed)
 
     def delete_old_segments(self) -> int:
-        """Deletes what retention lets go, and what is below the log start; says how many."""
+        """Deletes segments by retention and below the log start; returns how many."""
         deleted = 0
         while True:
             segments = list(self._local.segments)
@@ -382,7 +383,7 @@ class PartitionLog(AppendingLog):
     # To disk.
 
     def plan_flush(self, offset: int | None = None) -> FlushPlan | None:
-        """What to run in a thread so that everything before ``offset`` is safe; None if it is.
+        """The flush that makes everything before ``offset`` durable; None if it is.
 
         ``offset`` is the log's end if not given.  Call :meth:`finish_flush` when it has run.
         """
@@ -392,7 +393,7 @@ class PartitionLog(AppendingLog):
             )
 
     def finish_flush(self, plan: FlushPlan) -> None:
-        """The plan has run: the recovery point moves."""
+        """The flush has run: moves the recovery point."""
         self._local.mark_flushed(plan)
 
     def flush(self) -> None:
@@ -414,7 +415,7 @@ class PartitionLog(AppendingLog):
             self._local.close()
 
     def rename(self, directory: Path) -> None:
-        """Gives the log's folder another name: deleted, stray, or a future one that has come."""
+        """Renames the log's directory: for deletion, as stray, or to replace the current log."""
         with self._local.guarded("Error while renaming dir for"):
             self._local.move_to(directory)
         self._snapshots.directory = directory

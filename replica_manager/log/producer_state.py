@@ -1,4 +1,4 @@
-"""What a log knows of its idempotent and transactional producers: sequences, epochs, transactions.
+"""Idempotent and transactional producers of a log: sequences, epochs, transactions.
 
 Pure.  An append asks :func:`advance` what a producer's state will be after a batch, which refuses
 what must not be appended, and puts the answer into :class:`ProducerStates` once the batch is
@@ -37,7 +37,7 @@ _log = logging.getLogger("org.apache.kafka.storage.internals.log.ProducerStateMa
 
 
 class AppendOrigin(Enum):
-    """Who appends, which decides what is checked.  Source: Kafka ``AppendOrigin``."""
+    """The origin of an append, which decides the checks.  Source: Kafka ``AppendOrigin``."""
 
     CLIENT = auto()
     REPLICATION = auto()
@@ -63,7 +63,7 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """What is known of one producer."""
+    """The state of one producer."""
 
     producer_id: int
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -104,14 +104,14 @@ class CompletedTransaction(NamedTuple):
 
 
 class Advance(NamedTuple):
-    """What an append makes of one producer."""
+    """The effect of an append on one producer."""
 
     entry: ProducerEntry
     completed: CompletedTransaction | None = None
 
 
 class VerificationGuard:
-    """Proof that the coordinator has confirmed a transaction; only identity counts.
+    """Proof that the coordinator has confirmed a transaction; compared by identity.
 
     Source: Kafka ``VerificationGuard``; KIP-890.
     """
@@ -257,7 +257,7 @@ class ProducerStates:
     """The producers of one log up to ``end_offset``."""
 
     def __init__(self, expiration_ms: Callable[[], int]) -> None:
-        """``expiration_ms``: ``producer.id.expiration.ms`` as it is now."""
+        """``expiration_ms``: the current ``producer.id.expiration.ms``."""
         self._expiration_ms = expiration_ms
         self.end_offset = 0
         self._entries: dict[int, ProducerEntry] = {}
@@ -284,7 +284,7 @@ class ProducerStates:
                 self._put(entry)
 
     def take_over(self, other: ProducerStates) -> None:
-        """Takes the producers of ``other``, which is not used any more, in the place of all."""
+        """Replaces all producers by those of ``other``, which is not used any more."""
         self._entries, self._ongoing = other._entries, other._ongoing
         self._unreplicated = other._unreplicated
         self.end_offset = other.end_offset
@@ -299,7 +299,7 @@ class ProducerStates:
             self._ongoing[entry.transaction_first_offset] = entry.producer_id
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """Where committed reads may go once that transaction has ended, if replicas have it."""
+        """The last stable offset after that transaction has ended and was replicated."""
         others = [first for first, pid in self._ongoing.items() if pid != completed.producer_id]
         return min(others, default=completed.last_offset + 1)
 

@@ -1,4 +1,4 @@
-"""Which of a log's oldest segments may go: too old, too many bytes, or below the log start.
+"""Retention: the oldest segments to delete by age, size or log start.
 
 Pure.  Source: Kafka ``UnifiedLog.deleteOldSegments``.
 """
@@ -13,7 +13,7 @@ from replica_manager.log.log_config import LogConfig
 
 
 class SegmentFacts(NamedTuple):
-    """What retention must know of a segment."""
+    """The data of a segment that retention needs."""
 
     base_offset: int
     size: int
@@ -22,7 +22,7 @@ class SegmentFacts(NamedTuple):
 
 
 class Breach(NamedTuple):
-    """How many of the oldest segments go, and why."""
+    """The number of oldest segments to delete, and the reason."""
 
     segments: int
     reason: str
@@ -37,7 +37,7 @@ def breaches(
     high_watermark: int,
     now_ms: int,
 ) -> Breach | None:
-    """The first rule that lets segments go, None if none does; ask again after it was followed.
+    """The first rule that deletes segments, None if none does; call again after deleting.
 
     Only a prefix goes, and nothing at or past the high watermark, so that the log start never
     passes it.  What is below the log start goes under every cleanup policy.

@@ -63,7 +63,7 @@ class SegmentRead(NamedTuple):
 
 
 class RollLimits(NamedTuple):
-    """When the active segment is full; see the topic's ``segment.*`` keys."""
+    """The limits of the active segment; see the topic's ``segment.*`` keys."""
 
     segment_bytes: int
     segment_ms: int
@@ -127,7 +127,7 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """What retention by time goes by: of the records, or if they have none of the file."""
+        """The time for retention: of the records, or of the file if they have none."""
         timestamp = self.largest_timestamp_so_far.timestamp
         return timestamp if timestamp >= 0 else self.file.last_modified_ms()
 
@@ -208,7 +208,7 @@ class LogSegment:
             position += header.size
 
     def find_batch(self, offset: int, from_position: int = 0) -> BatchPlace | None:
-        """The first batch that reaches up to ``offset``, None if none does."""
+        """The first batch that reaches up to ``offset``; None if none does."""
         start = max(self.offset_index.lookup(offset).position, from_position)
         for place in self.batches_from(start):
             if place.header.base_offset + place.header.last_offset_delta >= offset:
@@ -312,7 +312,7 @@ class LogSegment:
         return largest
 
     def note_recovered(self, largest: TimestampOffset) -> None:
-        """Takes over what recovery has found while it built the indexes."""
+        """Takes over the values that recovery found."""
         self._largest = largest
         self._bytes_since_index_entry = 0
         self._first_batch_timestamp = None
@@ -357,7 +357,7 @@ class LogSegment:
         self._move_to(self.file.path.parent, old, new)
 
     def move_to(self, directory: Path) -> None:
-        """Tells the segment that its folder has another name now."""
+        """Takes over the new name of the segment's directory."""
         self.file.path = directory / self.file.path.name
         self._move_to(directory, "", "")
 

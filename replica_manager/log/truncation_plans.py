@@ -1,4 +1,4 @@
-"""The producers of a log at the offset to which it will be cut, read before the log is cut.
+"""Reads the producers' state at a truncation offset, before the log is truncated.
 
 After a truncation a log must know what its producers did up to its new end, for the next append is
 held against that.  To learn it, records may have to be read again: up to a whole segment.  A plan
@@ -49,7 +49,7 @@ class Snapshot(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What a plan has found."""
+    """The result of a plan."""
 
     producers: ProducerStates
     """At the offset to which the log will be cut."""
@@ -120,7 +120,7 @@ def plan_truncation(
     expiration_ms: int,
     now_ms: int,
 ) -> TruncationPlan:
-    """What must be read to know the producers at ``offset``, which is in the log."""
+    """The reads for the producers' state at ``offset``, which is in the log."""
     usable = [each for each in snapshots.offsets if log_start_offset < each <= offset]
     start = usable[-1] if usable else log_start_offset
     newest = [base for base in segments.base_offsets if base <= offset][-2:]

@@ -1,24 +1,24 @@
-"""The transaction coordinator's decisions, and nothing but decisions.
+"""The transaction coordinator: pure decisions, without I/O or threads.
 
-A transaction is begun by nobody: a producer adds partitions to it, and then it is there.  Its state
+No request begins a transaction: it begins when a producer adds the first partition.  Its state
 stands in ``__transaction_state``, one record for each change; the leader of the transactional id's
 partition coordinates it.  To end it is to write down how it ends, to answer the producer, and then
 to write a marker into every partition that was added: nothing that happens after the first of these
-can make the transaction end differently, so whoever leads the partition next goes on where the
+can make the transaction end differently, so the partition's next leader goes on where the
 last one stopped.
 
 Nothing here opens a socket, reads a clock or writes a log.  One input goes in (:mod:`.requests`,
-:mod:`.events`), outputs come out; whoever drives it performs them.
+:mod:`.events`), outputs come out; the driver performs them.
 
 How to read it, top down:
 
-* :mod:`.coordinator` — which story an input belongs to, and the duties of its driver;
-* one file per story: :mod:`.producers` (a producer comes, and fences the one before),
+* :mod:`.coordinator` — which module handles an input, and what its driver must do;
+* one file per concern: :mod:`.producers` (a producer starts, and fences the one before),
   :mod:`.membership` (partitions join a transaction), :mod:`.ending` (commits, aborts and timeouts),
   :mod:`.markers`, :mod:`.expiry` (of transactional ids), :mod:`.loading` (taking a partition over
   and giving it up), :mod:`.administration`;
 * what is remembered: :mod:`.transaction`, with :mod:`.states`, the table of legal transitions;
-* :mod:`.desk` and :mod:`.config` — what all stories share;
+* :mod:`.desk` and :mod:`.config` — what all of them share;
 * bytes: :mod:`.records`.
 
 May import ``groups``, ``log``, configuration and ``zkcontroller``; not ``server``, and neither

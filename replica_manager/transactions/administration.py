@@ -1,4 +1,4 @@
-"""Transactional ids listed and described, for tools.
+"""ListTransactions and DescribeTransactions.
 
 Source: Kafka ``TransactionCoordinator`` (``handleListTransactions``,
 ``handleDescribeTransactions``; KIP-664, KIP-994).
@@ -20,13 +20,13 @@ from replica_manager.transactions.transaction import Transaction
 
 
 class Administration:
-    """What there is."""
+    """Lists and describes transactional ids."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
-        """The id, or why it is not told."""
+        """The state of the transactional id, or the error."""
         if not transactional_id:
             return DescribedTransaction(transactional_id, ErrorCode.invalid_request)
         owner = self._desk.owner_of(transactional_id)
@@ -47,7 +47,7 @@ class Administration:
         )
 
     def list(self, request: ListTransactions) -> ListResult:
-        """Those that pass every filter; nothing while a partition is being loaded."""
+        """The ids that pass every filter; none while a partition is being loaded."""
         if self._desk.loading:
             return ListResult(ErrorCode.coordinator_load_in_progress)
         known = {STATE_OF_LABEL[name] for name in request.states if name in STATE_OF_LABEL}

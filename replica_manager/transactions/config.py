@@ -1,6 +1,6 @@
-"""What a transaction coordinator is configured with, and the bounds it sets itself.
+"""The configuration of a transaction coordinator, and its own bounds.
 
-The fields carry Kafka's defaults; whoever builds the broker fills them from ``server.properties``.
+The fields carry Kafka's defaults; the broker's assembly fills them from ``server.properties``.
 
 Source: Kafka ``TransactionConfig``, ``TransactionStateManagerConfigs``, ``TransactionLogConfigs``.
 """

@@ -1,6 +1,6 @@
-"""The transaction coordinator: one input goes in with the time, outputs come out.
+"""The transaction coordinator: takes one input with the time, returns outputs.
 
-Nothing here waits, reads a clock or knows a socket.  Whoever drives it (one caller at a time):
+Nothing here waits, reads a clock or knows a socket.  Its driver (one caller at a time):
 
 1. calls ``step(input, now_ms)`` for every request and every event;
 2. performs the outputs in their order: answers go to who asked; an append's outcome comes back as
@@ -70,7 +70,7 @@ class TransactionCoordinator:
     def __init__(
         self, config: TransactionConfig, leader_of: Callable[[TopicPartition], int | None]
     ) -> None:
-        """``leader_of`` says which broker leads a partition.
+        """``leader_of`` returns the broker that leads a partition.
 
         It gives :data:`.markers.NO_LEADER` if none can be reached, None without such a partition.
         """
@@ -89,23 +89,23 @@ class TransactionCoordinator:
 
     @property
     def owned(self) -> Mapping[int, OwnedPartition]:
-        """The partitions that are coordinated here: for tests, to be looked at only."""
+        """The partitions that are coordinated here, for tests; read only."""
         return self._desk.owned
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the next Tick is due; None without anything to wait for."""
+        """The time of the next Tick; None if none is needed."""
         deadlines = [self._abort_at_ms, self._expire_at_ms, self.markers.retry_at_ms]
         if self._partitions.has_more_to_install:
             deadlines.append(self._desk.now_ms)
         return min((each for each in deadlines if each is not None), default=None)
 
     def partition_for(self, transactional_id: str) -> int:
-        """Whose leader coordinates that id: what FindCoordinator wants to know."""
+        """The partition whose leader coordinates that id, for FindCoordinator."""
         return self._desk.partition_for(transactional_id)
 
     def step(self, given: Input, now_ms: int) -> list[Output]:
-        """What is to be done because of this, in order."""
+        """Processes one input; returns the outputs in order."""
         self._desk.now_ms = now_ms
         if isinstance(given, Event):
             self._on_event(given)

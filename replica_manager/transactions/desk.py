@@ -1,7 +1,7 @@
-"""What every story of the coordinator works with: its partitions, outputs, and the log.
+"""What all parts of the coordinator share: its partitions, outputs, and appends to the log.
 
 Each partition of ``__transaction_state`` that is here has the epoch in which this broker leads it.
-Whatever began under another epoch ends without effect: somebody else may have led it in between.
+Work that began in another epoch has no effect: another broker may have led it in between.
 
 Source: Kafka ``TransactionStateManager`` (``getTransactionState``, ``appendTransactionToLog``).
 """
@@ -54,7 +54,7 @@ class OwnedPartition:
 
 
 class Desk:
-    """Shared by all stories of one coordinator."""
+    """The partitions and outputs of one coordinator."""
 
     def __init__(self, config: TransactionConfig) -> None:
         self.config = config
@@ -74,14 +74,14 @@ class Desk:
         return partition_for(transactional_id, self.partition_count)
 
     def owner_of(self, transactional_id: str) -> OwnedPartition | ErrorCode:
-        """The partition with that id, or why it is not to be had here."""
+        """The partition that holds the id, or the error if it is not here."""
         partition = self.partition_for(transactional_id)
         if partition in self.loading:
             return ErrorCode.coordinator_load_in_progress
         return self.owned.get(partition, ErrorCode.not_coordinator)
 
     def current(self, transactional_id: str, coordinator_epoch: int) -> Transaction | ErrorCode:
-        """The id as it is here in the same epoch still, or why it is not."""
+        """The id's state if the partition still has the same epoch, or the error."""
         owner = self.owner_of(transactional_id)
         if isinstance(owner, ErrorCode):
             return owner
@@ -99,17 +99,17 @@ class Desk:
         self.outbox.append(Answer(request_id, result))
 
     def say(self, level: Level, text: str) -> None:
-        """A line of the coordinator."""
+        """Logs a line of the coordinator."""
         prefix = f"[TransactionCoordinator id={self.config.broker_id}] "
         self.outbox.append(LogLine(level, _COORDINATOR_LOG, prefix + text))
 
     def say_of_log(self, level: Level, text: str) -> None:
-        """A line about what stands in ``__transaction_state``."""
+        """Logs a line about ``__transaction_state``."""
         prefix = f"[Transaction State Manager {self.config.broker_id}]: "
         self.outbox.append(LogLine(level, _STATE_LOG, prefix + text))
 
     def say_of_markers(self, level: Level, text: str) -> None:
-        """A line about markers."""
+        """Logs a line about markers."""
         prefix = f"[Transaction Marker Channel Manager {self.config.broker_id}]: "
         self.outbox.append(LogLine(level, _MARKER_LOG, prefix + text))
 
@@ -118,7 +118,7 @@ class Desk:
     def append(
         self, partition: int, records: Sequence[Record], timeout_ms: int, then: Continuation
     ) -> None:
-        """Appends these records, and calls ``then`` when the outcome is known."""
+        """Appends these records, and calls ``then`` with the result."""
         self._last_append_id += 1
         self.continuations[self._last_append_id] = then
         self.outbox.append(
@@ -134,9 +134,9 @@ class Desk:
         *,
         stays_pending: bool = False,
     ) -> None:
-        """Writes what the id is to become; once that stands in the log it is so.
+        """Appends the id's next state, which takes effect once it is in the log.
 
-        ``then`` gets the error to tell the producer.  Unless the change ``stays_pending``, to be
+        ``then`` gets the producer's error.  Unless the change ``stays_pending``, to be
         written again, one that failed is given up.
         """
         known = self.current(transactional_id, coordinator_epoch)

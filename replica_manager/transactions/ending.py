@@ -1,4 +1,4 @@
-"""Transactions end: with the producer's word, or when they took too long.
+"""The end of transactions: by EndTxn, or by timeout.
 
 First it is written down how the transaction ends, and the producer is answered; markers follow, and
 when every partition has its own, the completion is written.
@@ -30,7 +30,7 @@ _CANCELLED: Final = frozenset(
 
 
 class Ending:
-    """How transactions end."""
+    """Ends transactions."""
 
     def __init__(self, desk: Desk, markers: Markers) -> None:
         self._desk = desk
@@ -46,7 +46,7 @@ class Ending:
         is_from_client: bool,
         then: Continuation,
     ) -> None:
-        """``then`` gets the error to answer with, as soon as the end is decided.
+        """Ends a transaction; ``then`` gets the error as soon as the end is decided.
 
         Who is not a client has prepared an epoch fence, and gives the raised epoch.
         """
@@ -141,7 +141,7 @@ class Ending:
     # ------------------------------------------------------------------ timeouts
 
     def abort_timed_out(self) -> None:
-        """Aborts what is open for too long; its producer is fenced by a higher epoch."""
+        """Aborts transactions open for too long; a higher epoch fences the producer."""
         timed_out = [
             transaction
             for owner in self._desk.owned.values()
@@ -188,7 +188,7 @@ class Ending:
 
 
 def _refusal(transaction: Transaction, *, is_commit: bool) -> ErrorCode | None:
-    """What is answered where nothing is to be decided; None for an open transaction."""
+    """The result where there is nothing to decide; None for an open transaction."""
     match transaction.state:
         case TransactionState.ONGOING:
             return None

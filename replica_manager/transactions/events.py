@@ -1,8 +1,8 @@
-"""What else goes into the transaction coordinator, and what comes out of it.
+"""Events and outputs of the transaction coordinator; requests are in another module.
 
 In go :data:`~replica_manager.transactions.requests.Request` and events, one at a time, with the
-time; out come outputs, to be performed in their order.  What every coordinator is told of its
-partitions stands in :mod:`replica_manager.groups.events`; an election's epoch is the coordinator's.
+time; out come outputs, to be performed in their order.  The events about
+partitions are in :mod:`replica_manager.groups.events`; an election's epoch is the coordinator's.
 
 Source: Kafka ``TransactionCoordinator`` (``onElection``, ``onResignation``),
 ``TransactionStateManager``, ``TransactionMarkerChannelManager``.
@@ -37,7 +37,7 @@ from zkcontroller.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What became of an :class:`Append`."""
+    """The result of an :class:`Append`."""
 
     append_id: int
     error: ErrorCode
@@ -45,7 +45,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdGiven:
-    """The answer to :class:`NewProducerId`: an id, or why there is none."""
+    """The answer to :class:`NewProducerId`: an id, or the error."""
 
     wish_id: int
     producer_id: int
@@ -54,7 +54,7 @@ class ProducerIdGiven:
 
 @dataclass(frozen=True, slots=True)
 class MarkersAnswered:
-    """What a broker made of :class:`SendMarkers`."""
+    """A broker's response to :class:`SendMarkers`."""
 
     send_id: int
     errors: Mapping[int, Mapping[TopicPartition, ErrorCode]] | None
@@ -82,7 +82,7 @@ Input: TypeAlias = Request | Event
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer that request; every request is answered once."""
+    """Send the response to that request; every request is answered once."""
 
     request_id: int
     result: Result
@@ -106,13 +106,13 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class NewProducerId:
-    """Get an id that no other producer has; the answer is :class:`ProducerIdGiven`."""
+    """Get a new producer id; the answer is :class:`ProducerIdGiven`."""
 
     wish_id: int
 
 
 class Marker(NamedTuple):
-    """How a producer's transaction ended, for partitions of one leader."""
+    """The end of a producer's transaction, for partitions of one leader."""
 
     producer_id: int
     producer_epoch: int
@@ -135,7 +135,7 @@ class SendMarkers:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLoaded:
-    """How long it took to load a partition: for the metrics."""
+    """The time it took to load a partition, for the metrics."""
 
     duration_ms: int
 

@@ -1,4 +1,4 @@
-"""Transactional ids that nobody has used for long are forgotten.
+"""Removes transactional ids that were not used for long.
 
 Source: Kafka ``TransactionStateManager.removeExpiredTransactionalIds``.
 """
@@ -18,13 +18,13 @@ from zkcontroller.errors import IllegalState
 
 
 class Expiry:
-    """Forgets ids, once that stands in the log."""
+    """Removes expired ids once their tombstones are in the log."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     def sweep(self) -> None:
-        """Writes tombstones for what has expired, some 16 KB of keys to a batch."""
+        """Appends tombstones for expired ids, some 16 KB of keys to a batch."""
         for partition, owner in self._desk.owned.items():
             if partition in self._desk.loading:
                 continue
@@ -59,7 +59,7 @@ class Expiry:
         def when_written(error: ErrorCode) -> None:
             for transaction, _ in batch:
                 if desk.owned.get(partition) is not owner:
-                    return  # somebody else may have led it in between
+                    return  # another broker may have led it in between
                 if transaction.pending_state is not TransactionState.DEAD:
                     raise IllegalState(f"{transaction.transactional_id} was not about to expire")
                 if error is ErrorCode.none:

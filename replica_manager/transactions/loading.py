@@ -1,6 +1,6 @@
-"""Which partitions of ``__transaction_state`` this coordinator has, and how it gets their content.
+"""The coordinator's partitions of ``__transaction_state``: loading and unloading.
 
-Whoever is elected leader of a partition reads its log from the start to the end; the last record of
+The elected leader of a partition reads its log from the start to the end; the last record of
 an id counts.  A transaction whose end was decided goes on from there: its markers are sent again,
 under the new epoch, and a partition that has one already gets a second, which changes nothing.
 
@@ -29,7 +29,7 @@ from replica_manager.transactions.transaction import Transaction
 
 @dataclass(slots=True)
 class _PartitionLoad:
-    """What has been read of a partition so far."""
+    """The records of a partition read so far."""
 
     partition: int
     coordinator_epoch: int
@@ -42,7 +42,7 @@ class _PartitionLoad:
 
 
 class Partitions:
-    """The partitions this coordinator has, and those it is about to have."""
+    """The loaded partitions, and those being loaded."""
 
     def __init__(self, desk: Desk, markers: Markers) -> None:
         self._desk = desk
@@ -55,13 +55,13 @@ class Partitions:
 
     @property
     def has_more_to_install(self) -> bool:
-        """Whether a partition was read to its end and not all of it was made."""
+        """Whether a partition was read to its end and is not installed completely."""
         return any(load.to_install for load in self._loads.values())
 
     # ------------------------------------------------------------------ coming and going
 
     def elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads the partition: it is to be loaded."""
+        """This broker became leader: starts loading the partition."""
         desk = self._desk
         desk.say(
             Level.INFO,
@@ -82,7 +82,7 @@ class Partitions:
         desk.outbox.append(Load(partition, self._last_load_id))
 
     def resigned(self, partition: int, leader_epoch: int | None) -> None:
-        """Another broker leads it, or nobody: its transactions are forgotten here."""
+        """This broker is not the leader any more: unloads the partition's transactions."""
         desk = self._desk
         desk.say(
             Level.INFO,
@@ -106,7 +106,7 @@ class Partitions:
             )
 
     def give_up_all(self) -> None:
-        """The broker stops."""
+        """Unloads every partition: the broker stops."""
         for partition in list(self._desk.loading):
             self._drop_load(partition)
         for partition in list(self._desk.owned):
@@ -120,7 +120,7 @@ class Partitions:
     # ------------------------------------------------------------------ reading
 
     def loaded(self, load_id: int, batches: tuple[LoadedBatch, ...]) -> None:
-        """More of the log; nothing if nobody wants it any more."""
+        """Takes more of the log; ignored if the load was cancelled."""
         load = self._loads.get(load_id)
         if load is None:
             return
@@ -157,7 +157,7 @@ class Partitions:
         )
 
     def failed(self, load_id: int, reason: str) -> None:
-        """The log could not be read: the partition is not served, for it would seem empty."""
+        """The log could not be read: the partition is not served, because it would seem empty."""
         load = self._loads.get(load_id)
         if load is not None:
             self._drop_load(load.partition)
@@ -171,14 +171,14 @@ class Partitions:
             )
 
     def finished(self, load_id: int) -> None:
-        """The end of the log: its transactions are made, some with each tick."""
+        """The end of the log was read: its transactions are installed, some with each tick."""
         load = self._loads.get(load_id)
         if load is not None:
             load.to_install = list(reversed(load.values))
             self._install(load)
 
     def install_more(self) -> None:
-        """Goes on with one partition that was read to its end."""
+        """Installs more transactions of a partition that was read to its end."""
         load = next((each for each in self._loads.values() if each.to_install), None)
         if load is not None:
             self._install(load)

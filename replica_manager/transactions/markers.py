@@ -1,7 +1,7 @@
-"""Markers on their way to the partitions of transactions whose end is decided.
+"""Sends the markers of transactions whose end is decided.
 
 Each leader has a queue; one request to it is under way at a time.  What fails for now is tried
-again, after a while and at whoever leads the partition then; a partition that exists no more needs
+again after a while, at the partition's leader of that time; a deleted partition needs
 no marker.  When every partition has its marker, the completion is written to the log, again and
 again until it is there.
 
@@ -54,7 +54,7 @@ _NEEDLESS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Completion:
-    """A transaction whose end is decided, and what it will be when it has its markers."""
+    """A transaction whose end is decided, and its state once it has all markers."""
 
     transactional_id: str
     coordinator_epoch: int
@@ -72,10 +72,10 @@ class _Sent(NamedTuple):
 
 
 class Markers:
-    """All markers that are still to be written."""
+    """All markers still to be written."""
 
     def __init__(self, desk: Desk, leader_of: Callable[[TopicPartition], int | None]) -> None:
-        """``leader_of`` gives NO_LEADER if none can be reached, None without such a partition."""
+        """``leader_of`` returns NO_LEADER if none is reachable, None for an unknown partition."""
         self._desk = desk
         self._leader_of = leader_of
         self._completions: dict[str, Completion] = {}
@@ -102,7 +102,7 @@ class Markers:
     # ------------------------------------------------------------------ sending
 
     def begin(self, transaction: Transaction, coordinator_epoch: int, transit: Transit) -> None:
-        """The end of that transaction stands in the log; ``transit`` is what comes of it."""
+        """Starts the markers of a transaction whose end is in the log; ``transit`` follows them."""
         completion = Completion(transaction.transactional_id, coordinator_epoch, transit)
         self._completions[transaction.transactional_id] = completion
         self._enqueue(
@@ -118,7 +118,7 @@ class Markers:
         self._complete_if_done(completion, transaction)
 
     def flush(self) -> None:
-        """Sends what waits for leaders that have no request under way."""
+        """Sends the queued markers to leaders without a request in flight."""
         busy = {sent.broker_id for sent in self._sent.values()}
         for broker_id, queue in list(self._queues.items()):
             if broker_id in busy:
@@ -134,7 +134,7 @@ class Markers:
             )
 
     def retry(self) -> None:
-        """Tries again what failed, as the cluster is now."""
+        """Queues failed markers again, for the current leaders."""
         self.retry_at_ms = None
         unwritten, self._unwritten = self._unwritten, []
         for completion in unwritten:
@@ -148,7 +148,7 @@ class Markers:
                 self._complete_if_done(completion, transaction)
 
     def forget(self, partition: int) -> None:
-        """That partition of ``__transaction_state`` is not here any more, or anew."""
+        """That partition of ``__transaction_state`` was unloaded or loaded again."""
 
         def stays(completion: Completion) -> bool:
             return self._desk.partition_for(completion.transactional_id) != partition
@@ -201,7 +201,7 @@ class Markers:
             self.retry_at_ms = self._desk.now_ms + MARKER_RETRY_MS
 
     def _wanted(self, completion: Completion) -> Transaction | None:
-        """The transaction if it is still to be completed, in the same epoch."""
+        """The transaction if it still has to be completed in the same epoch."""
         transactional_id = completion.transactional_id
         if self._completions.get(transactional_id) is not completion:
             return None
@@ -221,7 +221,7 @@ class Markers:
     def answered(
         self, send_id: int, errors: Mapping[int, Mapping[TopicPartition, ErrorCode]] | None
     ) -> None:
-        """What became of one request; by producer id, None if there was no answer."""
+        """Handles a response: results by producer id, None if there was no response."""
         for completion, marker in self._sent.pop(send_id).waiting:
             transaction = self._wanted(completion)
             if transaction is None:
@@ -241,7 +241,7 @@ class Markers:
         marker: Marker,
         errors: Mapping[TopicPartition, ErrorCode] | None,
     ) -> list[TopicPartition]:
-        """The partitions that are to be tried again."""
+        """The partitions to try again."""
         if errors is None:
             return list(marker.partitions)
         again: list[TopicPartition] = []

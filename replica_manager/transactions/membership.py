@@ -1,4 +1,4 @@
-"""Partitions join a transaction, and brokers ask whether they have.
+"""The partitions of a transaction: added by producers, verified for brokers.
 
 Source: Kafka ``TransactionCoordinator`` (``handleAddPartitionsToTransaction``,
 ``handleVerifyPartitionsInTransaction``, KIP-890).
@@ -20,13 +20,13 @@ from replica_manager.transactions.transaction import Transaction
 
 
 class Membership:
-    """Which partitions belong to which transaction."""
+    """Adds and verifies partitions."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     def add(self, request: AddPartitions) -> None:
-        """The partitions belong to it once that stands in the log; the first ones begin it."""
+        """Adds the partitions once the record is in the log; the first ones begin a transaction."""
 
         def tell(error: ErrorCode) -> None:
             self._desk.answer(request.request_id, ErrorResult(error))

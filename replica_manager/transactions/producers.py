@@ -1,9 +1,9 @@
-"""A producer comes, with a transactional id: it gets a producer id and an epoch nobody else has.
+"""InitProducerId with a transactional id: gives the producer its id and a new epoch.
 
-Whoever had the id before is fenced by the new epoch.  If its transaction is still open, that is
-aborted first, under an epoch which no client ever gets; the newcomer is told to ask again
-meanwhile.  A producer that goes on after an error says who it was, so that it does not fence itself
-out, nor take the id back from one who came since (KIP-360).
+The new epoch fences the producer that used the transactional id before.  If its transaction is
+still open, that is aborted first, under an epoch which no client ever gets; the new producer must
+retry meanwhile.  A producer that goes on after an error says who it was, so that it does not fence
+itself out, nor take the id back from one who came since (KIP-360).
 
 Source: Kafka ``TransactionCoordinator`` (``handleInitProducerId``,
 ``prepareInitProducerIdTransit``).
@@ -35,7 +35,7 @@ from replica_manager.transactions.transaction import (
 
 
 class Producers:
-    """Who may use which transactional id."""
+    """Handles InitProducerId."""
 
     def __init__(self, desk: Desk, ending: Ending) -> None:
         self._desk = desk
@@ -45,7 +45,7 @@ class Producers:
         """Requests that wait for a producer id; as many as there are connections at most."""
 
     def init(self, request: InitProducerId, new_id: int | None = None) -> None:
-        """``new_id``: a producer id to be used if one is needed; else one is asked for."""
+        """``new_id``: a producer id to use if one is needed; without it one is requested."""
         if not request.transactional_id:
             self._refuse(request, ErrorCode.invalid_request)
             return
@@ -69,7 +69,7 @@ class Producers:
         self._take_over(owner, transaction, request, new_id)
 
     def given(self, event: ProducerIdGiven) -> None:
-        """The id that a request waited for; what the request found may have changed meanwhile."""
+        """Takes the requested producer id; the state may have changed meanwhile."""
         request = self._wishing.pop(event.wish_id)
         if event.error is ErrorCode.none:
             self.init(request, event.producer_id)
@@ -128,7 +128,7 @@ class Producers:
                 self._write(owner, request, raised)
 
     def _fence(self, transaction: Transaction, request: InitProducerId) -> None:
-        """Aborts the open transaction of whoever had the id; the newcomer comes again."""
+        """Aborts the open transaction of the earlier producer; the new one retries."""
         transit = transaction.prepare_epoch_fence()
 
         def when_decided(error: ErrorCode) -> None:
@@ -171,7 +171,7 @@ class Producers:
 
 
 def _may_be(expected: ProducerIdAndEpoch, transaction: Transaction) -> bool:
-    """Whether a producer may go on as that one: as the current, or as the one before a rotation."""
+    """Whether a producer may continue with that id and epoch, current or before a rotation."""
     return (
         transaction.producer_epoch == NO_PRODUCER_EPOCH
         or expected.producer_id == transaction.producer_id

@@ -1,4 +1,4 @@
-"""What stands in ``__transaction_state``: keys and values as bytes, byte for byte Kafka's.
+"""The records of ``__transaction_state``: encoded and decoded byte for byte like Kafka's.
 
 Every key and value begins with a version (int16).  Keys have version 0; values are written in
 version 0 and read in version 1, too, which brokers write that have the feature
@@ -45,7 +45,7 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def encode_value(transit: Transit) -> bytes:
-    """Version 0; the partitions of an Empty one are null, as Kafka writes it."""
+    """Version 0; an Empty transaction has null partitions, as in Kafka."""
     topics: dict[str, list[int]] = {}
     for topic, partition in transit.partitions:
         topics.setdefault(topic, []).append(partition)
@@ -75,7 +75,7 @@ def encode_value(transit: Transit) -> bytes:
 
 
 def decode_key(data: bytes) -> str | None:
-    """The transactional id; None for a key of another version: of a coordinator after this one.
+    """The transactional id; None for a key of a newer coordinator.
 
     TransactionRecordCorrupt if the bytes do not say.
     """
@@ -87,7 +87,7 @@ def decode_key(data: bytes) -> str | None:
 
 
 def decode_value(transactional_id: str, data: bytes) -> Transaction:
-    """What is known of that id; TransactionRecordCorrupt if the bytes are of no known version."""
+    """The id's state; TransactionRecordCorrupt if malformed or of an unknown version."""
     try:
         return _value(transactional_id, RecordReader(data, "value"))
     except GroupRecordCorrupt as corrupt:

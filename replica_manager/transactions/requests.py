@@ -1,4 +1,4 @@
-"""What is asked of the transaction coordinator, and what is answered: values of no version.
+"""Requests to the transaction coordinator and their results, independent of versions.
 
 Every request carries the ``request_id`` under which its answer will come, exactly once.
 
@@ -20,7 +20,7 @@ ANY_DURATION: Final = -1
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """What a producer believes to be (KIP-360)."""
+    """The producer id and epoch that a producer sends (KIP-360)."""
 
     producer_id: int
     producer_epoch: int
@@ -59,7 +59,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class VerifyPartitions:
-    """AddPartitionsToTxn (24) of a broker that only wants to know whether they belong to it."""
+    """AddPartitionsToTxn (24) of a broker that verifies partitions and adds none."""
 
     request_id: int
     transactional_id: str
@@ -88,7 +88,7 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ErrorResult:
-    """The answer to AddPartitions and EndTransaction: that of the whole request."""
+    """The answer to AddPartitions and EndTransaction: one error for the request."""
 
     error: ErrorCode
 
@@ -102,7 +102,7 @@ class DescribeTransactions:
 
 
 class DescribedTransaction(NamedTuple):
-    """A transactional id as tools see it."""
+    """A transactional id in DescribeTransactions."""
 
     transactional_id: str
     error: ErrorCode
@@ -133,7 +133,7 @@ class ListTransactions:
 
 
 class ListedTransaction(NamedTuple):
-    """A transactional id in a list."""
+    """A transactional id in ListTransactions."""
 
     transactional_id: str
     producer_id: int

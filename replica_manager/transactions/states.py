@@ -1,4 +1,4 @@
-"""The states of a transactional id, and which may follow which.
+"""The states of a transactional id, and the allowed transitions.
 
 ::
 
@@ -25,7 +25,7 @@ from typing import Final
 
 
 class TransactionState(Enum):
-    """The values are those in the log."""
+    """The states; the values are those in the log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -43,12 +43,12 @@ class TransactionState(Enum):
 
     @property
     def is_ending(self) -> bool:
-        """How it ends is decided, and markers are being written."""
+        """Whether the end is decided and markers are being written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def may_expire(self) -> bool:
-        """Nothing of it is open, so that after long silence the id may be forgotten."""
+        """Whether no transaction is open, so that the id may expire."""
         return self in (
             TransactionState.EMPTY,
             TransactionState.COMPLETE_COMMIT,

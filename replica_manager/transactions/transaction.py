@@ -1,4 +1,4 @@
-"""One transactional id: its producer, its state, the partitions of its transaction.
+"""The state of one transactional id: its producer and its transaction.
 
 A change is *prepared* (which makes its state the pending one, so that nothing else may begin),
 written to the log, and only then *completed*.  What was prepared is a :class:`Transit`: the whole
@@ -33,12 +33,12 @@ LAST_PRODUCER_EPOCH: Final = 2**15 - 1
 
 
 def is_epoch_exhausted(producer_epoch: int) -> bool:
-    """Whether no client may get a higher epoch; the very last is kept for fencing."""
+    """Whether no client may get a higher epoch; the last one is kept for fencing."""
     return producer_epoch >= LAST_PRODUCER_EPOCH - 1
 
 
 class Transit(NamedTuple):
-    """What a transactional id is to become."""
+    """The next state of a transactional id."""
 
     state: TransactionState
     producer_id: int
@@ -54,7 +54,7 @@ class Transit(NamedTuple):
 
     @override
     def __str__(self) -> str:
-        """As Kafka's log lines show it, with the first of many partitions."""
+        """The text in Kafka's log lines, with only the first of many partitions."""
         shown = [f"{topic}-{partition}" for topic, partition in self.partitions[:SHOWN_PARTITIONS]]
         if len(shown) < len(self.partitions):
             shown.append(f"... {len(self.partitions)} in all")
@@ -68,7 +68,7 @@ class Transit(NamedTuple):
 
 
 class Transaction:
-    """A transactional id as its coordinator holds it; a new one is Empty and has no epoch."""
+    """The state of a transactional id; a new one is Empty and has no epoch."""
 
     __slots__ = (
         "has_failed_epoch_fence", "last_producer_epoch", "last_producer_id", "last_update_ms",
@@ -109,7 +109,7 @@ class Transaction:
         return is_epoch_exhausted(self.producer_epoch)
 
     def has_timed_out(self, now_ms: int) -> bool:
-        """Whether it is open for longer than its producer wanted, and nothing is being done."""
+        """Whether the transaction is open for too long and no change is pending."""
         return (
             self.state is TransactionState.ONGOING
             and self.pending_state is None
@@ -119,7 +119,7 @@ class Transaction:
     # ------------------------------------------------------------------ preparing
 
     def prepare_epoch_fence(self) -> Transit:
-        """The epoch is raised above that of the producer whose transaction is open."""
+        """Prepares a higher epoch, which fences the producer of the open transaction."""
         # One that failed has raised it already, perhaps to the very last.
         epoch = self.producer_epoch + (0 if self.has_failed_epoch_fence else 1)
         if epoch > LAST_PRODUCER_EPOCH:
@@ -133,14 +133,14 @@ class Transaction:
     def prepare_epoch_increment(
         self, timeout_ms: int, expected_epoch: int | None, now_ms: int
     ) -> Transit | ErrorCode:
-        """A producer comes, with the epoch it believes to have or without one."""
+        """Prepares a higher epoch for a producer that sent its epoch or none."""
         known, raised = self.producer_epoch, self.producer_epoch + 1
         if expected_epoch is None:
             epoch, last_epoch = raised, NO_PRODUCER_EPOCH
         elif known in (NO_PRODUCER_EPOCH, expected_epoch):
             epoch, last_epoch = raised, known
         elif expected_epoch == self.last_producer_epoch:
-            # It asks again: the answer was lost, and nobody else has come since.
+            # It asks again: the answer was lost, and no other producer has started since.
             epoch, last_epoch = known, expected_epoch
         else:
             return ErrorCode.producer_fenced
@@ -155,7 +155,7 @@ class Transaction:
     def prepare_producer_id_rotation(
         self, producer_id: int, timeout_ms: int, now_ms: int, *, records_last_epoch: bool
     ) -> Transit:
-        """The epochs are exhausted: another producer id, from epoch 0 on."""
+        """Prepares a new producer id with epoch 0, after the epochs are exhausted."""
         last_epoch = self.producer_epoch if records_last_epoch else NO_PRODUCER_EPOCH
         return self._prepare(
             self._begun_anew(timeout_ms, now_ms)._replace(
@@ -164,7 +164,7 @@ class Transaction:
         )
 
     def prepare_partitions(self, added: Iterable[TopicPartition], now_ms: int) -> Transit:
-        """Partitions join the transaction; the first of them begin it."""
+        """Prepares added partitions; the first ones begin the transaction."""
         is_open = self.state is TransactionState.ONGOING
         return self._prepare(
             self._as_is(TransactionState.ONGOING)._replace(
@@ -175,11 +175,11 @@ class Transaction:
         )
 
     def prepare_end(self, state: TransactionState, now_ms: int) -> Transit:
-        """It is decided how the transaction ends."""
+        """Prepares the decided end."""
         return self._prepare(self._as_is(state)._replace(last_update_ms=now_ms))
 
     def prepare_completion(self, now_ms: int) -> Transit:
-        """What it will be once every partition has its marker."""
+        """Prepares the state after every partition has its marker."""
         is_commit = self.state is TransactionState.PREPARE_COMMIT
         # The raised epoch stands in the log by now.
         self.has_failed_epoch_fence = False
@@ -190,7 +190,7 @@ class Transaction:
         )
 
     def prepare_death(self) -> Transit:
-        """The id is about to be forgotten."""
+        """Prepares the removal of the id."""
         return self._prepare(self._as_is(TransactionState.DEAD)._replace(partitions=()))
 
     def _as_is(self, state: TransactionState) -> Transit:
@@ -223,7 +223,7 @@ class Transaction:
     # ------------------------------------------------------------------ completing
 
     def complete(self, transit: Transit) -> None:
-        """What was prepared stands in the log, and is so now."""
+        """Applies the prepared change, which is in the log now."""
         if self.pending_state is not transit.state:
             raise IllegalState(
                 f"{self.transactional_id} cannot complete {transit}: it was not prepared"
@@ -262,7 +262,7 @@ class Transaction:
             )
 
     def has_marker(self, partition: TopicPartition) -> None:
-        """That partition needs no marker any more."""
+        """That partition's marker is written."""
         if not self.state.is_ending:
             raise IllegalState(f"{self.transactional_id} gets no markers: it is {self.state.label}")
         self.partitions.pop(partition, None)
