@@ -361,4 +361,4 @@ INTERNAL_KEYS: Final = frozenset(
         "zookeeper.metadata.migration.min.batch.size",
     )
 )
-"""Clients are told of these only where the file sets them."""
+"""Clients see these only where the file sets them."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from typing_extensions import override
 
 NO_LEADER: Final = -1
-"""Nobody may lead the partition (``LeaderAndIsr.NoLeader``)."""
+"""No replica may lead the partition (``LeaderAndIsr.NoLeader``)."""
 
 LEADER_DURING_DELETE: Final = -2
 """In UpdateMetadata: the topic is being deleted (``LeaderAndIsr.LeaderDuringDelete``)."""

@@ -19,7 +19,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 MAX_PENDING_MEMBERS: Final = 10_000
 """Ids of one group that were given out and never used; past it the oldest is forgotten.
 
-Whoever comes back with a forgotten id is told UNKNOWN_MEMBER_ID and asks for another one.
+A client that returns with a forgotten id gets UNKNOWN_MEMBER_ID and requests another one.
 """
 
 MAX_PENDING_MEMBER_CHARACTERS: Final = 4_000_000

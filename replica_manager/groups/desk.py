@@ -53,7 +53,7 @@ _GROUP_ERRORS: Final = {
     ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
     ErrorCode.invalid_fetch_size: ErrorCode.unknown_server_error,
 }
-"""What members are told when a group could not be written; any other error as it is."""
+"""The members' error when a group could not be written; any other error as it is."""
 
 
 class Desk:

@@ -88,7 +88,7 @@ class Group:
         self.static_members: dict[str, str] = {}
         """Instance id to member id."""
         self.pending_members: dict[str, None] = {}
-        """Ids that were given out and nobody has come back with; oldest first."""
+        """Ids that were given out and not used yet; oldest first."""
         self.pending_sync_members: dict[str, None] = {}
         """Members that have not asked for the assignment of this generation yet."""
         self.subscribed_topics: frozenset[str] | None = None
@@ -96,7 +96,7 @@ class Group:
         self.offsets = OffsetTable()
         self.parked_join_count = 0
         self.is_new_member_added = False
-        """Whether somebody came during the initial delay, which then may last longer."""
+        """Whether a member joined during the initial delay, which then may last longer."""
         self.initial_delay_ms: int | None = None
         """The initial delay that is running; None if the rebalance under way has none."""
         self.initial_delay_left_ms = 0

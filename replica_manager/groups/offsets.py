@@ -53,7 +53,7 @@ _COMMIT_ERRORS: Final = {
     ErrorCode.record_list_too_large: ErrorCode.invalid_commit_offset_size,
     ErrorCode.invalid_fetch_size: ErrorCode.invalid_commit_offset_size,
 }
-"""What a client is told when its offsets could not be written; any other error as it is."""
+"""The client's error when its offsets could not be written; any other error as it is."""
 
 _NO_OFFSET: Final = FetchedOffset(INVALID_OFFSET, NO_EPOCH, "", ErrorCode.none)
 _UNSTABLE: Final = _NO_OFFSET._replace(error=ErrorCode.unstable_offset_commit)

@@ -53,7 +53,7 @@ class JoinGroup:
     requires_known_member_id: bool = False
     """From version 4 on a member without id is given one and has to come again (KIP-394)."""
     supports_skipping_assignment: bool = False
-    """From version 9 on a static leader may be told to skip the assignment (KIP-814)."""
+    """From version 9 on a static leader may get the flag to skip the assignment (KIP-814)."""
     reason: str | None = None
 
 
@@ -76,7 +76,7 @@ class JoinResult:
     protocol_name: str | None = None
     leader_id: str = ""
     members: tuple[JoinedMember, ...] = ()
-    """Everybody, for the leader; empty for the others."""
+    """All members, for the leader; empty for the others."""
     skip_assignment: bool = False
 
 

@@ -1,4 +1,4 @@
-"""What a subscription to clients' metrics may say: which metrics, how often, and of whom.
+"""Validates client metrics subscriptions: metrics, interval and client match (KIP-714).
 
 Source: Kafka ``ClientMetricsConfigs`` (KIP-714).
 """
@@ -31,7 +31,7 @@ _UNKNOWN_ESCAPE: Final = "bad escape"
 
 
 def validate_client_metrics(configs: Mapping[str, str]) -> None:
-    """ApiException(INVALID_REQUEST or INVALID_CONFIG) unless a subscription may say that."""
+    """ApiException(INVALID_REQUEST or INVALID_CONFIG) for an invalid subscription."""
     for name in configs:
         if name not in (_METRICS, _INTERVAL_MS, _MATCH):
             raise ApiException(
@@ -65,7 +65,7 @@ def _check_interval(text: str) -> None:
 
 
 def _is_pattern(text: str) -> bool:
-    """Whether it is a property of clients, an equals sign, and an expression for its value."""
+    """Whether it is ``property=regex`` with a known client property."""
     parts = text.rstrip("=").split("=")
     if len(parts) != 2 or parts[0].strip() not in _MATCHED:
         return False

@@ -36,7 +36,7 @@ _MAX_INT: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
-    """A valid configuration of a KRaft node; the words are those of its keys."""
+    """A valid configuration of a KRaft node; fields are named like its keys."""
 
     originals: Mapping[str, str]
     """What the file says, as text."""
@@ -103,7 +103,7 @@ class ControllerConfig:
 
     @property
     def effective(self) -> Mapping[str, str]:
-        """What is set, as text: nothing of it changes while the node runs."""
+        """The set values as text; none of them changes while the node runs."""
         return self.originals
 
     @property
@@ -116,12 +116,12 @@ class ControllerConfig:
 
     @property
     def listener_name(self) -> str:
-        """The listener by which the quorum talks."""
+        """The listener of the quorum."""
         return self.controller_listener_names[0]
 
     @property
     def quorum_listener(self) -> Listener:
-        """The same, with its address and its protocol."""
+        """The quorum's listener with address and protocol."""
         return next(each for each in self.listeners if each.listener_name == self.listener_name)
 
     def integer(self, key: str) -> int:
@@ -135,7 +135,7 @@ class ControllerConfig:
         return value
 
     def check_voters_are_routable(self) -> None:
-        """For the start of a node: ConfigInvalid for a voter at 0.0.0.0, which a format takes."""
+        """At the start of a node: ConfigInvalid for a voter at 0.0.0.0, which a format accepts."""
         for voter_id, endpoint in self.voters.endpoints.items():
             if endpoint.host == UNROUTABLE_HOST:
                 raise ConfigInvalid(
@@ -232,7 +232,7 @@ def _advertised(
     names: Collection[str],
     bound: Collection[Listener],
 ) -> tuple[Listener, ...]:
-    """As ``advertised.listeners`` says, for the rest as bound.
+    """The advertised listeners, by default the bound ones.
 
     Source: Kafka 3.9.1 ``KafkaConfig.effectiveAdvertisedControllerListeners``.
     """

@@ -1,4 +1,4 @@
-"""What the quorum controller must know of configuration keys: the broker's own tables.
+"""The configuration keys for the quorum controller, from the broker's tables.
 
 Source: Kafka ``KafkaConfigSchema``, ``ControllerConfigurationValidator``.
 """
@@ -33,10 +33,10 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 class BrokerConfigSchema:
-    """Topics' and brokers' keys; a topic's inherits from the broker's it is another name of."""
+    """Topic and broker keys; a topic's key inherits from the broker's synonym."""
 
     def __init__(self) -> None:
-        # Made once: every topic that is created is told all of its keys.
+        # Made once: the response for every created topic has all its keys.
         self._keys: dict[int, dict[str, ConfigKeySchema]] = {
             resource_type: {name: _schema(key, resource_type) for name, key in keys.items()}
             for resource_type, keys in (
@@ -72,14 +72,14 @@ def _synonym(name: str, unit: int) -> ConfigSynonym:
 
 
 class BrokerConfigValidator:
-    """What must hold of a topic's configuration, and of a resource's name."""
+    """Validates topic configurations and resource names."""
 
     def __init__(self, static_values: Mapping[str, ConfigValue]) -> None:
-        """``static_values``: this node's own, which topics inherit from."""
+        """``static_values``: this node's own configuration, which topics inherit."""
         self._static_values = static_values
 
     def validate_resource(self, resource: ConfigResource) -> None:
-        """Refuses a resource that there cannot be."""
+        """Refuses a resource that cannot exist."""
         match resource.resource_type:
             case ResourceType.TOPIC:
                 if not resource.name:

@@ -1,4 +1,4 @@
-"""The controller of a node: made of the node's configuration, told to the quorum, kept running.
+"""The controller of a node: built from its configuration, registered, and kept running.
 
 Source: Kafka ``ControllerServer``, ``ControllerRegistrationManager`` (KIP-919).
 """
@@ -61,7 +61,7 @@ _log: Final = logging.getLogger("kafka.server.ControllerRegistrationManager")
 def read_bootstrap(
     metadata_log_dir: Path, inter_broker_protocol_version: str | None
 ) -> BootstrapMetadata:
-    """What an empty log begins with: of the format's file, else of the configuration.
+    """The first records of an empty log: from the format's file, else the configuration.
 
     CorruptRecord or InvalidRecord for a file that cannot be read, or is without a metadata.version.
     """
@@ -75,7 +75,7 @@ def read_bootstrap(
 def controller_maker(
     config: ControllerConfig, cluster_id: str, bootstrap: BootstrapMetadata
 ) -> Callable[[RaftAppender], QuorumController]:
-    """Makes the controller of that configuration, for the quorum that it is given."""
+    """Builds the controller of that configuration for a given quorum."""
     chance = random.Random()
     environment = ControllerEnvironment(
         quorum_features=QuorumFeatures(config.node_id, default_feature_map(), config.voters.ids),
@@ -118,7 +118,7 @@ def _is_address(name: str) -> bool:
 
 
 class ControllerRegistrations:
-    """Has this controller registered with whichever controller is active.
+    """Registers this controller with the active controller.
 
     Features can be raised only once every controller of the quorum has said what it can do.
     """
@@ -156,7 +156,7 @@ class ControllerRegistrations:
         )
 
     async def run(self) -> None:
-        """Registers, and again whenever the log forgets it; returns when the controller ends."""
+        """Registers, and again whenever the registration is missing; ends with the controller."""
         with contextlib.suppress(ConnectionAbortedError):
             await self._keep_registered()
 
@@ -183,7 +183,7 @@ class ControllerRegistrations:
         return known is None or known.incarnation_id != self._wanted.incarnation_id
 
     async def _register(self) -> str | None:
-        """Asks the active controller; what stands against it."""
+        """Sends the registration to the active controller; returns the error."""
         leader_id = self._driver.node.leader_and_epoch.leader_id
         if leader_id is None:
             return "no controller is active"

@@ -1,4 +1,4 @@
-"""A controller's configuration in the form of a broker's, in which clients are told of it.
+"""A controller's configuration in the form of a broker's, for DescribeConfigs.
 
 Kafka has one class for both.
 
@@ -29,7 +29,7 @@ UNCONFIGURED: Final = BrokerConfig(
 
 
 def described_config(config: ControllerConfig) -> BrokerConfig:
-    """What DescribeConfigs says of that node.  Its rules are those that it has passed already."""
+    """The configuration for DescribeConfigs; it was validated before."""
     return BrokerConfig(
         originals=config.originals,
         values={**config.values, _NODE_ID: config.node_id, _BROKER_ID: config.node_id},

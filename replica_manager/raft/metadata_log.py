@@ -1,4 +1,4 @@
-"""The metadata log of one node: a partition's log and its snapshots, as raft wants them.
+"""The metadata log of one node on disk: a partition log and snapshots.
 
 The batches are kept by :class:`~replica_manager.log.partition_log.PartitionLog`, with the offsets
 and epochs that they come with: nothing is assigned, and no rule for clients' records applies.  What
@@ -52,13 +52,13 @@ _NEVER_MS: Final = 2**31 - 1
 
 
 class MetadataFlushPlan(NamedTuple):
-    """What must reach the disk: records, and a snapshot as far as it has come from the leader."""
+    """A flush of records and of the downloaded part of a snapshot."""
 
     log: FlushPlan | None
     download: SnapshotWriter | None
 
     def run(self) -> None:
-        """Waits for the disk.  Blocks; for an executor.  OSError if the disk fails.
+        """Flushes to disk.  Blocks; for an executor.  OSError if the disk fails.
 
         The download must neither be finished nor dropped meanwhile.
         """
@@ -78,7 +78,7 @@ class MetadataLog:
         config: MetadataLogConfig,
         environment: LogEnvironment,
     ) -> None:
-        """For :meth:`open`."""
+        """Used by :meth:`open`."""
         self._log = log
         self._snapshots = snapshots
         self._config = config
@@ -93,7 +93,7 @@ class MetadataLog:
         *,
         on_failure: Callable[[Path, str, OSError], None] | None = None,
     ) -> MetadataLog:
-        """The log in that directory, made if it is not there.  Blocks while it is recovered.
+        """The log in that directory, created if needed.  Blocks during recovery.
 
         Every batch is read and checked, however the log was left, as Kafka does it for this log.
         RaftFatal if what the snapshots hold is missing in the log and the log in the snapshots;
@@ -129,12 +129,12 @@ class MetadataLog:
 
     @property
     def directory(self) -> Path:
-        """The log's folder; ``quorum-state`` is in it too."""
+        """The log's directory, which also holds ``quorum-state``."""
         return self._log.directory
 
     @property
     def duties(self) -> Duties:
-        """What is left to be done in other threads: flushes of old segments, deletions."""
+        """Deferred work for other threads: flushes of old segments, deletions."""
         return self._environment.duties
 
     # Where the log is.
@@ -234,7 +234,7 @@ class MetadataLog:
     # To disk.
 
     def plan_flush(self) -> MetadataFlushPlan | None:
-        """What to run, in any thread, so that all there is now is safe; None if it is."""
+        """The flush that makes everything so far durable, for any thread; None if it is."""
         log, download = self._log.plan_flush(), self._download
         if download is not None and download.synced_size == download.size:
             download = None
@@ -243,7 +243,7 @@ class MetadataLog:
         return MetadataFlushPlan(log, download)
 
     def finish_flush(self, plan: MetadataFlushPlan) -> None:
-        """The plan has run."""
+        """The flush has run."""
         if plan.log is not None:
             self._log.finish_flush(plan.log)
 
@@ -299,7 +299,7 @@ class MetadataLog:
         return SnapshotWriter(self.directory, snapshot_id)
 
     def add_snapshot(self, written: SnapshotWriter) -> None:
-        """A writer of :meth:`create_snapshot` has been frozen: the snapshot counts from now on."""
+        """Adds a frozen snapshot of :meth:`create_snapshot`."""
         require(written.is_frozen, f"{written.snapshot_id} is not whole")
         if written.snapshot_id.offset < self.start_offset:
             # A later one has come from the leader meanwhile.
@@ -317,7 +317,7 @@ class MetadataLog:
         return self._download.append(data)
 
     def finish_download(self) -> None:
-        """As the Protocol says.  Blocks until what is not yet flushed of it is on disk."""
+        """See the Protocol.  Blocks until the unflushed rest is on disk."""
         download, self._download = self._download, None
         if download is None:
             raise RaftFatal("no download was begun")
@@ -326,7 +326,7 @@ class MetadataLog:
         self.restart_at(download.snapshot_id)
 
     def restart_at(self, snapshot_id: OffsetAndEpoch) -> None:
-        """As the Protocol says, also where the log ends in a later epoch than the snapshot.
+        """See the Protocol; also where the log ends in a later epoch than the snapshot.
 
         There Kafka's node ends (``truncateToLatestSnapshot`` compares the epochs), although its
         leader does not have those records.
@@ -369,7 +369,7 @@ class MetadataLog:
         )
 
     def _clean_while(self, breach: Breach) -> bool:
-        """Drops the oldest snapshots as long as there is a reason and a newer one to begin with."""
+        """Deletes the oldest snapshots while there is a reason and a newer one."""
         has_cleaned = False
         for oldest, following in pairwise(self._snapshots.ids):
             reason = breach.reason(oldest)
@@ -379,7 +379,7 @@ class MetadataLog:
         return has_cleaned
 
     def _delete_before(self, snapshot_id: OffsetAndEpoch, reason: str) -> bool:
-        """Lets the log begin where that snapshot ends; says whether anything could go."""
+        """Moves the log's start to that snapshot's end; returns whether anything was deleted."""
         if not self.start_offset < snapshot_id.offset <= self.high_watermark:
             # After a restart the high watermark is not known at once.
             return False
@@ -405,7 +405,7 @@ class MetadataLog:
 
 
 def _of_known_epochs(headers: Sequence[BatchHeader], epoch: int) -> Sequence[BatchHeader]:
-    """The batches before the first one of a later epoch: its leader is not known here yet.
+    """The batches before the first one of a later epoch, whose leader is unknown yet.
 
     Source: Kafka 3.9.1 ``UnifiedLog.analyzeAndValidateRecords`` (KAFKA-18723).
     """

@@ -1,4 +1,4 @@
-"""How large the metadata log may become, and what of it may go.
+"""Size and retention of the metadata log.
 
 Source: Kafka ``MetadataLogConfig``, ``KRaftConfigs``.
 """
@@ -39,7 +39,7 @@ class MetadataLogConfig:
 
     @property
     def log_config(self) -> LogConfig:
-        """For the log below: no retention of its own, no compaction."""
+        """The configuration of the log below: without retention and compaction."""
         return LogConfig(
             segment_bytes=self.segment_bytes,
             segment_ms=self.segment_ms,

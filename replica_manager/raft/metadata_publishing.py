@@ -1,4 +1,4 @@
-"""What is committed to the metadata log, told on the event loop to those who need a part of it.
+"""Publishes committed metadata records, on the event loop, to the parts that need them.
 
 The controller keeps its own state, in its own thread.  What answers requests beside it, such as the
 authorizer, has a copy of the few records it needs: of those types a :class:`MetadataPublishing`
@@ -34,20 +34,20 @@ _log: Final = logging.getLogger("org.apache.kafka.image.loader.MetadataLoader")
 
 
 class MetadataPublisher(Protocol):
-    """Has a copy of some of the metadata.  For the event loop; must not take long."""
+    """Keeps a copy of some of the metadata.  For the event loop; must not take long."""
 
     @property
     def record_types(self) -> Collection[type[MetadataRecord]]:
-        """What it wants to hear of."""
+        """The record types that it needs."""
 
     def publish(self, records: Sequence[MetadataRecord]) -> None:
-        """Takes in what was committed next."""
+        """Applies the next committed records."""
 
     def load(self, records: Sequence[MetadataRecord]) -> None:
-        """Everything known is void: this is what there is."""
+        """Replaces everything by these records."""
 
     def caught_up(self) -> None:
-        """Once: everything has come that was known to be committed."""
+        """Called once: everything that was known to be committed has been applied."""
 
 
 class MetadataPublishing:
@@ -56,7 +56,7 @@ class MetadataPublishing:
     def __init__(
         self, driver: Callable[[], RaftDriver], publishers: Sequence[MetadataPublisher]
     ) -> None:
-        """``driver`` is asked for when the first records come."""
+        """``driver`` is called when the first records come."""
         self._driver = driver
         self._publishers = publishers
         self._types = frozenset(
@@ -67,31 +67,31 @@ class MetadataPublishing:
         self._task: asyncio.Task[None] | None = None
 
     def handle_commit(self, batches: CommittedBatches) -> None:
-        """Takes in what is committed."""
+        """Applies committed batches."""
         if len(batches.data) <= DECODED_AT_ONCE_BYTES:
             records = self._records(batches.data, batches.first_offset)
-            # The driver has yet to hear that there is somebody who takes this in.
+            # The driver has to register this listener first.
             self._begin(self._take_in(records, batches.next_offset))
         else:
             self._begin(self._decode_and_take_in(batches))
 
     def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Begins anew with a snapshot."""
+        """Replaces everything by a snapshot."""
         data = self._driver().read_snapshot(snapshot_id)
         self._begin(self._load(data, snapshot_id.offset))
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
-        """Whoever leads, the log is the same."""
+        """Does nothing: the log does not depend on the leader."""
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
-        """Only one at a time: nothing more comes before it has said that it is done."""
+        """Starts one batch or snapshot; the next comes after it is finished."""
         self._task = asyncio.get_running_loop().create_task(work)
         self._task.add_done_callback(self._is_done)
 
     def _is_done(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
-            # Rules that are not taken in any more would let in whoever has just been shut out.
+            # Without new ACLs a client whose permission was removed would keep it.
             _log.error("The metadata log cannot be followed any more", exc_info=error)
             self._driver().listener_failed(error)
 
@@ -118,7 +118,7 @@ class MetadataPublishing:
         self._advance(next_offset)
 
     def _settled(self, records: Sequence[MetadataRecord]) -> list[MetadataRecord]:
-        """What counts now: what is in no transaction, or in one that has ended."""
+        """The records that are effective: outside of transactions, or in committed ones."""
         settled: list[MetadataRecord] = []
         for record in records:
             match record:

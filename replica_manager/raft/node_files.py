@@ -1,4 +1,4 @@
-"""The log directories of a KRaft node as they are found at its start: whose they are, and which.
+"""The log directories of a KRaft node at its start: identity checks and locks.
 
 Each has a ``meta.properties`` that a format has written.  They must agree on the cluster and name
 this node; each directory gets an id of its own if it has none yet.
@@ -39,7 +39,7 @@ class NodeFilesInvalid(ZkControllerError):
 
 @dataclass(frozen=True, slots=True)
 class LogDirs:
-    """What was found in each of the log directories, in the order of their names.
+    """The ``meta.properties`` of each log directory, in the order of their names.
 
     Source: Kafka ``MetaPropertiesEnsemble``.
     """
@@ -57,7 +57,7 @@ class LogDirs:
 
     @property
     def cluster_id(self) -> str | None:
-        """As the first directory that has one says."""
+        """The cluster id in the first directory that has one."""
         ids = (meta.cluster_id for meta in self.found.values())
         return next((cluster_id for cluster_id in ids if cluster_id is not None), None)
 
@@ -81,7 +81,7 @@ def load_log_dirs(directories: Iterable[Path]) -> LogDirs:
 
 
 def verify_log_dirs(log_dirs: LogDirs, *, node_id: int, cluster_id: str | None = None) -> None:
-    """NodeFilesInvalid unless all agree with each other and with what is expected."""
+    """NodeFilesInvalid unless all directories agree with each other and with the expectation."""
     seen: dict[UUID, Path] = {}
     for directory, meta in log_dirs.found.items():
         path = directory / FILE_NAME
@@ -117,7 +117,7 @@ def _check_directory_id(directory_id: UUID, directory: Path, seen: dict[UUID, Pa
 
 
 def is_reserved(directory_id: UUID) -> bool:
-    """Whether that id stands for something else than a directory.
+    """Whether that id is a reserved one.
 
     Source: Kafka ``DirectoryId.reserved``.
     """
@@ -125,7 +125,7 @@ def is_reserved(directory_id: UUID) -> bool:
 
 
 def new_directory_id(new_uuid: Callable[[], UUID], taken: Collection[UUID]) -> UUID:
-    """An id for a directory that no other has."""
+    """A new directory id."""
     while True:
         directory_id = usable_uuid(new_uuid)
         if not is_reserved(directory_id) and directory_id not in taken:
@@ -135,7 +135,7 @@ def new_directory_id(new_uuid: Callable[[], UUID], taken: Collection[UUID]) -> U
 def initialize_log_dirs(
     log_dirs: Collection[Path], metadata_log_dir: Path, node_id: int, new_uuid: Callable[[], UUID]
 ) -> LogDirs:
-    """The directories of a node that starts, each with an id now.  Blocks.
+    """The directories of a starting node; gives each an id.  Blocks.
 
     Log directories that cannot be read are in ``failed``; NodeFilesInvalid for all else that
     forbids to start, OSError if a file cannot be written.
@@ -181,7 +181,7 @@ def _with_directory_ids(loaded: LogDirs, new_uuid: Callable[[], UUID]) -> LogDir
 def lock_metadata_log_dir(
     metadata_log_dir: Path, log_dirs: Collection[Path], *, is_only_controller: bool
 ) -> LogDirLocks:
-    """Keeps other processes out of the metadata directory until ``release``.
+    """Locks the metadata directory against other processes until ``release``.
 
     Where a broker of the same process locks the directory, this locks nothing.  ConfigInvalid if
     another process has it.

@@ -1,4 +1,4 @@
-"""How a node of the quorum is secured: its listeners, its way to the others, and who may do what.
+"""Security of a quorum node: listeners, connections to other nodes, authorizer.
 
 The rules, and the credentials of SCRAM, are those of the metadata log.  So nodes of the quorum
 cannot log in at one another by SCRAM unless the log is there already: PLAIN, or certificates, can.
@@ -33,20 +33,20 @@ from zkcontroller.runtime.client_security import ClientSecurity
 
 @dataclass(frozen=True, slots=True)
 class NodeSecurity:
-    """What a node asks of others, shows to others, and follows in the log."""
+    """The security of listeners and connections, and the publishers that update it."""
 
     gates: Mapping[str, Gate]
-    """What the listeners ask of whoever connects, by name."""
+    """What the listeners require of a client, by name."""
     client: ClientSecurity
     """What the other nodes' listeners ask of us."""
     authorizer: StandardAuthorizer | None
-    """None: everybody may do everything."""
+    """None: every client may do everything."""
     publishers: Sequence[MetadataPublisher]
     """What the log tells them makes the difference."""
 
 
 def node_security(config: ControllerConfig) -> NodeSecurity:
-    """As the configuration says; ConfigInvalid for what cannot be.  Reads key stores."""
+    """The security in the configuration; ConfigInvalid if invalid.  Reads key stores."""
     credentials = ScramCredentials()
     secured = {
         name: each

@@ -1,4 +1,4 @@
-"""ApiVersions (18) of a node of the quorum: what it offers, and which features its cluster has.
+"""ApiVersions (18) of a quorum node: offered APIs and finalized features.
 
 The finalized features are the controller's to tell.  A controller that has much to do is not waited
 for, because the other nodes ask this before anything else, and elections would wait with them: then

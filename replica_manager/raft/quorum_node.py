@@ -1,4 +1,4 @@
-"""A node of the quorum as a process has it: its log, its listener, its way to the others.
+"""A running node of the quorum: log, listener, connections to other nodes.
 
 Where it is given a controller (:meth:`QuorumNode.set_controller`), that one writes the log while
 the node leads; without one it votes, follows and leads, with nothing but the change of leader.
@@ -57,7 +57,7 @@ _log: Final = logging.getLogger("kafka.raft.KafkaRaftManager")
 
 @dataclass(frozen=True, slots=True)
 class QuorumNodeSettings:
-    """What makes a node."""
+    """The settings of a node."""
 
     local: ReplicaKey
     cluster_id: str
@@ -74,25 +74,25 @@ class QuorumNodeSettings:
     """How often a node with a controller makes them."""
     limits: ServerLimits = field(default_factory=ServerLimits)
     gates: Mapping[str, Gate] = field(default_factory=dict)
-    """What the listeners ask of whoever connects, by name."""
+    """What the listeners require of a client, by name."""
     security: ClientSecurity = PLAINTEXT
     """What the other nodes' listeners ask of us."""
     authorizer: Authorizer | None = None
-    """Who decides who may do what; None: everybody may do everything."""
+    """The authorizer; None: every client may do everything."""
     config: BrokerConfig = UNCONFIGURED
-    """The whole configuration, as clients are told of it."""
+    """The whole configuration, for DescribeConfigs."""
 
     @property
     def listener_name(self) -> str:
-        """The listener by which the quorum talks."""
+        """The listener of the quorum."""
         return self.listeners[0].listener_name
 
 
 class QuorumStateFile:
-    """The election of one node, in ``quorum-state``."""
+    """Stores the election of one node in ``quorum-state``."""
 
     def __init__(self, directory: Path, voters: VoterSet) -> None:
-        """``directory``: the log's folder."""
+        """``directory``: the log's directory."""
         self._directory = directory
         self._voters = voters
 
@@ -101,15 +101,15 @@ class QuorumStateFile:
         return read_quorum_state(self._directory)
 
     def write(self, election: ElectionState) -> None:
-        """Returns when it is on disk."""
+        """Stores the election; returns when it is on disk."""
         write_quorum_state(self._directory, election, self._voters.ids)
 
 
 class QuorumNode:
-    """One node.  :meth:`run` is its whole life."""
+    """One node.  :meth:`run` lasts until the node stops."""
 
     def __init__(self, settings: QuorumNodeSettings, metrics: Metrics | None = None) -> None:
-        """Touches nothing yet."""
+        """Opens nothing yet."""
         self._settings = settings
         self._metrics = metrics
         self._now_ms = WallClock()
@@ -123,22 +123,22 @@ class QuorumNode:
 
     @property
     def driver(self) -> RaftDriver:
-        """The node at work; only after :meth:`started`."""
+        """The driver; only after :meth:`started`."""
         assert self._driver is not None, "the node has not started"
         return self._driver
 
     def set_controller(self, make: Callable[[RaftAppender], QuorumController]) -> None:
-        """Before :meth:`run`: the node has a controller, made for the quorum below it."""
+        """Sets the maker of the node's controller; before :meth:`run`."""
         self._make_controller = make
 
     @property
     def controller(self) -> ControllerLoop:
-        """The controller at work; only of a node that has one, after :meth:`started`."""
+        """The running controller, if the node has one; only after :meth:`started`."""
         assert self._controller is not None, "the node has no controller"
         return self._controller
 
     def add_listener(self, name: str, listener: RaftListener) -> None:
-        """Before :meth:`run`: it gets what is committed."""
+        """Adds a listener of committed records; before :meth:`run`."""
         self._listeners[name] = listener
 
     async def started(self) -> None:
@@ -146,11 +146,11 @@ class QuorumNode:
         await self._started.wait()
 
     def stop(self) -> None:
-        """Has :meth:`run` leave the quorum and return."""
+        """Makes :meth:`run` leave the quorum and return."""
         self._stop_wanted.set()
 
     async def run(self) -> bool:
-        """Runs until :meth:`stop`; says whether somebody could take over before it left.
+        """Runs until :meth:`stop`; returns whether another node could take over before it left.
 
         RaftFatal, KafkaStorage or OSError if it must not go on; ConfigInvalid for an address that
         cannot be listened on.

@@ -1,4 +1,4 @@
-"""A node of the quorum as a process: from its file of properties to its exit code.
+"""The process of a quorum node: from its properties file to its exit code.
 
 SIGTERM and SIGINT have it leave the quorum, a second one ends it at once.  Exit code 0 after a
 stop; 1 if it could not start, or had to end because its bookkeeping was contradicted or its disk
@@ -62,7 +62,7 @@ _log: Final = logging.getLogger("kafka.server.KafkaRaftServer")
 
 
 def run_node(path: Path, metrics_port: int | None = None) -> int:
-    """Runs the node of that controller.properties until it is stopped; its exit code.
+    """Runs the node of that controller.properties until it is stopped; returns the exit code.
 
     ConfigInvalid or NodeFilesInvalid, before anything has begun, for a node that must not start.
     """
@@ -184,7 +184,7 @@ def _limits(config: ControllerConfig) -> ServerLimits:
 
 
 def _refuse_unsupported(config: ControllerConfig) -> None:
-    """ConfigInvalid for what this node would otherwise only seem to do."""
+    """ConfigInvalid for settings that this node would ignore."""
     if not config.is_only_controller:
         raise ConfigInvalid("process.roles", ",".join(config.roles), "controller, and nothing else")
     if not config.voters.endpoints:
@@ -195,7 +195,7 @@ def _refuse_unsupported(config: ControllerConfig) -> None:
 
 
 class _Lines(QueueHandler):
-    """Hands lines to a thread that writes them."""
+    """Passes lines to a thread that writes them."""
 
     @override
     def enqueue(self, record: logging.LogRecord) -> None:
@@ -206,16 +206,16 @@ class _Lines(QueueHandler):
 
 
 class LineWriter(QueueListener):
-    """The thread that writes them; ``stop`` returns when all are written."""
+    """The thread that writes lines; ``stop`` returns when all are written."""
 
     @override
     def enqueue_sentinel(self) -> None:
-        # Behind lines that nobody has read yet there may be no room: their reader is waited for.
+        # There may be no room behind unread lines: wait for their reader.
         cast("queue.Queue[object]", self.queue).put(None)
 
 
 def _log_to_stderr() -> QueueListener:
-    """Lines go to stderr from now on, written by a thread of their own."""
+    """Sends log lines to stderr, written by their own thread."""
     writer = logging.StreamHandler(sys.stderr)
     writer.setFormatter(logging.Formatter(_FORMAT))
     lines: queue.Queue[logging.LogRecord] = queue.Queue(MAX_QUEUED_LINES)

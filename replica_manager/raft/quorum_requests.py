@@ -1,4 +1,4 @@
-"""What a node of the quorum answers: from a frame to its answer.
+"""Requests to a quorum node: from a frame to its response.
 
 What is the quorum's goes through the raft step, one request after another; what is the controller's
 goes to it, where the node has one; ApiVersions alone is answered here.  A frame that is no request,
@@ -91,10 +91,10 @@ class QuorumRequests:
         listeners: Sequence[Listener] = (),
         config: BrokerConfig = UNCONFIGURED,
     ) -> None:
-        """Without a controller only what is the quorum's is offered.
+        """Without a controller only the quorum's APIs are offered.
 
-        ``authorizer``: None where everybody may do everything.  The first of the listeners is the
-        quorum's.  ``config`` is what clients are told of the node's.
+        ``authorizer``: None where every client may do everything.  The first of the listeners is
+        the quorum's.  ``config`` is the node's configuration for clients.
         """
         self._driver = driver
         self._cluster_id = cluster_id
@@ -147,9 +147,9 @@ class QuorumRequests:
         return await self._raft(header, data, start, context)
 
     async def _envelope(self, data: bytes, start: int, call: Call) -> bytes:
-        """The client's own answer, in an envelope again.
+        """Handles the request inside an envelope and wraps its response.
 
-        An answer that this is not the controller is told by the envelope itself, so that the broker
+        NOT_CONTROLLER is an error of the envelope itself, so that the broker
         looks for the one that is.
         """
         request = read_message(ApiKey.ENVELOPE, call.version, data, start)
@@ -193,7 +193,7 @@ class QuorumRequests:
         return write_response(await self._driver.ask(request, context.listener_name), version)
 
     def _refusal_of(self, context: RequestContext) -> ErrorCode | None:
-        """Why the client may not ask the quorum that."""
+        """The error if the client may not send that quorum request."""
         operation = _OPERATIONS.get(context.api_key, AclOperation.CLUSTER_ACTION)
         try:
             is_allowed = permissions_of(context, self._authorizer).allow_on_cluster(operation)
@@ -213,7 +213,7 @@ def refusal(data: bytes, error: ErrorCode) -> bytes | None:
 
 
 class _Watched:
-    """A controller that remembers whether it said that it is none."""
+    """A controller that notes whether it answered NOT_CONTROLLER."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller

@@ -1,7 +1,7 @@
-"""``quorum-state``: what a node of the quorum must not forget of its epoch, one line of JSON.
+"""``quorum-state``: the persisted election of a quorum node, one line of JSON.
 
 Version 0 belongs to static voters and lists them, version 1 to ``kraft.version`` 1 and has the
-directory id of whoever was voted for.  The file is written beside itself, synced and renamed, so
+directory id of the candidate voted for.  The file is written beside itself, synced and renamed, so
 that a crash leaves the old one or the new one.  It is read strictly: a node that is wrong about its
 vote could vote twice.
 
@@ -29,7 +29,7 @@ _NO_DIRECTORY: Final = UUID(int=0)
 
 
 class QuorumStateCorrupt(ZkControllerError):
-    """The file is not what it should be; without it nobody knows how this node has voted."""
+    """The file is not what it should be; without it this node's vote is unknown."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"Error while reading the Quorum status from the file {path}: {reason}")
@@ -46,7 +46,7 @@ def write_quorum_state(
 
 
 def read_quorum_state(directory: Path) -> ElectionState | None:
-    """What the file in that folder says, None if there is none; QuorumStateCorrupt."""
+    """The election in the file, None without a file; QuorumStateCorrupt if malformed."""
     path = directory / FILE_NAME
     try:
         with path.open("rb") as file:
@@ -64,7 +64,7 @@ def read_quorum_state(directory: Path) -> ElectionState | None:
 def encode_quorum_state(
     election: ElectionState, voter_ids: Sequence[int], *, version: int
 ) -> bytes:
-    """The line, without an end."""
+    """The line, without a line end."""
     assert 0 <= version <= NEWEST_VERSION, f"data_version {version}"
     voted = election.voted_key
     leader_id = NO_LEADER if election.leader_id is None else election.leader_id
@@ -84,7 +84,7 @@ def encode_quorum_state(
 
 
 def decode_quorum_state(content: bytes) -> ElectionState:
-    """What the first line says; ValueError with what is wrong with it."""
+    """The election in the first line; ValueError if malformed."""
     fields = _first_object(content)
     if "data_version" not in fields:
         raise ValueError("it does not have data_version field")
@@ -127,7 +127,7 @@ def _first_object(content: bytes) -> Mapping[str, object]:
 
 
 def _check_what_only_version_0_has(fields: Mapping[str, object]) -> None:
-    """Mandatory, and of no use: the cluster's id is elsewhere, the voters are configured."""
+    """Checks fields that are mandatory in version 0 and not used."""
     if not isinstance(_mandatory(fields, "clusterId"), str):
         raise ValueError("clusterId is not a string")
     _integer(fields, "appliedOffset", 64)

@@ -1,4 +1,4 @@
-"""What the folder of the metadata log says before it is opened, and what is left over in it.
+"""Checks and cleans the metadata log's directory before the log is opened.
 
 Source: Kafka ``KafkaMetadataLog.recoverSnapshots``.
 """
@@ -19,7 +19,7 @@ _log = logging.getLogger("kafka.raft.KafkaMetadataLog")
 
 
 def claim(directory: Path) -> None:
-    """Writes whose log it is; InconsistentTopicId if that is said otherwise."""
+    """Writes the topic id of the log; InconsistentTopicId if it has another one."""
     found = partition_metadata.read_topic_id(directory)
     if found is None:
         partition_metadata.write_topic_id(directory, METADATA_TOPIC_ID)
@@ -31,7 +31,7 @@ def claim(directory: Path) -> None:
 
 
 def find_start_offset(directory: Path) -> int:
-    """Where the log begins: with its first segment, or where the oldest snapshot after that ends.
+    """The log's start: its first segment, or the end of the oldest snapshot after that.
 
     A segment is deleted only as a whole, so the first one that is left may begin before the
     snapshot from which the log counts.  RaftFatal if the records before it are in no snapshot.
@@ -58,7 +58,7 @@ def find_start_offset(directory: Path) -> int:
 
 
 def recover_snapshots(directory: Path, log_start_offset: int) -> SnapshotFiles:
-    """The snapshots that count; files that do not are removed."""
+    """The valid snapshots; removes other files."""
     kept: list[OffsetAndEpoch] = []
     for path, name in list_snapshots(directory):
         if name.is_partial or name.is_deleted or name.snapshot_id.offset < log_start_offset:

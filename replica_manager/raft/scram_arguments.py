@@ -1,4 +1,4 @@
-"""``--add-scram``: SCRAM credentials that a cluster is formatted with.
+"""``--add-scram``: SCRAM credentials in the first records of a cluster.
 
 ``SCRAM-SHA-256=[name=alice,password=alice-secret]``, or with ``iterations``, ``salt`` and
 ``saltedpassword`` (both in base64).
@@ -31,11 +31,11 @@ SALT_BYTES: Final = 16
 
 
 class FormatRefused(ZkControllerError):
-    """A format that cannot be, in Kafka's words; nothing was written."""
+    """A format is refused, in Kafka's words; nothing was written."""
 
 
 def parse_scram(argument: str, random_bytes: Callable[[int], bytes]) -> UserScramCredentialRecord:
-    """The credential of one argument; ``random_bytes`` makes up a salt if none is given.
+    """The credential in one argument; ``random_bytes`` makes a missing salt.
 
     FormatRefused says what is wrong.  Takes some milliseconds.
     """

@@ -1,4 +1,4 @@
-"""The metadata log's rules and credentials, where connections and requests are checked by them.
+"""Applies ACLs and SCRAM credentials in the metadata log to the authorizer and logins.
 
 Source: Kafka ``AclPublisher``, ``ScramPublisher``.
 """
@@ -36,7 +36,7 @@ _log: Final = logging.getLogger("kafka.server.metadata.AclPublisher")
 
 
 class AclPublisher:
-    """Keeps an authorizer's rules those of the log."""
+    """Keeps an authorizer's ACLs equal to the log."""
 
     record_types = frozenset((AccessControlEntryRecord, RemoveAccessControlEntryRecord))
 
@@ -46,25 +46,25 @@ class AclPublisher:
         self._by_pattern: dict[ResourcePattern, dict[UUID, AccessControlEntry]] = {}
 
     def publish(self, records: Sequence[MetadataRecord]) -> None:
-        """Has them count, all at once."""
+        """Applies all changes at once."""
         changed = dict.fromkeys(self._apply(records))
         self._authorizer.cache = self._authorizer.cache.updated(
             {pattern: self._rules_of(pattern) for pattern in changed}
         )
 
     def load(self, records: Sequence[MetadataRecord]) -> None:
-        """Has these count and no others."""
+        """Replaces all ACLs."""
         self._by_id.clear()
         self._by_pattern.clear()
         changed = dict.fromkeys(self._apply(records))
         self._authorizer.cache = AclCache({each: self._rules_of(each) for each in changed})
 
     def caught_up(self) -> None:
-        """The rules are there."""
+        """Completes the initial load."""
         self._authorizer.complete_initial_load()
 
     def _apply(self, records: Sequence[MetadataRecord]) -> Iterable[ResourcePattern]:
-        """Whose rules have changed."""
+        """Updates the patterns whose ACLs have changed."""
         for record in records:
             match record:
                 case AccessControlEntryRecord():
@@ -92,7 +92,7 @@ class AclPublisher:
 
 
 class ScramPublisher:
-    """Keeps the credentials by which users log in those of the log."""
+    """Keeps the users' SCRAM credentials equal to the log."""
 
     record_types = frozenset((UserScramCredentialRecord, RemoveUserScramCredentialRecord))
 
@@ -100,7 +100,7 @@ class ScramPublisher:
         self._credentials = credentials
 
     def publish(self, records: Sequence[MetadataRecord]) -> None:
-        """Has them count."""
+        """Applies the changes."""
         for record in records:
             match record:
                 case UserScramCredentialRecord():
@@ -114,12 +114,12 @@ class ScramPublisher:
                     raise AssertionError(f"{record} is not asked for")
 
     def load(self, records: Sequence[MetadataRecord]) -> None:
-        """Has these count and no others."""
+        """Replaces all credentials."""
         self._credentials.clear()
         self.publish(records)
 
     def caught_up(self) -> None:
-        """Whoever has a credential may log in as soon as it is known."""
+        """Does nothing: a credential can be used as soon as it is known."""
 
     def _put(self, mechanism: int, name: str, credential: ScramCredential | None) -> None:
         known = MECHANISMS_BY_TYPE.get(mechanism)

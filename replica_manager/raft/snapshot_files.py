@@ -1,9 +1,9 @@
-"""Snapshots of the metadata log: files beside its segments, named by where they end.
+"""Snapshot files of the metadata log, named by end offset and epoch.
 
 ``<offset>-<epoch>.checkpoint`` holds everything before ``offset``; ``epoch`` is that of the last
 record in it.  A snapshot is written to a ``.part`` file and gets its name when it is whole and on
-disk; from then on nobody may write to it.  One that is not needed any more is renamed to
-``.deleted`` at once and removed a while later, for somebody may be reading it.
+disk; from then on it must not be written.  One that is not needed any more is renamed to
+``.deleted`` at once and removed a while later, because it may still be read.
 
 Source: Kafka ``Snapshots``, ``FileRawSnapshotWriter``, ``FileRawSnapshotReader``.
 """
@@ -39,7 +39,7 @@ _HEADER_BATCH_BYTES: Final = 4096
 
 
 class SnapshotName(NamedTuple):
-    """What the name of a file says of a snapshot."""
+    """Offset, epoch and kind in the name of a snapshot's file."""
 
     snapshot_id: OffsetAndEpoch
     is_partial: bool
@@ -52,7 +52,7 @@ def snapshot_path(directory: Path, snapshot_id: OffsetAndEpoch) -> Path:
 
 
 def parse_name(name: str) -> SnapshotName | None:
-    """What a file's name says; None if it is no snapshot's."""
+    """The parsed name; None if it is no snapshot's."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -72,7 +72,7 @@ def by_age(snapshot_id: OffsetAndEpoch) -> tuple[int, int]:
 
 
 class SnapshotWriter:
-    """A snapshot on its way to the disk; may be used in another thread than the log's."""
+    """A snapshot being written; may be used in another thread than the log's."""
 
     def __init__(self, directory: Path, snapshot_id: OffsetAndEpoch) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ class SnapshotWriter:
         self._path = Path(path)
 
     def append(self, data: bytes | memoryview) -> int:
-        """Writes on, to the page cache; gives the size now.  OSError if the disk fails."""
+        """Appends to the page cache; returns the size.  OSError if the disk fails."""
         assert not self.is_frozen, f"{self._path} is frozen"
         view = memoryview(data)
         while view:
@@ -103,7 +103,7 @@ class SnapshotWriter:
         self.synced_size = size
 
     def freeze(self) -> None:
-        """Makes it a snapshot for good.  Blocks until it is on disk; OSError if that fails."""
+        """Completes the snapshot.  Blocks until it is on disk; OSError if that fails."""
         assert not self.is_frozen, f"{self._path} is frozen"
         os.fsync(self._file.fileno())
         os.fchmod(self._file.fileno(), _FROZEN_MODE)
@@ -114,14 +114,14 @@ class SnapshotWriter:
         self.is_frozen = True
 
     def close(self) -> None:
-        """Drops it unless it is frozen; may be called again."""
+        """Deletes the file unless it is frozen; may be called again."""
         self._file.close()
         if not self.is_frozen:
             self._path.unlink(missing_ok=True)
 
 
 class _OpenSnapshot:
-    """A frozen file that stays readable until nobody holds this any more."""
+    """A frozen file that stays readable until this object is released."""
 
     __slots__ = ("_descriptor", "size")
 
@@ -139,7 +139,7 @@ class _OpenSnapshot:
 
 
 class SnapshotFiles:
-    """The snapshots in the log's folder, as far as they count."""
+    """The valid snapshots in the log's directory."""
 
     def __init__(self, directory: Path, snapshot_ids: Iterable[OffsetAndEpoch] = ()) -> None:
         self.directory = directory
@@ -148,7 +148,7 @@ class SnapshotFiles:
 
     @property
     def ids(self) -> tuple[OffsetAndEpoch, ...]:
-        """The oldest first."""
+        """The ids, oldest first."""
         return tuple(self._ids)
 
     @property
@@ -163,24 +163,24 @@ class SnapshotFiles:
         return snapshot_id in self._ids
 
     def add(self, snapshot_id: OffsetAndEpoch) -> None:
-        """A snapshot of that id has been frozen."""
+        """Adds a frozen snapshot."""
         if snapshot_id not in self._ids:
             self._ids = sorted((*self._ids, snapshot_id), key=by_age)
 
     def size_of(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """How large it is; None if it is not here."""
+        """The size of a snapshot; None if it does not exist here."""
         found = self._opened(snapshot_id)
         return None if found is None else found.size
 
     def read(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
-        """A part of it, fewer bytes at its end; KafkaStorage if the file is gone."""
+        """A part of a snapshot, fewer bytes at its end; KafkaStorage if the file is missing."""
         found = self._opened(snapshot_id)
         if found is None:
             raise KafkaStorage(f"Snapshot {_stem(snapshot_id)} is not in {self.directory}")
         return found.read(position, max_bytes)
 
     def last_contained_log_timestamp(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """How old its last record is, as its header says; None if it is not here.
+        """The timestamp in the snapshot's header; None if it does not exist here.
 
         CorruptRecord if it has no header.
         """
@@ -193,13 +193,13 @@ class SnapshotFiles:
             raise CorruptRecord(f"Snapshot {_stem(snapshot_id)}: {wrong}") from wrong
 
     def forget_before(self, snapshot_id: OffsetAndEpoch) -> list[Path]:
-        """Marks those older than that one as deleted; gives the files to be removed later."""
+        """Marks older snapshots as deleted; returns the files to be removed later."""
         older = [known for known in self._ids if by_age(known) < by_age(snapshot_id)]
         self._ids = self._ids[len(older) :]
         return [path for known in older if (path := self._mark_deleted(known)) is not None]
 
     def discard(self, snapshot_id: OffsetAndEpoch) -> list[Path]:
-        """The same for one that was frozen when it was no longer needed."""
+        """The same for a snapshot that was not needed any more when it was frozen."""
         path = self._mark_deleted(snapshot_id)
         return [] if path is None else [path]
 
@@ -227,7 +227,7 @@ class SnapshotFiles:
 
 
 def _timestamp_in(start: bytes) -> int:
-    """Of the control record that every snapshot begins with; InvalidRecord if it does not."""
+    """The timestamp in the header record; InvalidRecord if there is none."""
     first = next(iterate_batches(start), None)
     if first is not None and first[1].is_control:
         record = next(iterate_batch(start, *first), None)
@@ -238,6 +238,6 @@ def _timestamp_in(start: bytes) -> int:
 
 
 def list_snapshots(directory: Path) -> list[tuple[Path, SnapshotName]]:
-    """Every file of a snapshot in a folder, also those that are not whole or not needed."""
+    """Every snapshot file in a directory, also incomplete or deleted ones."""
     found = [(entry, parse_name(entry.name)) for entry in directory.iterdir()]
     return [(path, name) for path, name in found if name is not None]

@@ -1,4 +1,4 @@
-"""Whether the oldest snapshot of the metadata log, and the log before the next one, may go.
+"""Retention of metadata snapshots: whether the oldest one may be deleted.
 
 Source: Kafka ``KafkaMetadataLog.maybeClean`` (KIP-630).
 """
@@ -13,7 +13,7 @@ from zkcontroller.kraft.values import OffsetAndEpoch
 
 
 class Breach(Protocol):
-    """A limit, asked about one snapshot after the other, the oldest first."""
+    """A limit, checked for one snapshot after the other, the oldest first."""
 
     def reason(self, snapshot_id: OffsetAndEpoch) -> str | None:
         """Why that snapshot may go; None if it may not."""

@@ -1,4 +1,4 @@
-"""Formats the log directories of a KRaft node, and tells what they are formatted for.
+"""Formats the log directories of a KRaft node, and describes them (``storage info``).
 
 A directory that is formatted has ``meta.properties``, which comes last, and beside it
 ``bootstrap.checkpoint`` with the first records of the cluster.  What is said is what Kafka's tool
@@ -54,7 +54,7 @@ _FEATURES: Final = (KRAFT_VERSION_FEATURE, TRANSACTION_VERSION_FEATURE)
 
 @dataclass(frozen=True, slots=True)
 class FormatRequest:
-    """What a format is asked to do."""
+    """The arguments of a format."""
 
     cluster_id: str
     node_id: int
@@ -70,7 +70,7 @@ class FormatRequest:
 def format_log_dirs(
     request: FormatRequest, *, now_ms: Callable[[], int], new_uuid: Callable[[], UUID]
 ) -> Iterator[str]:
-    """Formats the directories that are not yet; yields a line to show before each.
+    """Formats the unformatted directories; yields a line to show before each.
 
     FormatRefused before anything is written; NodeFilesInvalid if a directory is another node's or
     cluster's; OSError if it cannot be written.  Blocks.
@@ -160,7 +160,7 @@ def _bootstrap(request: FormatRequest, version: MetadataVersion) -> BootstrapMet
 
 @dataclass(frozen=True, slots=True)
 class StorageInfo:
-    """What ``info`` tells."""
+    """The result of ``info``."""
 
     log_dirs: tuple[Path, ...]
     """Those that are there."""
@@ -187,7 +187,7 @@ class StorageInfo:
 
 
 def describe_log_dirs(directories: Sequence[Path], *, is_kraft: bool) -> StorageInfo:
-    """What the directories are formatted for, and what is wrong with them.  Blocks."""
+    """How the directories are formatted, and their problems.  Blocks."""
     found: list[Path] = []
     problems: list[str] = []
     first: MetaProperties | None = None

@@ -27,7 +27,7 @@ class PartitionMetadata(NamedTuple):
 
     controller_epoch: int
     leader: int
-    """-1: nobody leads.  -2, topic being deleted, is in no snapshot."""
+    """-1: no leader.  -2, topic being deleted, is in no snapshot."""
     leader_epoch: int
     in_sync_replicas: tuple[int, ...]
     zk_version: int
@@ -66,7 +66,7 @@ class MetadataSnapshot:
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
     controller_id: int | None = None
-    """None until told, and when told that there is none."""
+    """None until it is known, and when there is no controller."""
     live_brokers: Mapping[int, Broker] = field(default_factory=dict)
 
     def partition(self, topic: str, partition: int) -> PartitionMetadata | None:

@@ -71,7 +71,7 @@ class FetchParams:
     is_leader_only: bool = True
     """A follower must not serve: other followers, and consumers before version 11."""
     preferred_replica: Callable[[Partition, int], int | None] = lambda _, __: None
-    """Which follower a consumer should rather read that offset from, None for nobody."""
+    """Which follower a consumer should rather read that offset from; None if there is none."""
 
     @property
     def is_from_follower(self) -> bool:

@@ -75,7 +75,7 @@ class ReplicationTasks:
         """``partitions`` are the replica manager's; ``throttle`` is for what is fetched.
 
         ``security`` says what a listener requires of a client; ``now_ms`` is the time by which
-        partitions are asked and told; ``on_changed`` looks again at requests that wait for a
+        partitions are read and updated; ``on_changed`` looks again at requests that wait for a
         partition.
         """
         self._broker_id = broker_id

@@ -42,7 +42,7 @@ _APPEND_ERRORS: Final = {
     ErrorCode.message_too_large: ErrorCode.unknown_server_error,
     ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
 }
-"""What a producer is told when its record could not be written; any other error as it is."""
+"""The producer's error when its record could not be written; any other error as it is."""
 
 
 @dataclass(slots=True)

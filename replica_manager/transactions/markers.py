@@ -45,7 +45,7 @@ _FOR_NOW: Final = frozenset(
 _SUPERSEDED: Final = frozenset(
     {ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced}
 )
-"""Somebody else has ended the transaction."""
+"""Another coordinator has ended the transaction."""
 _NEEDLESS: Final = frozenset(
     {ErrorCode.unsupported_for_message_format, ErrorCode.unsupported_version}
 )

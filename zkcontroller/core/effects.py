@@ -226,5 +226,5 @@ Deed: TypeAlias = (
 
 Outbox: TypeAlias = list[Deed]
 
-# The answer's type depends on the question; the methods in core/desk.py give each its own.
+# The answer's type depends on the question; the methods of `Desk` give each its own.
 Procedure: TypeAlias = Generator[Question, Any, T]

@@ -334,7 +334,7 @@ Question: TypeAlias = (
     | AllocateProducerIds
     | UpdateFeatures
 )
-"""Events that somebody waits for: answered by Answer(request_id, …), whoever is controller."""
+"""Events that a client waits for: answered by Answer(request_id, …) on every broker."""
 
 STATE_OF: dict[type[Event], ControllerState] = {
     Startup: ControllerState.CONTROLLER_CHANGE,

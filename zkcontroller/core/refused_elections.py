@@ -59,7 +59,7 @@ class RefusedElections:
     def take(self) -> list[int]:
         """The retry has come: the rows that still have no leader.
 
-        Whoever elects for them adds those that are refused again.
+        The caller that elects for them adds those that are refused again.
         """
         table = self._desk.context.table
         rows = [

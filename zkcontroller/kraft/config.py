@@ -21,7 +21,7 @@ MAX_COMPLETED_BATCHES: Final = 10
 MAX_PARKED_FETCHES: Final = 1_000
 """So many Fetch requests wait for records at once; the next one is answered as it comes."""
 MAX_OBSERVERS: Final = 1_000
-"""So many observers a leader remembers; beyond, the one not heard of the longest is forgotten."""
+"""A leader remembers this many observers; beyond, the one with the oldest fetch is forgotten."""
 CHECK_QUORUM_FACTOR: Final = 1.5
 OBSERVER_SESSION_MS: Final = 300_000
 """An observer silent for so long is left out of DescribeQuorum."""
@@ -29,9 +29,9 @@ CLEANER_PERIOD_MS: Final = 60_000
 FETCH_JITTER_DIVISOR: Final = 4
 """Up to this part of its fetch timeout a voter waits longer, so that not all stand at once."""
 LAST_EPOCH: Final = 2**31 - 1
-"""Four bytes hold no higher one: after it nobody can be elected any more."""
+"""Four bytes hold no higher one: after it no leader can be elected any more."""
 MAX_EPOCH_LEAP: Final = 2**24
-"""So many elections nobody misses: at one a second, half a year of them."""
+"""More elections than a node can miss: at one a second, half a year of them."""
 NEVER_MS: Final = 2**63 - 1
 """A timer that does not run."""
 

@@ -44,7 +44,7 @@ from zkcontroller.kraft.values import OffsetAndEpoch, ReplicaKey
 _log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
 
 BOOTSTRAP_SNAPSHOT_ID: Final = OffsetAndEpoch(0, 0)
-"""The snapshot of a format: read where it stands, and given to nobody."""
+"""The snapshot of a format: read from its file, and sent to no node."""
 
 R = TypeVar(
     "R",

@@ -62,7 +62,7 @@ class FetchRequest:
 
     cluster_id: str | None
     replica: ReplicaKey | None
-    """None: somebody without an id reads along."""
+    """None: an observer without an id."""
     leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int

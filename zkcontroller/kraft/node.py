@@ -181,9 +181,9 @@ class Node:
         """That election is on disk: a candidate whose own vote is enough leads.
 
         Others grant their votes only after this node's own is on disk, because the requests for
-        them leave after it.  A lone voter has nobody to wait for, so it waits for its disk.  Else a
-        crash could lose its vote when its epoch has begun, and with another list of voters somebody
-        else could lead the same epoch.
+        them leave after it.  A lone voter has no other node to wait for, so it waits for its disk.
+        Else a crash could lose its vote when its epoch has begun, and with another list of voters
+        another node else could lead the same epoch.
         """
         state = self.quorum.state
         if isinstance(state, Candidate) and state.is_vote_granted and election == state.election:

@@ -18,7 +18,7 @@ from zkcontroller.kraft.values import ElectionState, Endpoint, LeaderAndEpoch, O
 class PersistElection:
     """Write the quorum's state; it must be on disk before the next output.
 
-    Afterwards the node is told by :class:`~.inputs.ElectionPersisted`.
+    Afterwards the node gets :class:`~.inputs.ElectionPersisted`.
     """
 
     election: ElectionState

@@ -185,7 +185,7 @@ class Resigned:
     local_id: int
     election_deadline_ms: int
     unacked_voters: list[int]
-    """Who has not heard of it yet."""
+    """The voters that have not acknowledged it yet."""
     preferred_successors: tuple[ReplicaKey, ...] = ()
 
     name = StateName.RESIGNED

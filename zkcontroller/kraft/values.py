@@ -20,7 +20,7 @@ METADATA_TOPIC_ID: Final = UUID(int=1)
 METADATA_PARTITION: Final = 0
 
 NO_LEADER: Final = -1
-"""On the wire, and in the file of the quorum's state: nobody."""
+"""On the wire, and in the file of the quorum's state: no node."""
 
 
 class OffsetAndEpoch(NamedTuple):

@@ -75,7 +75,7 @@ class ChannelSettings:
     request_timeout_ms: int = 30_000  # request.timeout.ms
     retry_pause_s: float = RETRY_PAUSE_S
     security: ClientSecurity = PLAINTEXT
-    """What that listener asks of whoever connects."""
+    """What that listener requires of a client."""
 
 
 class BrokerChannels:

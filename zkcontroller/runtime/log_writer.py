@@ -40,7 +40,7 @@ SLICE_RECORDS: Final = 100
 """State changes formatted in one go: less than a millisecond."""
 BREATH_S: Final = 0.001
 PATIENCE_S: Final = 5.0
-"""How long state changes wait for somebody who is at work, at most."""
+"""How long state changes wait for other work, at most."""
 
 
 class _Line(NamedTuple):
@@ -82,7 +82,7 @@ class LogWriter:
     ) -> None:
         """Starts the thread; ``state_change_levels`` are those that state-change.log takes."""
         self.is_awaited: Callable[[], bool] = lambda: False
-        """Whether somebody works now whom many state changes would hold up; for any thread."""
+        """Whether work is under way that many state changes would delay; for any thread."""
         self._capacity = pending_bytes_capacity
         self._state_change_levels = state_change_levels
         self._host = socket.gethostname()

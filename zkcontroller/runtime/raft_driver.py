@@ -55,7 +55,7 @@ from zkcontroller.runtime.raft_metrics import RaftMetrics
 from zkcontroller.runtime.wall_clock import WallClock
 
 MAX_QUEUED_REQUESTS: Final = 1_000
-"""So many requests of others wait for the step; whoever sends one more waits to be listened to."""
+"""This many requests of other nodes may wait for the step; further ones wait to be read."""
 MAX_COMMIT_BYTES: Final = 1024 * 1024
 """A listener gets so much at a time, or one batch if that is larger."""
 MAX_SNAPSHOT_BYTES: Final = 1024 * 1024 * 1024

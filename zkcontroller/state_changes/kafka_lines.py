@@ -2,7 +2,7 @@
 
 :func:`kafka_line` gives level and message of one record, prefix included, letter by letter what
 Kafka 3.9 logs under ``state.change.logger``.  :func:`level_of` gives the level alone, so that a
-TRACE record nobody reads is never formatted.  :data:`FIELDS` says which fields each kind must
+TRACE record without a reader is never formatted.  :data:`FIELDS` says which fields each kind must
 carry.
 
 Source: Kafka ``StateChangeLogger`` and its callers (``ZkPartitionStateMachine``,

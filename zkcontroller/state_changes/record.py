@@ -108,7 +108,7 @@ class StateChange(NamedTuple):
     correlation_id: int | None = None
     error: str | None = None
     """Kafka's name of the error code, e.g. ``STALE_BROKER_EPOCH``."""
-    count: int | None = None  # type: ignore[assignment]  # hides tuple.count, which nobody calls
+    count: int | None = None  # type: ignore[assignment]  # hides tuple.count, which is not called
     """Partitions or replicas in the request; leaders, where followers are counted apart."""
     other_count: int | None = None
     """Followers of a LeaderAndIsr; deleted partitions of an UpdateMetadata."""
@@ -161,7 +161,7 @@ assert list(StateChange._fields)[_LEADERSHIP] == [
 class AlikeStateChanges(Sequence[StateChange]):
     """State changes that differ in their partition, and perhaps in its leadership, alone.
 
-    A broker's death makes 40,000 of them at once; here they are columns until somebody reads them.
+    A broker's death makes 40,000 of them at once; here they are columns until they are read.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ SASL_SCHEME: Final = "sasl"
 MAX_LOGIN_ROUNDS: Final = 4
 """DIGEST-MD5 takes two."""
 LOGIN_REQUIRED: Final = -124
-"""SESSIONCLOSEDREQUIRESASLAUTH, of a server that lets nobody in without a login."""
+"""SESSIONCLOSEDREQUIRESASLAUTH, of a server that requires a login."""
 _LOGIN_REFUSED: Final = (-115, LOGIN_REQUIRED)
 
 # kazoo prints requests at DEBUG, credentials among them, so its logger starts at INFO.

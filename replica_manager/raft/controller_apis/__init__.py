@@ -1,4 +1,4 @@
-"""What the active controller answers, API by API: messages to the controller's requests and back.
+"""The APIs of the active controller: from messages to controller requests and back.
 
 :mod:`.table` lists every API with its function, :mod:`.call` is what such a function gets.  One
 module per subject: :mod:`.cluster` (brokers), :mod:`.topics`, :mod:`.topic_deletion`,

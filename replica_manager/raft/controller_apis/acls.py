@@ -1,4 +1,4 @@
-"""Rules of who may do what: told as this node's authorizer has them, changed by way of the log.
+"""DescribeAcls, CreateAcls and DeleteAcls: read from this node's authorizer, changed in the log.
 
 Without an authorizer there are none.
 
@@ -73,7 +73,7 @@ async def _create(request: Any, call: Call) -> ResponsePayload:
 
 
 async def _created(wanted: Sequence[StandardAcl | ApiError], call: Call) -> Sequence[ApiError]:
-    """A verdict for each; what is refused already is not asked for."""
+    """One result per ACL; refused ones are not sent to the controller."""
     valid = tuple(acl for acl in wanted if isinstance(acl, StandardAcl))
     verdicts: Sequence[ApiError]
     try:
@@ -109,7 +109,7 @@ async def _delete(request: Any, call: Call) -> ResponsePayload:
 
 
 def _acl(creation: Any) -> StandardAcl | ApiError:
-    """A rule, or why there cannot be such a one; InvalidFrame for a request as Kafka reads none."""
+    """The ACL, or the error; InvalidFrame for a value that Kafka cannot read."""
     try:
         binding = binding_of(creation)
     except RequestRefused as refused:

@@ -1,4 +1,4 @@
-"""What an API's function is given beside the request, and what all of them share.
+"""The arguments of an API's function, and what all of them share.
 
 An API is one coroutine: ``answer(request, call)``.  The controller's refusal of a whole request
 reaches it as :class:`~zkcontroller.kraft.controller.api_error.ApiException`; it says so in the
@@ -35,7 +35,7 @@ class Controller(Protocol):
     """The controller of this node, active or not."""
 
     async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
-        """Its answer, once that is committed; ApiException if it refuses.
+        """The controller's response, once it is committed; ApiException if refused.
 
         With ``timeout_ms`` it is not begun later than that.
         """
@@ -43,7 +43,7 @@ class Controller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Who asks for what, and by which way; of a forwarded request it is the client's own."""
+    """The client and header of a request; of a forwarded request, those of the original client."""
 
     api_key: int
     api_version: int
@@ -63,35 +63,35 @@ class RequestContext:
 
 @dataclass(frozen=True, slots=True)
 class LocalNode:
-    """What an API must know of the node that it is answered by; for the event loop."""
+    """The data of the node that the APIs need; for the event loop."""
 
     cluster_id: str
     listener_name: str
     """The one by which the quorum talks."""
     config: BrokerConfig
-    """Its configuration as clients are told of it."""
+    """Its configuration for DescribeConfigs."""
     raft: RaftNode
     """To look at."""
 
     @property
     def leader_id(self) -> int | None:
-        """Who leads, as far as this node knows."""
+        """The leader that this node knows."""
         return self.raft.leader_and_epoch.leader_id
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerServices:
-    """What the APIs of one node have in common."""
+    """What the APIs of one node share."""
 
     controller: Controller
     node: LocalNode
     authorizer: Authorizer | None = None
-    """None: everybody may do everything."""
+    """None: every client may do everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request on its way to its answer."""
+    """One request being handled."""
 
     context: RequestContext
     services: ControllerServices
@@ -100,12 +100,12 @@ class Call:
 
     @property
     def version(self) -> int:
-        """The request's, and the answer's."""
+        """The version of the request and the response."""
         return self.context.api_version
 
     @property
     def permissions(self) -> Permissions:
-        """What the client may do."""
+        """The client's permissions."""
         return permissions_of(self.context, self.services.authorizer)
 
     async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
@@ -122,7 +122,7 @@ class Call:
             )
 
     def check(self) -> None:
-        """ApiException if the client may not ask at all."""
+        """ApiException if the client may not send this request at all."""
         if self.refusal is not None:
             raise self.refusal
 
@@ -131,7 +131,7 @@ Answering: TypeAlias = Callable[[Any, Call], Awaitable[ResponsePayload]]
 
 
 class ControllerApi(NamedTuple):
-    """One API: the versions that are answered, and by what."""
+    """One API: its versions and its function."""
 
     first_version: int
     last_version: int
@@ -141,7 +141,7 @@ class ControllerApi(NamedTuple):
 
 
 def permissions_of(context: RequestContext, authorizer: Authorizer | None) -> Permissions:
-    """What a client may do, where that authorizer decides."""
+    """A client's permissions, given the authorizer."""
     requester = Requester(context.principal, context.client_host, api(context.api_key).name)
     return Permissions(authorizer, requester)
 

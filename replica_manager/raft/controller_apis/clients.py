@@ -1,4 +1,4 @@
-"""What is set for clients: their quotas, and the credentials of users.
+"""Client quotas and SCRAM credentials.
 
 Source: Kafka ``ControllerApis.handleAlterClientQuotas``, ``handleAlterUserScramCredentials``
 (KIP-546, KIP-554).

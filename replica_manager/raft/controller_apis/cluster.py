@@ -1,4 +1,4 @@
-"""Brokers and controllers tell of themselves: registrations, heartbeats, blocks of producer ids.
+"""Registrations, heartbeats and producer id blocks for brokers and controllers.
 
 Source: Kafka ``ControllerApis.handleBrokerRegistration``, ``handleBrokerHeartBeatRequest``,
 ``handleUnregisterBroker``, ``handleControllerRegistration`` (KIP-631, KIP-919).

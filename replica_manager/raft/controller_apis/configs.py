@@ -1,4 +1,4 @@
-"""Dynamic configuration of topics, brokers and loggers, and the levels of features.
+"""Dynamic configuration of topics, brokers and loggers, and feature levels.
 
 Source: Kafka ``ControllerApis.handleIncrementalAlterConfigs``, ``handleLegacyAlterConfigs``,
 ``handleUpdateFeatures`` (KIP-339, KIP-584).
@@ -83,7 +83,7 @@ def _key(resource: Any) -> ConfigResource:
 def _sorted_out(
     resources: Iterable[Any], call: Call
 ) -> tuple[dict[ConfigResource, ApiError], dict[ConfigResource, Any]]:
-    """What is refused before the controller sees it, and what is left for it."""
+    """The resources refused before the controller, and those for the controller."""
     resources = list(resources)
     counts = Counter(map(_key, resources))
     refused: dict[ConfigResource, ApiError] = {}
@@ -99,7 +99,7 @@ def _sorted_out(
 
 
 def _error_of(resource: ConfigResource, call: Call) -> ApiError | None:
-    """Why this client may not alter that, if so."""
+    """The error if this client may not alter that resource."""
     permissions = call.permissions
     match resource.resource_type:
         case ResourceType.BROKER | ResourceType.CLIENT_METRICS:

@@ -1,7 +1,7 @@
 """DescribeCluster (60) of a controller: the controllers, which clients may then ask directly.
 
 Only those that have registered and have the listener by which the client came; before 3.7-IV0 none
-can register, and nobody is told anything.
+can register, and no client gets a response.
 
 Source: Kafka ``ControllerApis.handleDescribeCluster``, ``ControllerRegistrationsPublisher``,
 ``AuthHelper.computeDescribeClusterResponse`` (KIP-919).
@@ -33,7 +33,7 @@ _NOT_ASKED: Final = -(2**31)
 
 async def _describe(request: Any, call: Call) -> ResponsePayload:
     try:
-        # First, for whoever may not ask at all is told so whatever it asks.
+        # First, because a client without permission gets that error for any request.
         registered = await call.ask(DescribeControllers())
     except ApiException as refused:
         return _refusal(call, refused.to_error())
@@ -62,7 +62,7 @@ async def _describe(request: Any, call: Call) -> ResponsePayload:
 def _on_listener(
     registered: Mapping[int, ControllerRegistration], listener_name: str
 ) -> dict[int, tuple[str, int]]:
-    """Where each controller can be reached by that listener."""
+    """The endpoint of each controller on that listener."""
     return {
         node_id: (endpoint.host, endpoint.port)
         for node_id, registration in registered.items()

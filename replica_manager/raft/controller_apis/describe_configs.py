@@ -51,7 +51,7 @@ _IN_THE_LOG: Final = (ResourceType.TOPIC, ResourceType.CLIENT_METRICS)
 
 
 class _Metadata(NamedTuple):
-    """What the log says of the resources that are asked about."""
+    """The data in the log for the requested resources."""
 
     configs: Mapping[ConfigResource, DescribedConfigs]
     topics: Mapping[str, UUID | ApiError]
@@ -59,7 +59,7 @@ class _Metadata(NamedTuple):
     """This node's, with what is set for it at run time."""
 
     def set_for(self, resource: ConfigResource) -> Mapping[str, str]:
-        """What is set for a resource itself."""
+        """The keys set for a resource itself."""
         return _keys(self.configs[resource])
 
 
@@ -86,7 +86,7 @@ async def _describe(request: Any, call: Call) -> ResponsePayload:
 
 
 def _denial(resource: Any, call: Call) -> ApiError | None:
-    """Why the client may not see that resource; None if it may."""
+    """The error if the client may not see that resource; None if it may."""
     permissions = call.permissions
     if resource.resource_type == ResourceType.TOPIC:
         is_allowed = permissions.allow(

@@ -1,4 +1,4 @@
-"""An Envelope: the request of a client, which a broker forwards with who it is from.
+"""Envelope: a client's request that a broker forwards, with the client's principal.
 
 Source: Kafka ``EnvelopeUtils``, ``DefaultKafkaPrincipalBuilder.deserialize`` (KIP-590).
 """
@@ -53,7 +53,7 @@ _FORWARDABLE: Final = frozenset(
 
 
 class EnvelopeRefused(ZkControllerError):
-    """What is in it is not answered; ``error`` is the envelope's own."""
+    """The request inside is not handled; ``error`` is the envelope's own."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -61,7 +61,7 @@ class EnvelopeRefused(ZkControllerError):
 
 
 class ForwardedRequest(NamedTuple):
-    """What was in an Envelope."""
+    """The request inside an Envelope."""
 
     header: RequestHeader
     data: bytes
@@ -71,7 +71,7 @@ class ForwardedRequest(NamedTuple):
 
 
 def open_envelope(request: Any, envelope: RequestContext) -> ForwardedRequest:
-    """The request in it, as the client's own; EnvelopeRefused if it cannot be taken out.
+    """The request inside, with the client's own context; EnvelopeRefused if malformed.
 
     ``envelope``: the context in which the Envelope itself came.
     """
@@ -101,7 +101,7 @@ def open_envelope(request: Any, envelope: RequestContext) -> ForwardedRequest:
 
 
 def write_envelope(data: bytes | None, error: ErrorCode = ErrorCode.none) -> bytes:
-    """The body that answers an Envelope: the inner answer with its header, or an error."""
+    """The body of an Envelope response: the inner response with its header, or an error."""
     schema = response_schema(ApiKey.ENVELOPE, 0)
     return write(schema.response(response_data=data, error_code=error))
 

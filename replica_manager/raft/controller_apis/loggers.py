@@ -26,7 +26,7 @@ _log: Final = logging.getLogger("kafka.server.ControllerApis")
 
 
 def alter_loggers(resource: Any, call: Call, *, validate_only: bool) -> ApiError:
-    """Changes what that resource of the request names; what became of it, all or nothing."""
+    """Changes the levels in that resource of the request, all or none; returns the result."""
     if not call.permissions.allow_on_cluster(AclOperation.CLUSTER_ACTION):
         return CLUSTER_REFUSED
     changes = [Change(each.name, each.config_operation, each.value) for each in resource.configs]

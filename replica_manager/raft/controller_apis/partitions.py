@@ -1,4 +1,4 @@
-"""What brokers ask about their partitions: other ISRs, other directories.
+"""AlterPartition and AssignReplicasToDirs for brokers.
 
 Source: Kafka ``ControllerApis.handleAlterPartitionRequest``, ``handleAssignReplicasToDirs``
 (KIP-497, KIP-858).

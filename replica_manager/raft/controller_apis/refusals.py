@@ -1,4 +1,4 @@
-"""What a client is told that may not do something, where an answer has a place for it.
+"""The texts of authorization errors, where a response has a field for them.
 
 Source: Kafka ``Errors``.
 """

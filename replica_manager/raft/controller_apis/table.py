@@ -1,4 +1,4 @@
-"""Every API of the controller, and the way of a request to its answer.
+"""The table of the controller's APIs, and the handling of a request.
 
 Source: Kafka ``ControllerApis.handle``, ``AuthHelper.authorizeClusterOperation``.
 """
@@ -51,7 +51,7 @@ OFFERED_BY_CONTROLLER: Final[Mapping[int, tuple[int, int]]] = {
 
 
 async def answer(data: bytes, start: int, call: Call) -> bytes:
-    """The body that answers the request at ``start``; InvalidFrame if it must not be answered."""
+    """The response body to the request at ``start``; InvalidFrame if it must not be answered."""
     api_key = call.context.api_key
     request = read_request(api_key, call.version, data, start)
     row = _APIS[api_key]
@@ -64,7 +64,7 @@ async def answer(data: bytes, start: int, call: Call) -> bytes:
 
 
 def check_version(header: RequestHeader) -> None:
-    """UnsupportedVersion for what is not answered here."""
+    """UnsupportedVersion for an API or version that is not offered."""
     first, last = OFFERED_BY_CONTROLLER.get(header.api_key, (0, -1))
     if not first <= header.api_version <= last:
         name = api(header.api_key).name

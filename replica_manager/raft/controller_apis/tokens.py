@@ -1,6 +1,6 @@
-"""Delegation tokens (38, 39, 40): a client has one made, prolonged or ended.
+"""Delegation tokens (38, 39, 40): created, renewed, expired.
 
-Whoever asks must be sure to be himself: by a login, or by a broker that forwards what he asks; and
+The client must be authenticated: by a login, or by the broker that forwards the request; and
 a token does not beget tokens.
 
 Source: Kafka ``ControllerApis.handleCreateDelegationTokenRequest``, ``allowTokenRequests`` and
@@ -55,7 +55,7 @@ async def _create(request: Any, call: Call) -> ResponsePayload:
 def _denial(call: Call, owner: Principal) -> ErrorCode:
     if not _are_token_requests_allowed(call):
         return ErrorCode.delegation_token_request_not_allowed
-    # For himself everybody may have one.
+    # Every client may create one for itself.
     if owner != call.context.principal and not call.permissions.allow(
         AclOperation.CREATE_TOKENS, ResourceType.USER, str(owner)
     ):
@@ -82,7 +82,7 @@ def _created(
     created: CreatedDelegationToken | None = None,
     time_ms: int = 0,
 ) -> ResponsePayload:
-    """``time_ms`` stands for every time where nothing was created."""
+    """The response; every time is ``time_ms`` where nothing was created."""
     requester = call.context.principal
     token = None if created is None else created.record
     return _response(
@@ -116,7 +116,7 @@ async def _expire(request: Any, call: Call) -> ResponsePayload:
 async def _expiring(
     api_key: ApiKey, call: Call, wanted: RenewDelegationToken | ExpireDelegationToken
 ) -> ResponsePayload:
-    """Has a token end at another time, and tells when that is."""
+    """Changes a token's expiry time and returns the new one."""
     if not _are_token_requests_allowed(call):
         error = ErrorCode.delegation_token_request_not_allowed
         return _response(api_key, call, error_code=error, expiry_timestamp=NO_TIME)

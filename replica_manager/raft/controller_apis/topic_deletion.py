@@ -1,4 +1,4 @@
-"""Topics are deleted, by name or by id; who may not see a topic does not learn that it is there.
+"""DeleteTopics by name or id; a client that may not see a topic does not learn that it exists.
 
 Source: Kafka ``ControllerApis.deleteTopics`` (KIP-516).
 """
@@ -47,14 +47,14 @@ _NAMED_TWICE: Final = ApiError(
 
 
 class _Topic(NamedTuple):
-    """As the request names it; one of both, if it is right."""
+    """A topic in the request, by name or by id."""
 
     name: str | None
     topic_id: UUID
 
 
 class _Result(NamedTuple):
-    """What becomes of a topic, as it may be called."""
+    """The result for a topic, with the name or id that the client may see."""
 
     name: str | None
     topic_id: UUID
@@ -62,7 +62,7 @@ class _Result(NamedTuple):
 
 
 async def delete_topics(request: Any, call: Call) -> ResponsePayload:
-    """Deletes what may be deleted; a result for each topic, in no order that tells anything."""
+    """Deletes the allowed topics; one result per topic, in random order."""
     schema = response_schema(ApiKey.DELETE_TOPICS, call.version)
     topics = _topics_of(request, call.version)
     try:
@@ -99,7 +99,7 @@ def _topics_of(request: Any, version: int) -> list[_Topic]:
 
 
 class _Deletion:
-    """The topics of one request, and what becomes of each."""
+    """One request: its topics and their results."""
 
     def __init__(self, topics: Iterable[_Topic], call: Call) -> None:
         self._call = call
@@ -133,7 +133,7 @@ class _Deletion:
         return self._results
 
     async def _find(self) -> dict[UUID, str]:
-        """Names by id of what can and may be deleted; the rest has its result."""
+        """Names by id of the topics to delete; the others have their results."""
         by_id = await self._named_ids()
         describable, deletable = self._allowed([*self._names, *by_id.values()])
         found: dict[UUID, str] = {}
@@ -141,7 +141,7 @@ class _Deletion:
             if name in deletable:
                 found[topic_id] = name
             else:
-                # Its name is told to whoever may know it.
+                # Its name is returned to clients that may describe it.
                 self._tell(name if name in describable else None, topic_id, TOPIC_REFUSED)
         asked = FindTopicIds(tuple(self._names))
         by_name: Mapping[str, UUID | ApiError] = await self._call.ask(asked)
@@ -161,7 +161,7 @@ class _Deletion:
         return found
 
     async def _named_ids(self) -> dict[UUID, str]:
-        """The names of topics that are asked for by id; what does not exist has its result."""
+        """The names of the topics requested by id; unknown ones have their results."""
         found: Mapping[UUID, str | ApiError] = await self._call.ask(
             FindTopicNames(tuple(self._ids))
         )
@@ -174,7 +174,7 @@ class _Deletion:
         return named
 
     def _allowed(self, names: Iterable[str]) -> tuple[dict[str, None], dict[str, None]]:
-        """Which of the names may be known, and which may be deleted."""
+        """The names that may be described, and those that may be deleted."""
         every = dict.fromkeys(names)
         permissions = self._call.permissions
         if permissions.allow_on_cluster(AclOperation.DELETE, log_if_denied=False):

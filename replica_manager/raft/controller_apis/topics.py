@@ -1,4 +1,4 @@
-"""Administration of topics: created, grown, moved, led by others.
+"""CreateTopics, CreatePartitions, ElectLeaders and partition reassignments.
 
 Source: Kafka ``ControllerApis.createTopics``, ``createPartitions``, ``handleElectLeaders``,
 ``handleAlterPartitionReassignments``, ``handleListPartitionReassignments``.
@@ -209,7 +209,7 @@ def _election_type(request: Any) -> ElectionType:
 def _verdicts(
     schema: ResponseSchema, class_name: str, topic: ElectedTopic | ReassignedTopic
 ) -> tuple[Any, ...]:
-    """A row for each partition, which one message calls by its id and the other by its index."""
+    """One result row per partition; the two messages name the partition field differently."""
     return tuple(
         schema.part(
             class_name,

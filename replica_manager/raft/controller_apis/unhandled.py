@@ -1,8 +1,8 @@
-"""What a controller offers and does not do: clients of a broker ask for it, or did once.
+"""APIs that a controller offers but does not implement.
 
 A controller of Kafka says in ApiVersions that it has these APIs, and answers each request with
 UNKNOWN_SERVER_ERROR, for nothing handles it; a question for the credentials of all users, which
-nobody has foreseen there, it never answers at all.
+was not expected there, it never answers at all.
 
 Source: Kafka ``ControllerApis.handle``, the ``listeners`` of its message schemas.
 """

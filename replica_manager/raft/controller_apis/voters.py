@@ -1,4 +1,4 @@
-"""The quorum's voters change (80, 81, 82): never here, for they are the configuration's.
+"""AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (80, 81, 82): refused, voters are static.
 
 As long as kraft.version is 0 a leader of Kafka refuses each such request, once it has looked at it;
 so does ours, in the same order.
@@ -82,7 +82,7 @@ async def _update(request: Any, call: Call) -> ResponsePayload:
 
 
 def _early_error(request: Any, call: Call, *, epoch: int | None = None) -> ApiError | None:
-    """What stands against any request; without an ``epoch`` it may come in any."""
+    """The error for any request; without ``epoch`` the epoch is not checked."""
     node = call.services.node
     try:
         call.check()
@@ -113,7 +113,7 @@ def _has_endpoint(request: Any, node: LocalNode) -> bool:
 
 
 def _late_error(node: LocalNode, doing: str) -> ApiError:
-    """Why a request in order is refused."""
+    """The error for a valid request."""
     if node.raft.high_watermark is None:
         return _NOTHING_COMMITTED
     return ApiError(

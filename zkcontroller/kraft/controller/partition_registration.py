@@ -40,14 +40,14 @@ class PartitionRegistration(NamedTuple):
     removing_replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
     leader: int
-    """-1 if nobody may lead."""
+    """-1 if no replica may lead."""
     leader_recovery_state: int
     leader_epoch: int
     partition_epoch: int
     elr: tuple[int, ...] = ()
     """Brokers outside of the ISR that have every committed record (KIP-966)."""
     last_known_elr: tuple[int, ...] = ()
-    """Whoever led last, while ISR and ELR are empty."""
+    """The last leader, while ISR and ELR are empty."""
 
     @staticmethod
     def from_record(record: PartitionRecord) -> PartitionRegistration:

@@ -20,7 +20,7 @@ from zkcontroller.kraft.metadata.records import ProducerIdsRecord
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 NOBODY: Final = -1
-"""The broker, and its epoch, of a record that gives nobody a block."""
+"""The broker id and epoch in a record that gives no broker a block."""
 _MAX_PRODUCER_ID: Final = 2**63 - 1
 
 

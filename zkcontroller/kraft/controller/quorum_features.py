@@ -19,7 +19,7 @@ MAX_TRANSACTION_VERSION: Final = 2
 
 
 DISABLED: Final = VersionRange(0, 0)
-"""What somebody supports who does not know a feature."""
+"""The range of a feature that a node does not know."""
 
 
 def reason_not_supported(level: int, who: str, supported: VersionRange) -> str | None:

@@ -61,7 +61,7 @@ class PartitionChangeRecord:
     topic_id: UUID = ZERO_UUID
     isr: tuple[int, ...] | None = None
     leader: int = NO_LEADER_CHANGE
-    """-1 if nobody leads any more."""
+    """-1 if there is no leader any more."""
     replicas: tuple[int, ...] | None = None
     removing_replicas: tuple[int, ...] | None = None
     adding_replicas: tuple[int, ...] | None = None

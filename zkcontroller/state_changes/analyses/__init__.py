@@ -4,7 +4,7 @@ Each module answers one question by a function from DataFrame to DataFrame, for 
 cluster. :class:`.history.History` holds the answers of one set of rows, each made once. Rules, the
 names under which findings are reported, stand in :mod:`.rules`.
 
-Nothing here collects: what grows with the logs stays in Spark, and whoever shows an answer takes a
-bounded part of it. Times are milliseconds since 1970, UTC. Evidence is the ``file`` and ``line``
-of the record that proves a row.
+Nothing here collects: what grows with the logs stays in Spark, and the code that shows an answer
+takes a bounded part of it. Times are milliseconds since 1970, UTC. Evidence is the ``file`` and
+``line`` of the record that proves a row.
 """

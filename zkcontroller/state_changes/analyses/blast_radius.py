@@ -71,7 +71,7 @@ def blast_radius(
         F.min("change_ms").alias("first_ms"),
         F.max("change_ms").alias("last_ms"),
     )
-    # Whoever had ceased to be controller before it went away did not end anything.
+    # A broker that had ceased to be controller before it stopped did not end anything.
     ended = held.where("ended_by <> 'controller_moved'").select(
         F.col("broker").alias("held_by"), "controller_epoch", F.col("to_ms").alias("held_to_ms")
     )

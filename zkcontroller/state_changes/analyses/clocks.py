@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from zkcontroller.state_changes.readers.ordering import clock_skew
 
 DOUBTFUL_MS: Final = 100
-"""Clocks further apart than this, whatever the network took, are told."""
+"""Clocks further apart than this, whatever the network took, are reported."""
 
 
 def clocks(events: DataFrame) -> DataFrame:

@@ -41,7 +41,7 @@ def zombies(events: DataFrame, held: DataFrame) -> DataFrame:
         F.col("controller_epoch").alias("s_epoch"),
         F.col("from_ms").alias("s_from_ms"),
     )
-    # A deed under an epoch after a higher one had begun elsewhere; restarts have other epochs.
+    # A line under an epoch after a higher one had begun elsewhere; restarts have other epochs.
     said = events.where(
         (F.col("logger") == "state.change.logger")
         & (F.col("component") == "controller")

@@ -145,6 +145,6 @@ class History:
             answer().write.parquet(str(mine))
             try:
                 mine.rename(folder)
-            except OSError:  # somebody else was quicker, with the same answer
+            except OSError:  # another task was quicker, with the same answer
                 rmtree(mine, ignore_errors=True)
         return self.events.sparkSession.read.parquet(str(folder))

@@ -1,7 +1,7 @@
-"""The states of partitions, as they stood in ZooKeeper: one row for each write, whoever tells it.
+"""The states of partitions, as they stood in ZooKeeper: one row for each write, from any source.
 
-The same write is told by the controller that made it, by the leader that asked for it and by the
-brokers that heard of it.  Rows of one write meet by the version of the state znode; lines of
+The same write is logged by the controller that made it, by the leader that asked for it and by the
+brokers that received it.  Rows of one write meet by the version of the state znode; lines of
 versions that do not print it meet by leader, leader epoch and in-sync replicas.  Rows are in the
 order of the writes, not of the clocks.
 

@@ -21,7 +21,7 @@ class Severity(StrEnum):
     WARNING = "warning"
     """The cluster was in danger, or worked harder than it should."""
     INFO = "info"
-    """Nothing is wrong; whoever explains the incident wants to know."""
+    """Nothing is wrong; it helps to explain the incident."""
 
 
 class Rule(NamedTuple):

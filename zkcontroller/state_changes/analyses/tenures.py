@@ -41,13 +41,13 @@ PHASES: Final = (
     ("ctl-ready", "", "ready"),
     ("ctl-scheduler-start", "", "scheduler started"),
 )
-"""Kind, text by which rows of one kind are told apart, and what has been done by then."""
+"""Kind, text that distinguishes rows of one kind, and what has been done by then."""
 
 
 PHASE_SPAN_MS: Final = 600_000
 """Steps later than this after the election are not steps of the failover."""
 TOLD_MS: Final = 2_000
-"""Who hears of the new controller later than this after it was ready had not been there."""
+"""A broker that learns of the new controller later than this was not running before."""
 
 
 def tenures(events: DataFrame) -> DataFrame:
@@ -132,7 +132,7 @@ def phases(events: DataFrame, held: DataFrame) -> DataFrame:
         .groupBy(F.col("controller_epoch").alias("told_epoch"), "broker_id")
         .agg(F.min(F.struct("time_ms", "file", "line")).alias("first"))
     )
-    # A broker that came back later was told later, which is not the failover's doing.
+    # A broker that came back later was updated later, which is not due to the failover.
     in_time = F.col("first.time_ms") <= F.coalesce("ready_ms", "from_ms") + TOLD_MS
     told = (
         held.join(firsts, F.col("told_epoch") == F.col("controller_epoch"))

@@ -48,5 +48,5 @@ class Clusters:
 
 
 def _is_told(folder: Path, cluster: str) -> bool:
-    """Whether the lines told it; else it is a folder's name."""
+    """Whether the lines contained it; else it is a folder's name."""
     return cluster not in (folder.name, folder.parent.name, "default")

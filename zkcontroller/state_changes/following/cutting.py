@@ -1,8 +1,8 @@
 """Where what has come of a file may be cut: behind the last record that is surely whole.
 
-A record is whole when the next one has begun.  Of the last one nobody knows: an exception may
+A record is whole when the next one has begun.  Of the last one that is not known: an exception may
 follow below it.  It is taken when the file has stopped growing for a moment; a line without its
-newline is not, unless nobody writes to the file any more.
+newline is not, unless the file is no longer written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def whole_bytes(content: bytes, kind: str, *, is_quiet: bool, is_over: bool, is_
     """How many bytes of ``content``, which begins with a record, are whole records.
 
     ``kind``: ``log4j``, ``prefixed`` or ``jsonl``.  ``is_quiet``: the file did not grow since it
-    was looked at before; ``is_over``: nobody will write to it any more.  ``is_full``: more of the
+    was looked at before; ``is_over``: it will not be written any more.  ``is_full``: more of the
     file follows than was read, so that something must be taken even of one endless record.
     """
     if is_over and not is_full:

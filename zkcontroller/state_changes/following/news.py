@@ -1,7 +1,7 @@
-"""What is new: the findings now held against those that were told before.
+"""Compares the current findings with those reported before.
 
 Findings grow with the logs: a tenure begins and, an hour later, ends; a rule is hit once more.
-Each is told when it is new and when what it says has changed, and never again.
+Each is reported when it is new and when its content has changed, and not again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SETTLING_MS: Final = 2_000
 
 
 class News(NamedTuple):
-    """What to tell, and what has been told then."""
+    """What to report, and everything reported afterwards."""
 
     rows: list[dict[str, Any]]
     """By time; of :data:`KEYS`."""
@@ -62,7 +62,7 @@ class _State(NamedTuple):
     key: str
     row: dict[str, Any]
     change: str
-    """What is said if it was told before, and otherwise."""
+    """The words if it was reported before, and otherwise."""
     state: str
     hits: int | None = None
     is_unsure: bool = False

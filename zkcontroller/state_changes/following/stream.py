@@ -1,4 +1,4 @@
-"""The stream: notes in, batches stored, and what is new in the findings told after each."""
+"""The stream: takes notes, stores batches, and reports new findings after each."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def follow(
     ``show`` gets rows of :data:`.news.KEYS`, ``complain`` what is wrong with a file.
 
     Raises:
-        HistoryInvalid: a path or the directory is not usable, or somebody follows into it already.
-        SparkFailed: a batch could not be stored.
+        HistoryInvalid: a path or the directory is not usable, or another process follows into it
+        already. SparkFailed: a batch could not be stored.
     """
     for path in paths:
         if not Path(path).exists():
@@ -229,7 +229,7 @@ class _Following:
         return new.is_held
 
     def _told(self) -> dict[str, Any]:
-        """Up to which ingest everything has been told, and what has been."""
+        """The last ingest whose findings were reported, and the reported findings."""
         try:
             told: dict[str, Any] = json.loads((self._folder / TOLD).read_text())
         except FileNotFoundError:

@@ -73,7 +73,7 @@ class Tailer:
     def look(self, *, is_last: bool = False) -> bool:
         """Takes what is new; whether there was anything.
 
-        ``is_last``: nothing waits for a further look, whoever's it may be.
+        ``is_last``: nothing waits for a further look, of any file.
         """
         self.problems = []
         if self._spool.is_full():
@@ -236,7 +236,7 @@ class Tailer:
         return positions, taken
 
     def _whole(self, position: Position, taken: _Taken) -> Position:
-        """A packed file that nobody has read: Spark unpacks it where it lies."""
+        """A packed file that was not read yet: Spark unpacks it in place."""
         content = self._unpack(Path(position.path), 0)
         taken.add(Segment(position.path, position.id, 0, 0, content.size_bytes))
         return position._replace(offset=max(content.size_bytes, 1))

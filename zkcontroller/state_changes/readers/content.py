@@ -1,6 +1,6 @@
 """What stands in a file, unpacked, some megabytes at once; and where it is damaged.
 
-Damage ends a file early: what stands before is given, and then told why there is no more.
+Damage ends a file early: what stands before is returned, and then the reason why there is no more.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tables of typed rows into Parquet files, one folder for each cluster and day.
 
-A task writes under names of its own that nobody reads, and renames what is whole: a task that is
+A task writes under names of its own that no reader opens, and renames what is whole: a task that is
 tried again puts the same files in the same places.
 """
 

@@ -77,7 +77,7 @@ def checked(options: IngestOptions) -> Pattern | None:
 
 
 Tell = Callable[[int, int], None]
-"""Hears how many bytes of how many have been read, now and then."""
+"""Called now and then with the number of bytes read, and of all bytes."""
 
 
 def ingest(
@@ -141,7 +141,7 @@ def found_in(
     spark: SparkSession, sources: Sequence[Source], events: Path, options: IngestOptions,
     read: Accumulator[int],
 ) -> DataFrame:  # fmt: skip
-    """What is found in the files; whoever asks for it has their rows written into ``events``."""
+    """What is found in the files; its callers get the rows written into ``events``."""
     context = spark.sparkContext
     tasks = list(enumerate(tasks_of(sources, context.defaultParallelism)))
     work = partial(

@@ -1,6 +1,6 @@
 """Logs in another layout than Kafka's default one: a log4j conversion pattern as a regex.
 
-``[%d] %p %m (%c)%n`` is what Kafka's own ``log4j.properties`` says; whoever says something else
+``[%d] %p %m (%c)%n`` is what Kafka's own ``log4j.properties`` says; a user with another layout
 says it again to ``--pattern``, in the words of log4j 1 (reload4j) or 2.  A record of such a layout
 is rewritten as one of the default layout, with its time in UTC: what types records knows no other.
 

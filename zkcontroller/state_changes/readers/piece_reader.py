@@ -62,7 +62,7 @@ def read_pieces(
     number: int, pieces: Sequence[Piece], events: str, time_zone: str, tell: Callable[[int], None],
     pattern: str | None = None,
 ) -> Iterator[Found]:  # fmt: skip
-    """Reads one task's pieces into ``events``; ``tell`` hears of bytes that have been read.
+    """Reads one task's pieces into ``events``; ``tell`` is called with the bytes read.
 
     ``pattern``: the layout of pieces whose format is ``patterned``.
     """

@@ -53,7 +53,7 @@ def tasks_of(sources: Sequence[Source], cores: int) -> list[list[Piece]]:
             filled = 0
         tasks[-1].append(piece)
         filled += weight
-    # What cannot be divided begins first, lest it is what everybody waits for.
+    # What cannot be divided begins first, so that the others do not wait for it.
     heavy = {piece.file: weight for weight, piece in weighed if weight > size}
     return sorted(tasks, key=lambda task: -max((heavy.get(p.file, 0) for p in task), default=0))
 

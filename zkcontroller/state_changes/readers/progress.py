@@ -1,4 +1,4 @@
-"""How far a long job has come, told while somebody else waits for its end."""
+"""Reports the progress of a long job while its caller waits for the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threading import Event, Thread
 from typing import Final
 
 INTERVAL_S: Final = 3.0
-"""How often it is told."""
+"""How often it is reported."""
 
 
 @contextmanager

@@ -25,10 +25,10 @@ _FIELD: Final = re.compile(r"<([A-Z][A-Z0-9_]*)>|<[a-z_][a-z0-9_]*(?::([^>]*))?>
 def redacted(rows: DataFrame, key: str) -> DataFrame:
     """The rows with every name replaced by ``r-`` and twelve hexadecimal digits.
 
-    The same name under the same ``key`` gives the same digits; without the key nobody can tell the
-    name by trying.  Topics, topic ids and what may contain names (free fields, messages of
-    exceptions) are hashed; the text is kept only of shapes that can hold no name.  Broker ids,
-    epochs, times and the paths of the files remain.
+    The same name under the same ``key`` gives the same digits; without the key the name cannot be
+    derived from the name by trying.  Topics, topic ids and what may contain names (free fields,
+    messages of exceptions) are hashed; the text is kept only of shapes that can hold no name.
+    Broker ids, epochs, times and the paths of the files remain.
     """
     secret = key.encode().hex()
 

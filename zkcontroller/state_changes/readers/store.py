@@ -28,7 +28,7 @@ from zkcontroller.state_changes.readers.sources import Source
 
 MANIFEST: Final = "history.json"
 FOLLOWING: Final = "following"
-"""Folder below a directory that ``zkctl history follow`` writes to; nobody else adds to it."""
+"""Folder below a directory that ``zkctl history follow`` writes to; no other code adds to it."""
 PIECES_SCHEMA: Final = (
     "uri string, block bigint, first_id bigint, end_id bigint, records bigint, typed bigint, "
     "read_bytes bigint, first_ms bigint, last_ms bigint, lines_before bigint, "

@@ -31,7 +31,7 @@ from zkcontroller.state_changes.shapes.template import SPEAKER
 TEXT_CAPACITY: Final = 4_000
 """Characters of a message that are kept."""
 UNKNOWN_CAPACITY: Final = 64_000
-"""Characters of a record that are kept whose shape nobody knows."""
+"""Characters that are kept of a record of unknown shape."""
 
 _REMEMBERED_BYTES: Final = (40, 60, 128)
 """So much of what stands behind the date is remembered: a level, who speaks, two words.

@@ -40,7 +40,7 @@ Progress = Callable[[str], None]
 def assemble(history: History, said: Progress = lambda _: None) -> dict[str, Any]:
     """The findings of one cluster's history; the keys are those of ``report.json``.
 
-    ``said`` hears what is being worked on.  Times are ms since 1970, UTC.
+    ``said`` is called with the name of each step.  Times are ms since 1970, UTC.
     """
     gather = _Gatherer()
     found = {"report_version": REPORT_VERSION, **_findings(history, gather, said)}

@@ -5,7 +5,7 @@
 - text stands for itself;
 - ``<name:type>`` is a field, of one of :data:`TYPES`; without a type, as little text as possible;
 - ``<name:one|other>`` is a field that holds one of the listed words;
-- ``<_:type>`` is a field nobody keeps;
+- ``<_:type>`` is a field that is not kept;
 - ``⟨one|other⟩`` is a choice, ``⟨text⟩?`` may be missing;
 - ``<NAME>`` in capitals is a part that many lines share: :data:`PARTS`.
 
@@ -292,7 +292,7 @@ class _Compiler:
             if kind not in TYPES and "|" not in kind:
                 raise ValueError(f"no type {kind!r} in {self._text}")
             pattern = f"(?:{inner})" if name == "_" else f"({inner})"
-        # A line that begins with a number is told by that.
+        # A line that begins with a number is recognised by that.
         number = "#" if kind in ("id", "int") else ""
         stems = [number + _OPEN] if kind in TYPES or kind in WRAPPED_TYPES else kind.split("|")
         if name == "_":
