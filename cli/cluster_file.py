@@ -26,7 +26,7 @@ _LOOPBACK: Final = "127.0.0.1"
 
 @dataclass
 class ZooKeeperEntry:
-    """The ZooKeeper of a local cluster: a child of ours, or somebody else's."""
+    """The ZooKeeper of a local cluster: a child process, or an external server."""
 
     connect: str
     is_embedded: bool

@@ -1,4 +1,4 @@
-"""A story for newcomers, and a check of the whole house: a cluster loses controller and broker."""
+"""The demonstration ``zkctl demo``: a cluster loses its controller and a broker."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _controller_moves(story: Story) -> None:
 def _broker_dies(story: Story) -> tuple[int, int]:
     """Kill a broker; its id and the epoch it had."""
     status = story.zkctl("cluster", "status", is_shown=False)
-    # Not the controller: that one was moved already, and its death would be two stories in one.
+    # Not the controller: that one was moved already, and its death would show two things at once.
     victim = next(b for b in status["brokers"] if b["broker_id"] != status["controller_id"])
     broker_id = victim["broker_id"]
     story.chapter(f"Broker {broker_id} is killed (SIGKILL)")
@@ -206,7 +206,7 @@ def _clean_up(story: Story) -> None:
         status = story.zkctl("cluster", "stop")
         story.tell(f"the cluster is {status['state']}")
     finally:
-        # Whatever the story died of: nothing of it stays behind.
+        # Whatever ended the demonstration: nothing of it stays behind.
         if (cluster := ClusterFile.load(story.directory)) is not None:
             local_cluster.kill(cluster)
 

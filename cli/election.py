@@ -77,7 +77,7 @@ class Outcome:
     plan: Plan
     after: ControllerView
     elapsed_ms: float
-    """From the deletion, as it was sent, to the first news of the next controller."""
+    """From the deletion, as it was sent, to the first sight of the next controller."""
     first_update: FirstUpdate
 
     def record(self) -> dict[str, Any]:
@@ -168,7 +168,8 @@ class Election:
                 await polls
         elapsed_ms = _ms_between(deleted_at, heard_at)
         if first.first_update_metadata_ms is not None:
-            # A broker that was told had a controller to tell it, whatever kept the news from us.
+            # A broker that got requests had a controller that sent them, even if the watch came
+            # late.
             elapsed_ms = min(elapsed_ms, first.first_update_metadata_ms)
         return Outcome(self.plan, after, elapsed_ms, first)
 
@@ -194,7 +195,7 @@ class Election:
         return at_ms, at
 
     def _await_controller(self, deadline: Deadline) -> tuple[ControllerView, float]:
-        """The next controller, and when we heard of it."""
+        """The next controller, and when it was seen."""
         while True:
             is_there = isinstance(
                 self._zookeeper.stats([ControllerZnode.PATH], watch=True)[0], Stat

@@ -1,4 +1,4 @@
-"""When the first broker was told of a new controller: what the brokers' answers and logs prove.
+"""When the first broker learned of a new controller, from the brokers' responses and logs.
 
 The first UpdateMetadata of a controller is what makes it real to brokers and clients.  Two
 witnesses:
@@ -39,7 +39,7 @@ class FirstUpdate:
     first_update_metadata_reason: str | None
     """Why nothing was seen."""
     all_brokers_updated_ms: float | None
-    """When the last of the brokers had followed; None if one had not, or nobody said."""
+    """When the last of the brokers had followed; None if one had not, or if it is unknown."""
 
 
 def unseen(reason: str) -> FirstUpdate:

@@ -17,7 +17,7 @@ from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until told to stop; 1, and the reason on stderr, if the server does not come up."""
+    """Serve until stopped; 1, and the reason on stderr, if the server does not come up."""
     data_dir, port = arguments
     # Blocked first: a signal that comes while the server starts waits until sigwait takes it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})

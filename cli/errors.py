@@ -44,7 +44,7 @@ class BadUsage(CommandFailed):
 
 
 class CannotConnect(CommandFailed):
-    """Nobody answers at the address."""
+    """No server answers at the address."""
 
     exit_code = ExitCode.CANNOT_CONNECT
 
@@ -56,7 +56,7 @@ class TimedOut(CommandFailed):
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
-    """The exit code that stands for an exception, whoever raised it."""
+    """The exit code for an exception."""
     match error:
         case CommandFailed():
             return error.exit_code

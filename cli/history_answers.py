@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from zkcontroller.state_changes.analyses.history import History
 
 ROWS_MAX: Final = 10_000
-"""Rows that a listing shows at most; whoever wants all of them reads the Parquet tables."""
+"""Rows that a listing shows at most; the Parquet tables have all of them."""
 _PARTITION: Final = Layout(lambda row: f"{row['topic']}-{row['partition']}")
 
 

@@ -91,7 +91,7 @@ def properties_of(cluster: ClusterFile, entry: BrokerEntry) -> dict[str, str]:
     replication = str(min(3, len(cluster.brokers)))
     defaults = {
         "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-        # The last broker has nobody to hand its partitions to, and should not try for 15 s.
+        # The last broker has no other to hand its partitions to, and should not try for 15 s.
         "controlled.shutdown.retry.backoff.ms": "500",
         "offsets.topic.replication.factor": replication,
         "transaction.state.log.replication.factor": replication,

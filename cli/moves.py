@@ -18,7 +18,7 @@ _FORM: Final = '{"version":1,"partitions":[{"topic":…,"partition":…,"replica
 
 
 class NamedPartition(NamedTuple):
-    """A partition somebody named."""
+    """A partition that the user named."""
 
     topic: str
     partition: int

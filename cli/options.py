@@ -111,7 +111,7 @@ class Settings:
         return self._first(self.bootstrap_flag, "ZKCTL_BOOTSTRAP_SERVER", recorded)
 
     def zookeeper(self) -> str:
-        """The ZooKeeper connect string; BadUsage if nobody said it."""
+        """The ZooKeeper connect string; BadUsage if it was not given."""
         address = self.find_zookeeper()
         if address is None:
             raise BadUsage(
@@ -145,7 +145,7 @@ class Settings:
         return tls_of_file(read_properties(Path(path), option), option)
 
     def bootstrap(self) -> Bootstrap:
-        """Some brokers; BadUsage if nobody said any."""
+        """Some brokers; BadUsage if none was given."""
         address = self.find_bootstrap()
         if address is None:
             raise BadUsage(
@@ -162,7 +162,7 @@ class Settings:
         if flag:
             return Address(flag, Origin.FLAG)
         from_file = Address(recorded, Origin.CLUSTER_FILE) if recorded else None
-        # Whoever types --dir means that cluster, whatever an old shell still exports.
+        # --dir selects that cluster, whatever an old shell still exports.
         if from_file is not None and self.directory_flag is not None:
             return from_file
         if from_environment := os.environ.get(variable):
@@ -170,7 +170,7 @@ class Settings:
         return from_file
 
     def confirm(self, question: str, *, yes: bool) -> None:
-        """Ask before what cannot be undone; Refused without ``--yes`` where nobody can be asked."""
+        """Ask before what cannot be undone; Refused without ``--yes`` and a terminal."""
         if yes:
             return
         if not sys.stdin.isatty():

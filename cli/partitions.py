@@ -32,7 +32,7 @@ class PartitionView(NamedTuple):
 
     @property
     def is_offline(self) -> bool:
-        """Nobody leads, or the leader named is not registered."""
+        """There is no leader, or the leader is not registered."""
         return self.state is None or not self.leader_is_live
 
     @property
@@ -46,7 +46,7 @@ class PartitionView(NamedTuple):
 
     @property
     def is_not_preferred(self) -> bool:
-        """Somebody else than the first replica leads."""
+        """Another replica than the first one leads."""
         return self.state is None or self.state.leader != self.assignment.replicas[0]
 
     def row(self) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def pick_free(taken: Collection[int] = ()) -> int:
 
 
 def require_free(port: int, owner: str) -> int:
-    """The port; Refused if somebody listens on it."""
+    """The port; Refused if it is in use."""
     if not 0 < port < 65536:
         raise Refused(f"{port}, the port of {owner}, is not a TCP port")
     if not is_free(port):

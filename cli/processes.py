@@ -1,4 +1,4 @@
-"""Child processes that outlive the command that started them, told apart from strangers.
+"""Child processes that outlive the command that started them, and how to recognise them.
 
 A process id is reused sooner or later, so each is kept with the time its process began and the boot
 of the machine in which it did: a signal goes out only if all of it still matches, to a descriptor
@@ -121,7 +121,7 @@ def spawn(
         )
     # The child may have ended at once; its zombie still has a start time until we reap it.
     started = _start_of(child.pid, zombies=True)
-    child.returncode = 0  # nobody waits for it: a dropped Popen would complain
+    child.returncode = 0  # no code waits for it: a dropped Popen would complain
     return ProcessId(child.pid, started or "gone")
 
 

@@ -53,7 +53,7 @@ def demo() -> int:
 
     It takes no Java and no ZooKeeper. Everything is done by real zkctl commands and checked in what
     they answer; the exit code is 0 only if all of it was true. With -o json (or another format) the
-    story goes to stderr and the facts to stdout. The nodes live in a temporary directory unless
+    text goes to stderr and the facts to stdout. The nodes live in a temporary directory unless
     --dir names one, and are stopped at the end.
     """
     from .quorum_demo import tell

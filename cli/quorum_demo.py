@@ -1,4 +1,4 @@
-"""A story of three nodes of a raft quorum: their leader is killed, comes back, another one stops.
+"""The demonstration of a raft quorum: its leader is killed and restarted, another node stops.
 
 No broker, no ZooKeeper and no Java take part.
 """
@@ -27,7 +27,7 @@ from .story import Story
 _NODES: Final = (1, 2, 3)
 _EXIT_S: Final = 20.0
 _MORE_RECORDS: Final = 3
-"""The active controller writes two records a second, so that everybody sees it is there."""
+"""The active controller writes two records a second, which shows that it is active."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Nodes(Story):
 
     @property
     def ask(self) -> tuple[str, ...]:
-        """The command that asks whoever leads."""
+        """The command that asks the leader."""
         servers = ",".join(f"{LOOPBACK}:{self.ports[each]}" for each in sorted(self.processes))
         return ("quorum", "describe", "--bootstrap-controller", servers)
 

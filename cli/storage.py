@@ -208,7 +208,7 @@ def _info(config_file: Path) -> int:
 
 @command.command("random-uuid")
 def random_uuid() -> None:
-    """An id that nobody has yet, for a cluster."""
+    """A new cluster id."""
     from uuid import uuid4
 
     from zkcontroller.protocol.uuid_text import usable_uuid, uuid_text

@@ -1,7 +1,7 @@
-"""A story told by real commands, and a check of it: each fact is asked for, none assumed.
+"""Runs a demonstration of real commands, and checks each fact that it states.
 
 Each step is a ``zkctl`` command in a process of its own, shown as one could type it, and what it
-answers as JSON is checked.  A fact that is not as it must be ends the story with exit code 1.
+answers as JSON is checked.  A false fact ends the demonstration with exit code 1.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FACTS: Final = Layout(named("fact").name, ("fact", "is_true", "evidence"), ("fa
 
 
 class FactIsFalse(CommandFailed):
-    """Something that the story tells was not so."""
+    """A fact that the demonstration states is false."""
 
     exit_code = ExitCode.FINDING
 
@@ -42,7 +42,7 @@ class Story:
     """What it is about, and what was found true so far."""
 
     directory: Path
-    """Where everything lies that is told of."""
+    """The directory of everything that the demonstration makes."""
     console: Any
     options: tuple[str, ...] = ()
     """Added to every command."""
@@ -89,7 +89,7 @@ class Story:
         return done.stdout
 
     def fact(self, fact: str, is_true: bool, **evidence: Any) -> None:
-        """Note a fact and what shows it; FactIsFalse ends the story."""
+        """Note a fact and what shows it; FactIsFalse ends the demonstration."""
         self.facts.append({"fact": fact, "is_true": is_true, "evidence": evidence})
         mark = "[bold green]✓[/]" if is_true else "[bold red]✗[/]"
         self.tell(f"{mark} {fact}")
@@ -125,12 +125,12 @@ def tell(
     tell_of: Callable[[S], None],
     clean_up: Callable[[S], None],
 ) -> int:
-    """Runs a story in ``--dir``, or a temporary directory; cleans up whatever happens."""
+    """Runs a demonstration in ``--dir``, or a temporary directory; cleans up whatever happens."""
     is_table = settings.renderer.format is Format.TABLE
     console = console_for(sys.stdout if is_table else sys.stderr)
     with tempfile.TemporaryDirectory(prefix="zkctl-demo-") as temporary:
         story = make((settings.directory_flag or Path(temporary)).absolute(), console)
-        # SIGTERM unwinds like Ctrl-C: no process of the story may outlive it.
+        # SIGTERM unwinds like Ctrl-C: no process of the demonstration may outlive it.
         signal.signal(signal.SIGTERM, _interrupt)
         began = time.monotonic()
         try:

@@ -39,7 +39,7 @@ _CONNECT_TIMEOUT_MS: Final = 5_000
 _RETRY_S: Final = 0.1
 _CLIENT_ID: Final = "zkctl"
 _ANSWER_GRACE_MS: Final = 2_000
-"""A broker told to give up after the deadline answers a little later."""
+"""A broker whose timeout is the deadline answers a little later."""
 
 
 class BrokerAddress(NamedTuple):

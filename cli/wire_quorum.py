@@ -1,4 +1,4 @@
-"""Asking a quorum how it does: DescribeQuorum, to whoever leads.
+"""DescribeQuorum, sent to the quorum's leader.
 
 A node that does not lead refuses without saying who does, but refuses a Fetch with the leader's
 name and address: so the leader is found from any node.
@@ -48,7 +48,7 @@ _WHO_LEADS: Final = FetchRequest(
 
 
 async def describe_quorum(bootstrap: Bootstrap, deadline: Deadline) -> DescribeQuorumResponse:
-    """What the leader says; CannotConnect if nobody answers, Refused if nobody leads."""
+    """What the leader says; CannotConnect if no node answers, Refused without a leader."""
     waiting = parse_bootstrap(bootstrap.servers)
     asked: list[BrokerAddress] = []
     reasons: list[str] = []

@@ -143,7 +143,7 @@ class _Watchdog:
         self._timer: threading.Timer | None = None
 
     def on_state(self, state: SessionState) -> None:
-        """Told by the session's thread."""
+        """Set by the session's thread."""
         self.disarm()
         if state is SessionState.SUSPENDED:
             self._timer = threading.Timer(self._patience_s, lambda: self.on_lost())
@@ -151,7 +151,7 @@ class _Watchdog:
             self._timer.start()
 
     def disarm(self) -> None:
-        """The connection is back, or nobody cares any more."""
+        """The connection is back, or the command has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -11,7 +11,6 @@ import io
 import re
 import subprocess
 import tokenize
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -395,16 +394,6 @@ RETIRED_WORDS = re.compile(
 )
 """Words that made sentences hard to read; CONTRIBUTING.md asks for the field's own terms."""
 
-STILL_IN_USE: dict[str, int] = {
-    "cli": 45,
-    "replica_manager/log": 3,
-    "replica_manager/security": 17,
-    "replica_manager/server": 56,
-    "zkcontroller/runtime": 2,
-    "zkcontroller/state_changes": 1,
-}
-"""Package to the number of retired words still in its prose.  These numbers may only fall."""
-
 
 def documentation(file: Path) -> list[str]:
     """The docstrings and comments of a module."""
@@ -426,15 +415,15 @@ def retired_words(text: str) -> list[str]:
 
 
 def test_retired_words_do_not_come_back() -> None:
-    found: Counter[str] = Counter()
-    for folder in INSTALLED_FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            if RETIRED_WORDS.search(path.read_text()):
-                package = "/".join(path.relative_to(ROOT).parts[:2]).removesuffix(".py")
-                package = package if (ROOT / package).is_dir() else folder
-                found[package] += sum(len(retired_words(text)) for text in documentation(path))
+    found = {
+        str(path.relative_to(ROOT)): words
+        for folder in INSTALLED_FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if RETIRED_WORDS.search(path.read_text())
+        and (words := [word for text in documentation(path) for word in retired_words(text)])
+    }
 
-    assert {name: n for name, n in found.items() if n > STILL_IN_USE.get(name, 0)} == {}
+    assert found == {}
 
 
 NAMED_FILE = re.compile(r"(?<![\w/.*<>{}-])[\w./-]*\w\.(?:py|md)\b")

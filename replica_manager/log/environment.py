@@ -103,7 +103,7 @@ class LogEnvironment:
     random: Random = field(default_factory=Random)
     """Gives the jitter of rolls."""
     on_failure: Callable[[Path, str, OSError], None] = _ignore_failure
-    """Told of the log directory that failed, before KafkaStorage is raised."""
+    """Called with the log directory that failed, before KafkaStorage is raised."""
     producer_id_expiration_ms: Callable[[], int] = _one_day
     """``producer.id.expiration.ms``, as it is now."""
     verifies_transactions: Callable[[], bool] = _always

@@ -51,7 +51,7 @@ from zkcontroller.protocol.records import NO_TIMESTAMP, Record
 MOST_RECORDS: Final = 500_000
 """Records in one batch of a client, or messages of an old magic in one request for a partition.
 
-Kafka has no limit.  A client is told MESSAGE_TOO_LARGE, after which Kafka's splits the batch.
+Kafka has no limit.  A client gets MESSAGE_TOO_LARGE, after which Kafka's splits the batch.
 """
 UNPACKED_BYTES: Final = 64 * 1024 * 1024
 """A client's batch may unpack to so much, or to ``max.message.bytes`` if that is more."""

@@ -24,7 +24,7 @@ from zkcontroller.runtime.resource_limits import exhausted_limit
 _log = logging.getLogger("kafka.log.LogManager")
 
 TICK_MS: Final = 1000
-"""How often is looked what is due; duties are never urgent."""
+"""The interval of the checks; deferred work is never urgent."""
 
 RETRY_MS: Final = 5_000
 """After so long upkeep that a limit of the system has stopped is tried again."""

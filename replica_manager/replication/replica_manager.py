@@ -34,7 +34,7 @@ from zkcontroller.state_changes.record import Kind, Reason, StateChange
 class ReplicaManager(HostedReplicas):
     """The partitions of one broker, and the requests by which a controller changes them.
 
-    Whoever runs one of the three generators to its end holds ``replica_state_change_lock``.
+    The caller that runs one of the three generators to its end holds ``replica_state_change_lock``.
     """
 
     def become_leader_or_follower(

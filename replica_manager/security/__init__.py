@@ -1,6 +1,6 @@
 """Who a peer is, and what it may do: TLS, SASL, and the access control lists of Kafka.
 
-* :mod:`.principals`: the name of whoever asks, and how a certificate becomes one.
+* :mod:`.principals`: the name of a client, and how a certificate becomes one.
 * :mod:`.acl_cache`, :mod:`.authorizer`: pure; the rules, and what follows from them.
 * :mod:`.acl_store`: the same rules in ZooKeeper; blocks.
 * :mod:`.sasl_mechanisms`, :mod:`.sasl_authenticator`: pure; a login, message by message.

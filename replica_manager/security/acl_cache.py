@@ -1,4 +1,4 @@
-"""The rules of Kafka's access control lists in memory, and which of them apply to a resource.
+"""ACLs in memory, found by resource.
 
 Pure and never changed: an update makes the next cache, so that who asks meanwhile sees one state.
 
@@ -25,7 +25,7 @@ NO_VERSION: Final = -1
 
 
 class VersionedAcls(NamedTuple):
-    """The rules of one pattern, and the version of their znode; -1: there is none."""
+    """The ACLs of one pattern, and the version of their znode; -1: no znode."""
 
     entries: tuple[AccessControlEntry, ...]
     zk_version: int
@@ -35,14 +35,14 @@ NO_ACLS: Final = VersionedAcls((), NO_VERSION)
 
 
 class AclBinding(NamedTuple):
-    """One rule, and what it is about."""
+    """One ACL with its resource pattern."""
 
     pattern: ResourcePattern
     entry: AccessControlEntry
 
 
 class AclBindingFilter(NamedTuple):
-    """Which rules are meant; None and ANY stand for all.
+    """A filter of ACLs; None and ANY match all.
 
     MATCH as the type of pattern means the rules that apply to the resource called ``name``.
     """
@@ -56,7 +56,7 @@ class AclBindingFilter(NamedTuple):
     permission_type: PermissionType
 
     def matches(self, binding: AclBinding) -> bool:
-        """Whether that rule is meant."""
+        """Whether the filter matches that ACL."""
         return self.matches_pattern(binding.pattern) and self.matches_entry(binding.entry)
 
     def matches_pattern(self, pattern: ResourcePattern) -> bool:
@@ -81,7 +81,7 @@ class AclBindingFilter(NamedTuple):
         )
 
     def exact_patterns(self) -> tuple[ResourcePattern, ...]:
-        """The patterns it means if it names them all, whether they have rules or not; else none."""
+        """The patterns that the filter names completely, with or without ACLs; else none."""
         if self.resource_type is ResourceType.ANY or self.name is None:
             return ()
         if self.pattern_type is PatternType.MATCH:
@@ -95,10 +95,10 @@ class AclBindingFilter(NamedTuple):
 
 
 class AclCache:
-    """Every rule there is, found by resource."""
+    """All ACLs, found by resource."""
 
     def __init__(self, acls: Mapping[ResourcePattern, VersionedAcls]) -> None:
-        """Patterns without a rule are left out."""
+        """Patterns without an ACL are left out."""
         self.acls = {pattern: found for pattern, found in acls.items() if found.entries}
         self._prefix_lengths: dict[ResourceType, tuple[int, ...]] = {}
         lengths: dict[ResourceType, set[int]] = {}
@@ -109,11 +109,11 @@ class AclCache:
             self._prefix_lengths[resource_type] = tuple(sorted(found_lengths))
 
     def updated(self, changes: Mapping[ResourcePattern, VersionedAcls]) -> AclCache:
-        """The cache after those patterns have got these rules."""
+        """The cache with these new ACLs for those patterns."""
         return AclCache({**self.acls, **changes})
 
     def matching(self, resource_type: ResourceType, name: str) -> list[AccessControlEntry]:
-        """The rules that apply to a resource: by prefix, by ``*``, by its name."""
+        """The ACLs that apply to a resource: by prefix, by ``*``, by its name."""
         return [
             entry
             for pattern in self.patterns_of(resource_type, name)
@@ -121,7 +121,7 @@ class AclCache:
         ]
 
     def patterns_of(self, resource_type: ResourceType, name: str) -> list[ResourcePattern]:
-        """The patterns with rules that a resource falls under: prefixes, ``*``, its name."""
+        """The patterns with ACLs that match a resource: prefixes, ``*``, its name."""
         found = [
             ResourcePattern(resource_type, name[:length], PatternType.PREFIXED)
             for length in self._prefix_lengths.get(resource_type, ())
@@ -133,11 +133,11 @@ class AclCache:
         return [pattern for pattern in found if pattern in self.acls]
 
     def bindings(self, wanted: AclBindingFilter) -> list[AclBinding]:
-        """The rules that a filter means."""
+        """The ACLs that a filter matches."""
         return [binding for binding in self._bindings() if wanted.matches(binding)]
 
     def patterns_matching(self, filters: Iterable[AclBindingFilter]) -> list[ResourcePattern]:
-        """The patterns whose rules one of the filters may mean."""
+        """The patterns whose ACLs one of the filters may match."""
         wanted = list(filters)
         exact = [pattern for each in wanted for pattern in each.exact_patterns()]
         known = [p for p in self.acls if any(each.matches_pattern(p) for each in wanted)]

@@ -1,4 +1,4 @@
-"""The rules of Kafka's access control lists in ZooKeeper: loaded, followed, changed.
+"""ACLs in ZooKeeper: loads them, follows changes, writes changes.
 
 A change is written at the version that was read, and tried again if another broker was faster; then
 a notification makes the other brokers read the rules of that one resource again.  Notifications are
@@ -65,7 +65,7 @@ _change_log = logging.getLogger("kafka.common.ZkNodeChangeNotificationListener")
 
 
 class AclStore:
-    """Keeps an authorizer's cache what ZooKeeper says."""
+    """Keeps an authorizer's cache equal to ZooKeeper."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class AclStore:
         ]
 
     def load(self) -> None:
-        """Creates what is missing, leaves the watches for changes, then reads every rule."""
+        """Creates missing znodes, leaves the watches for changes, then reads every ACL."""
         with self._turn:
             self._session.create_missing(_paths())
             # First the watches, so that no change falls between them and the reading.
@@ -93,7 +93,7 @@ class AclStore:
             self._authorizer.cache = AclCache(self._read(list(self._patterns())))
 
     def process_changes(self) -> None:
-        """Acts on every notification not seen yet, and leaves a watch for the next."""
+        """Handles every new notification, and leaves a watch for the next."""
         with self._turn:
             for notifications in self._notifications:
                 patterns = dict.fromkeys(_changed_patterns(notifications.unseen()))
@@ -111,7 +111,7 @@ class AclStore:
                 notifications.processed()
 
     def create(self, bindings: Sequence[AclBinding]) -> list[ErrorCode]:
-        """Adds rules; an outcome for each."""
+        """Adds ACLs; one result each."""
         by_pattern: dict[ResourcePattern, list[AccessControlEntry]] = {}
         for binding in bindings:
             by_pattern.setdefault(binding.pattern, []).append(binding.entry)
@@ -135,9 +135,9 @@ class AclStore:
     def delete(
         self, filters: Sequence[AclBindingFilter]
     ) -> list[list[tuple[AclBinding, ErrorCode]]]:
-        """Removes the rules that filters mean; for each filter what it removed.
+        """Deletes the ACLs that filters match; for each filter the deleted ones.
 
-        A rule that several filters mean is told to the first.
+        An ACL that several filters match is reported for the first.
         """
         removed: list[list[tuple[AclBinding, ErrorCode]]] = [[] for _ in filters]
         with self._turn:
@@ -186,7 +186,7 @@ class AclStore:
         raise ZooKeeperRefused(AclZnode.path(pattern), "BAD_VERSION again and again")
 
     def _write(self, pattern: ResourcePattern, entries: _Entries, zk_version: int) -> int | None:
-        """The new version; None if somebody else was faster."""
+        """The new version; None if another broker was faster."""
         path = AclZnode.path(pattern)
         data = AclZnode(entries).encode()
         if entries and zk_version == NO_VERSION:
@@ -223,7 +223,7 @@ class AclStore:
     def _readable(
         self, patterns: Sequence[ResourcePattern]
     ) -> dict[ResourcePattern, VersionedAcls]:
-        """As ``_read``, without what is corrupt: there the rules stay as they were."""
+        """As ``_read``, without corrupt znodes, whose ACLs stay as they were."""
         found: dict[ResourcePattern, VersionedAcls] = {}
         for pattern in patterns:
             try:
@@ -273,7 +273,7 @@ def _changed_patterns(notifications: Iterable[tuple[str, bytes]]) -> Iterator[Re
 
 
 def _paths() -> list[str]:
-    """What ``KafkaZkClient.createAclPaths`` makes sure of."""
+    """The paths that ``KafkaZkClient.createAclPaths`` creates."""
     return [
         *AclChangeZnode.ROOTS,
         *(

@@ -1,4 +1,4 @@
-"""The denials in ``kafka-authorizer.log``, and no more of them than a disk can take.
+"""Logs denials to ``kafka-authorizer.log``, at a limited rate.
 
 Kafka writes a line for each name that is denied.  A client without rights may name 100,000 topics
 in a request, and fill the disk with lines.  So a principal has a number of lines for denials in
@@ -39,7 +39,7 @@ class AuditLog:
         self._next_cleaning_s = now_s() + WINDOW_S
 
     def denied(self, principal: Principal, line: str) -> None:
-        """Writes the line at INFO, unless the principal has had too many."""
+        """Logs a denial at INFO, unless the principal has had too many."""
         now_s = self._now_s()
         if now_s >= self._next_cleaning_s:
             self._next_cleaning_s = now_s + WINDOW_S
@@ -66,7 +66,7 @@ class AuditLog:
 
 
 class _Window:
-    """What one principal has had written since the window began."""
+    """The lines of one principal in the current window."""
 
     def __init__(self, end_s: float) -> None:
         self.end_s = end_s
@@ -76,7 +76,7 @@ class _Window:
         """Hashes: two lines that share one lose a line, which is only counted."""
 
     def takes(self, line: str) -> bool:
-        """Whether it is to be written."""
+        """Whether the line is logged."""
         if self._lines >= MOST_LINES:
             return False
         key = hash(line)

@@ -1,8 +1,8 @@
-"""May they?  The decision of Kafka's ACL authorizer, out of the rules in memory.
+"""Kafka's ACL authorizer: decides with the ACLs in memory.
 
 Deny wins over allow.  Read, write, delete and alter imply describe; to alter configurations
 implies to describe them.  Super users may do everything.  Where no rule at all applies to a
-resource, nobody may, unless ``allow.everyone.if.no.acl.found`` says otherwise.
+resource, no client may, unless ``allow.everyone.if.no.acl.found`` says otherwise.
 
 Source: Kafka ``AclAuthorizer`` (``authorizeAction``, ``authorizeByResourceType``,
 ``logAuditMessage``).
@@ -57,7 +57,7 @@ _IMPLIED_BY: Final = {
 
 
 class Requester(NamedTuple):
-    """Who asks, from where, and with which request."""
+    """The client: principal, address and request."""
 
     principal: Principal
     host: str
@@ -77,7 +77,7 @@ class Authorizer:
         allow_everyone_if_no_acl_found: bool = False,
         now_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """``now_s``: a clock for the audit log, whose bounds are for a window of time."""
+        """``now_s``: a clock for the audit log, whose limits are per window."""
         self.cache = cache
         self._super_users = super_users
         self._allow_everyone = allow_everyone_if_no_acl_found
@@ -98,7 +98,7 @@ class Authorizer:
         log_if_denied: bool = True,
         reference_count: int = 1,
     ) -> bool:
-        """Whether that is allowed; says so in the audit log."""
+        """Whether the operation is allowed; writes the audit log."""
         is_allowed = self._decision(requester, operation, resource_type, name)
         is_asked = log_if_allowed if is_allowed else log_if_denied
         level = (logging.DEBUG if is_allowed else logging.INFO) if is_asked else _TRACE
@@ -184,7 +184,7 @@ class Authorizer:
 def verdict_of(
     entry: AccessControlEntry, requester: Requester, operation: AclOperation
 ) -> PermissionType | None:
-    """What a rule about the resource says to that; None: nothing."""
+    """The decision of the resource's ACLs; None if none applies."""
     principal, host, entry_operation, permission = entry
     if principal not in (str(requester.principal), _EVERYBODY):
         return None
@@ -196,7 +196,7 @@ def verdict_of(
 
 
 class _RulesOfType:
-    """The names and prefixes of one type that somebody is allowed or denied."""
+    """The names and prefixes of one type with an ACL that allows or denies."""
 
     def __init__(
         self,
@@ -227,7 +227,7 @@ class _RulesOfType:
                     self.denied_literals.add(pattern.name)
 
     def allow_any(self) -> bool:
-        """Whether something is allowed that no denial covers as a whole."""
+        """Whether an allowed name or prefix is not denied as a whole."""
         for name, pattern_type in self._allowed:
             if pattern_type is PatternType.LITERAL:
                 if name == WILDCARD:

@@ -1,4 +1,4 @@
-"""The properties by which Kafka's clients and tools connect: ``--command-config`` of the latter.
+"""The properties of Kafka's clients and tools for connections: ``--command-config``.
 
 ``security.protocol``, ``ssl.*``, ``sasl.mechanism`` and ``sasl.jaas.config`` are read here; what
 else stands in such a file (``request.timeout.ms``, …) is for other clients and left alone.
@@ -34,7 +34,7 @@ class Properties:
 
     @property
     def prefix(self) -> str:
-        """Nothing stands before the keys."""
+        """Empty: the keys have no prefix."""
         return ""
 
     def text(self, key: str) -> str | None:
@@ -52,7 +52,7 @@ class Properties:
 
 
 def client_security_of(properties: Mapping[str, str]) -> ClientSecurity:
-    """How a client with these properties connects; ConfigInvalid if it cannot.  Reads key stores.
+    """The connection security in these properties; ConfigInvalid if invalid.  Reads key stores.
 
     Without ``security.protocol`` that is PLAINTEXT.
     """
@@ -77,7 +77,7 @@ def client_security_of(properties: Mapping[str, str]) -> ClientSecurity:
 
 
 def read_properties(path: Path, key: str) -> dict[str, str]:
-    """What the file sets; ConfigInvalid, which names ``key``, if it cannot be read."""
+    """The properties in the file; ConfigInvalid, which names ``key``, if unreadable."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)

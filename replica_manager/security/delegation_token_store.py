@@ -1,4 +1,4 @@
-"""Delegation tokens in ZooKeeper: loaded, followed, created, renewed, ended.
+"""Delegation tokens in ZooKeeper: loads, follows, creates, renews and expires them.
 
 Any broker may be asked for any of it, and writes what the token is from now on; a note tells the
 other brokers.  The broker that is the controller removes tokens whose time is over.
@@ -43,13 +43,13 @@ from zkcontroller.zookeeper.requests import (
 from zkcontroller.zookeeper.session import ZooKeeperSession
 
 MAX_TOKENS: Final = 20_000
-"""More ids than ZooKeeper lists in one answer with its default ``jute.maxbuffer`` help nobody."""
+"""More ids than ZooKeeper lists in one answer with its default ``jute.maxbuffer`` are of no use."""
 
 _log = logging.getLogger("kafka.server.DelegationTokenManagerZk")
 
 
 class DelegationTokenRefused(ZkControllerError):
-    """What a client asks of a token cannot be."""
+    """A token request is refused."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(error.name)
@@ -57,7 +57,7 @@ class DelegationTokenRefused(ZkControllerError):
 
 
 class DelegationTokenStore:
-    """Keeps a broker's tokens what ZooKeeper says."""
+    """Keeps a broker's tokens equal to ZooKeeper."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class DelegationTokenStore:
         )
 
     def load(self) -> None:
-        """Creates what is missing, leaves the watch for changes, then reads every token."""
+        """Creates missing znodes, leaves the watch for changes, then reads every token."""
         with self._turn:
             self._session.create_missing([TokenChangeZnode.ROOT, DelegationTokenZnode.ROOT])
             self._notifications.skip()
@@ -93,7 +93,7 @@ class DelegationTokenStore:
             self._tokens.known = {token_id: token for token_id, token in found if token}
 
     def process_changes(self) -> None:
-        """Acts on every note not seen yet, and leaves a watch for the next."""
+        """Handles every new notification, and leaves a watch for the next."""
         with self._turn:
             changed: dict[str, None] = {}
             for path, data in self._notifications.unseen():
@@ -111,7 +111,7 @@ class DelegationTokenStore:
     def create(
         self, owner: str, requester: str, renewers: Sequence[str], max_lifetime_ms: int
     ) -> KnownToken:
-        """A new token; of ``max_lifetime_ms`` 0 or less means the configured one, the most.
+        """Creates a token; a ``max_lifetime_ms`` of 0 or less means the configured maximum.
 
         POLICY_VIOLATION if there are too many already.
         """
@@ -141,7 +141,7 @@ class DelegationTokenStore:
             return created
 
     def renew(self, requester: str, hmac: bytes, period_ms: int) -> int:
-        """When the token expires now; a negative period means the configured one.
+        """The new expiry time; a negative period means the configured one.
 
         DelegationTokenRefused: DELEGATION_TOKEN_NOT_FOUND, _OWNER_MISMATCH, _EXPIRED.
         """
@@ -160,7 +160,7 @@ class DelegationTokenStore:
             return expires_ms
 
     def expire(self, requester: str, hmac: bytes, period_ms: int) -> int:
-        """When the token expires now; a negative period removes it at once.
+        """The new expiry time; a negative period deletes the token at once.
 
         DelegationTokenRefused as :meth:`renew`.
         """
@@ -187,7 +187,7 @@ class DelegationTokenStore:
             return expires_ms
 
     def sweep(self) -> None:
-        """Removes the tokens whose time is over; the controller's work."""
+        """Deletes expired tokens; called on the controller."""
         with self._turn:
             now_ms = self._now_ms()
             for known in list(self._tokens.known.values()):

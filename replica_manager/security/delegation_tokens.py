@@ -1,4 +1,4 @@
-"""The delegation tokens that a broker knows, and how clients log in by them.
+"""The delegation tokens that a broker knows, and logins with them.
 
 A client logs in by SCRAM with the token's id as its name, the HMAC in base64 as its password, and
 the extension ``tokenauth=true``; it is then the owner of the token.
@@ -38,7 +38,7 @@ def token_settings(values: Mapping[str, object]) -> DelegationTokenConfig:
 
 
 class TokenLogin(NamedTuple):
-    """What a login by a token needs."""
+    """The data for verifying a login with a token."""
 
     owner_name: str
     credential: ScramCredential
@@ -48,7 +48,7 @@ class TokenLogin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KnownToken:
-    """A token, and what proves it."""
+    """A token and its HMAC."""
 
     znode: DelegationTokenZnode
     hmac: bytes = field(repr=False)
@@ -78,11 +78,11 @@ class DelegationTokens:
         """By id."""
 
     def by_hmac(self, hmac: bytes) -> KnownToken | None:
-        """The token that this proves."""
+        """The token with that HMAC."""
         return next((token for token in self.known.values() if token.hmac == hmac), None)
 
     def login(self, mechanism_name: str, token_id: str) -> TokenLogin | None:
-        """What a client must prove who names that token; None if there is none."""
+        """The data for verifying a client that names that token; None if there is none."""
         token = self.known.get(token_id)
         if token is None:
             return None

@@ -1,4 +1,4 @@
-"""Passwords of a broker's dynamic configuration: from what is stored to what counts, and back.
+"""Encodes and decodes passwords in a broker's dynamic configuration.
 
 Source: Kafka ``DynamicBrokerConfig`` (``toPersistentProps``, ``fromPersistentProps``,
 ``maybeReEncodePasswords``).
@@ -33,12 +33,12 @@ class DynamicPasswords:
     """By ``password.encoder.*`` of the broker's file.  Deriving a key takes milliseconds."""
 
     def __init__(self, values: Mapping[str, ConfigValue]) -> None:
-        """ConfigInvalid if the keys make no sense."""
+        """ConfigInvalid if the keys are invalid."""
         self._encoder = _encoder(values, SECRET)
         self._old_encoder = _encoder(values, OLD_SECRET)
 
     def decoded(self, stored: Mapping[str, str]) -> dict[str, str]:
-        """With passwords as they are; one that cannot be read is left out, and the log says so."""
+        """The configuration with decoded passwords; unreadable ones are logged and left out."""
         decoded = {}
         for name, text in stored.items():
             try:
@@ -50,13 +50,13 @@ class DynamicPasswords:
         return decoded
 
     def encoded(self, config: Mapping[str, str]) -> dict[str, str]:
-        """With passwords as they are stored; NoPasswordSecret if there is one and no secret."""
+        """The configuration with encoded passwords; NoPasswordSecret if there is no secret."""
         return {
             name: self._encode(text) if is_password(name) else text for name, text in config.items()
         }
 
     def re_encoded(self, stored: Mapping[str, str]) -> dict[str, str] | None:
-        """With passwords of the old secret under the new one; None if none was of the old one."""
+        """The passwords of the old secret, encoded with the new one; None if there are none."""
         if self._old_encoder is None:
             return None
         changed = {}

@@ -155,7 +155,7 @@ def load_trust_store(settings: TrustStoreSettings) -> str | None:
 
 
 class LeafNames(NamedTuple):
-    """What clients know a server by."""
+    """The names in a server's certificate."""
 
     subject: str
     """Without regard to case and to the number of blanks."""
@@ -213,7 +213,7 @@ def _load(context: ssl.SSLContext, material: KeyMaterial) -> None:
 
 
 def _weakest_signature(material: KeyMaterial) -> str:
-    """The hash of the chain's weakest signature; nobody checks the one of a self-signed end."""
+    """The hash of the chain's weakest signature; that of a self-signed root is not checked."""
     found = [
         each.signature_hash_algorithm
         for each in x509.load_pem_x509_certificates(material.chain)
@@ -280,7 +280,7 @@ def _from_pkcs12(key: str, location: str, password: str) -> KeyMaterial:
 
 
 def _chain(leaf: x509.Certificate, others: list[x509.Certificate]) -> list[x509.Certificate]:
-    """The leaf, who signed it, who signed that, as far as it is known."""
+    """The leaf and its issuers, as far as they are known."""
     chain = [leaf]
     while chain[-1].issuer != chain[-1].subject:
         issuer = next((each for each in others if each.subject == chain[-1].issuer), None)

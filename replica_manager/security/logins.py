@@ -1,4 +1,4 @@
-"""Logins as Kafka's keys describe them: a mechanism, and ``sasl.jaas.config`` that belongs to it.
+"""Logins in Kafka's keys: a mechanism and its ``sasl.jaas.config``.
 
 Source: Kafka ``JaasContext``, ``PlainLoginModule``, ``ScramLoginModule``.
 """
@@ -26,13 +26,13 @@ def login_entry(key: str, mechanism: str, text: str | None) -> JaasEntry:
 
 
 def check_mechanism(key: str, mechanism: str) -> None:
-    """ConfigInvalid if nobody here can log in by that mechanism."""
+    """ConfigInvalid for an unsupported mechanism."""
     if mechanism not in SUPPORTED_MECHANISMS:
         raise ConfigInvalid(key, mechanism, "out of " + ", ".join(SUPPORTED_MECHANISMS))
 
 
 def credentials_of(key: str, mechanism: str, text: str | None) -> Credentials:
-    """Who logs in by that module; ConfigInvalid if it does not say by what name and password."""
+    """Name and password in that module; ConfigInvalid if one is missing."""
     options = login_entry(key, mechanism, text).options
     if not options.get("username") or "password" not in options:
         raise ConfigInvalid(

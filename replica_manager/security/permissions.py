@@ -1,6 +1,6 @@
-"""What one client may do, as handlers ask it: one operation, many names, everything at once.
+"""The permissions of one client, for handlers.
 
-Whoever has no authorizer allows everything.
+Without an authorizer everything is allowed.
 
 Source: Kafka ``AuthHelper``.
 """
@@ -20,10 +20,10 @@ from zkcontroller.zookeeper.kafka_acl_znodes import (
 
 
 class Permissions(NamedTuple):
-    """Those of one requester, where that authorizer decides."""
+    """The permissions of one client, given an authorizer."""
 
     authorizer: Authorizer | None
-    """None: everybody may do everything."""
+    """None: every client may do everything."""
     requester: Requester
 
     def allow(
@@ -35,7 +35,7 @@ class Permissions(NamedTuple):
         log_if_denied: bool = True,
         reference_count: int = 1,
     ) -> bool:
-        """Whether that is allowed on that resource, which the request names so many times."""
+        """Whether the operation is allowed on that resource; the request names it so many times."""
         return self.authorizer is None or self.authorizer.authorize(
             self.requester,
             operation,
@@ -46,7 +46,7 @@ class Permissions(NamedTuple):
         )
 
     def allow_on_cluster(self, operation: AclOperation, *, log_if_denied: bool = True) -> bool:
-        """Whether that is allowed on the cluster."""
+        """Whether the operation is allowed on the cluster."""
         return self.allow(
             operation, ResourceType.CLUSTER, CLUSTER_NAME, log_if_denied=log_if_denied
         )
@@ -59,7 +59,7 @@ class Permissions(NamedTuple):
         *,
         log_if_denied: bool = True,
     ) -> dict[str, None]:
-        """Those of the names on which that is allowed, each once, in their order."""
+        """The names on which the operation is allowed, each once, in order."""
         if self.authorizer is None:
             return dict.fromkeys(names)
         return {
@@ -71,7 +71,7 @@ class Permissions(NamedTuple):
         }
 
     def authorized_operations(self, resource_type: ResourceType, name: str) -> int:
-        """What may be done with that resource, as a bit field (KIP-430)."""
+        """The operations allowed on that resource, as a bit field (KIP-430)."""
         operations = supported_operations(resource_type)
         authorizer = self.authorizer
         if authorizer is None:

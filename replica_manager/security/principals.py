@@ -20,7 +20,7 @@ MAPPING_RULES_KEY: Final = "ssl.principal.mapping.rules"
 
 
 class Principal(NamedTuple):
-    """Who asks."""
+    """The principal of a client."""
 
     principal_type: str
     name: str
@@ -40,7 +40,7 @@ def parse_principal(text: str) -> Principal | None:
 
 
 def parse_super_users(text: str) -> frozenset[Principal]:
-    """``User:alice;User:CN=bob,O=acme`` of ``super.users``; ConfigInvalid for what is none."""
+    """The principals in ``super.users`` (``User:alice;User:bob``); ConfigInvalid if invalid."""
     principals = set()
     for entry in filter(None, (entry.strip() for entry in text.split(";"))):
         principal = parse_principal(entry)
@@ -82,7 +82,7 @@ class SslPrincipalMapper:
         self._rules = tuple(_parse_rules(rules))
 
     def name_of(self, distinguished_name: str) -> str | None:
-        """The user's name; None if no rule applies, and then nobody may come in by it."""
+        """The user's name; None if no rule applies; the connection is then refused."""
         for pattern, replacement, case in self._rules:
             if pattern is None:
                 return distinguished_name

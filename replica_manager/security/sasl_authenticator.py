@@ -1,4 +1,4 @@
-"""A client's login on one connection, frame by frame: what to answer, and whether it is in.
+"""A client's login on one connection, frame by frame.
 
 Pure: a frame and the time go in, an answer comes out.  The order is Kafka's::
 
@@ -60,7 +60,7 @@ class Step(NamedTuple):
 
 
 class Login(NamedTuple):
-    """Who came in, and until when."""
+    """The principal of a login, and when its session ends."""
 
     principal: Principal
     mechanism_name: str
@@ -101,7 +101,7 @@ class SaslAuthenticator:
         return "authentication" if self._before is None else "re-authentication"
 
     def receive(self, data: bytes, now_ms: int) -> Step:
-        """The next step; InvalidFrame for what is no request at all."""
+        """Handles a frame; InvalidFrame if it is no request at all."""
         match self._state:
             case _State.HANDSHAKE_OR_VERSIONS | _State.HANDSHAKE:
                 return self._request(data)
@@ -127,7 +127,7 @@ class SaslAuthenticator:
         return Step(is_for_dispatcher=True)
 
     def _is_answered_well(self, header: RequestHeader, data: bytes, start: int) -> bool:
-        """Whether ApiVersions gets no error; after one the client may ask once more."""
+        """Whether ApiVersions succeeds; after an error the client may retry once."""
         first, last = _API_VERSIONS_VERSIONS
         if not first <= header.api_version <= last:
             return False
@@ -209,7 +209,7 @@ class SaslAuthenticator:
         )
 
     def _take(self, now_ms: int) -> int:
-        """Notes who came in, if somebody did; the session's life in milliseconds, 0 for ever."""
+        """Stores the principal of a completed login; the session's lifetime, 0 if unlimited."""
         assert self._server is not None
         if self._server.username is None:
             return 0
@@ -227,7 +227,7 @@ class SaslAuthenticator:
         return lifetime_ms or 0
 
     def _lifetime_ms(self, server: SaslServer) -> int | None:
-        """How long the session lives: no longer than a token; None for ever.
+        """The lifetime of the session, at most that of a token; None if unlimited.
 
         Source: Kafka ``SaslServerAuthenticator.ReauthInfo``.
         """

@@ -1,4 +1,4 @@
-"""A server's side of PLAIN and SCRAM: token by token.  Pure; nonces are handed in.
+"""The server's side of PLAIN and SCRAM, token by token.  Pure; nonces are arguments.
 
 A failure has two texts: what the client may know, and why it failed, for the log of the broker.
 None of them names a user who does not exist, and no text holds a password or a key.
@@ -22,9 +22,9 @@ PLAIN = "PLAIN"
 
 
 class LoginFailed(SaslRefused):
-    """The client is not who it says it is.
+    """The credentials are wrong.
 
-    ``told`` is what the client may hear instead of the general sentence, None for nothing.
+    ``told`` is the error text for the client; None for the general one.
     """
 
     def __init__(self, reason: str, *, told: str | None = None) -> None:
@@ -48,7 +48,7 @@ class SaslServer(Protocol):
 
 
 class PlainServer:
-    """Name and password as they are, compared with ``user_<name>`` of the listener's JAAS entry."""
+    """PLAIN: compares name and password with ``user_<name>`` of the listener's JAAS entry."""
 
     mechanism_name = PLAIN
     is_token = False
@@ -59,7 +59,7 @@ class PlainServer:
         self._passwords = passwords
 
     def step(self, token: bytes) -> bytes:
-        """Nothing, if the password is right."""
+        """An empty message if the password is right."""
         tokens = token.decode("utf-8", "replace").split("\0")
         if len(tokens) != 3:
             raise _told(
@@ -81,7 +81,7 @@ class PlainServer:
 
 
 class ScramServer:
-    """Sends salt and nonce, checks the proof, proves itself."""
+    """SCRAM: sends salt and nonce, verifies the client's proof, sends its own."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class ScramServer:
         nonce: str,
         token_of: Callable[[str], TokenLogin | None] = lambda _: None,
     ) -> None:
-        """``token_of``: the delegation token of that id."""
+        """``token_of`` returns the delegation token of that id."""
         self.mechanism_name = mechanism.mechanism_name
         self.username: str | None = None
         self.is_token = False

@@ -1,4 +1,4 @@
-"""The SCRAM credentials of users, as ``/config/users/<user>`` or the metadata log tells them.
+"""SCRAM credentials of users, from ``/config/users/<user>`` or the metadata log.
 
 Source: Kafka ``CredentialProvider``, ``UserConfigHandler``.
 """
@@ -25,18 +25,18 @@ class ScramCredentials:
         return self._credentials.get((mechanism_name, user))
 
     def put(self, mechanism_name: str, user: str, credential: ScramCredential | None) -> None:
-        """That user's from now on; None: there is none."""
+        """Sets that user's credential; None removes it."""
         if credential is None:
             self._credentials.pop((mechanism_name, user), None)
         else:
             self._credentials[mechanism_name, user] = credential
 
     def clear(self) -> None:
-        """Nobody has any."""
+        """Removes all credentials."""
         self._credentials.clear()
 
     def configure(self, entity_path: str, config: Mapping[str, str]) -> None:
-        """The configuration of ``users/alice`` changed; any other path is none of ours."""
+        """Handles a changed configuration of ``users/alice``; other paths are ignored."""
         match entity_path.split("/"):
             case ["users", name] if name:
                 user = desanitize(name)
@@ -50,7 +50,7 @@ class ScramCredentials:
             try:
                 credential = ScramCredential.decode(text)
             except ValueError as wrong:
-                # Without it nobody logs in as that user; the text itself is a secret.
+                # Without it that user cannot log in; the text itself is a secret.
                 _log.error(
                     "The %s credential of user %s is ignored: %s", mechanism_name, user, wrong
                 )

@@ -1,4 +1,4 @@
-"""From the configuration to what each listener needs: TLS contexts, mechanisms, credentials.
+"""Security settings of each listener: TLS contexts, mechanisms, credentials.
 
 A key with the prefix ``listener.name.<listener>.`` wins over the one without; what belongs to a
 mechanism stands behind ``listener.name.<listener>.<mechanism>.``.  What this broker cannot do is
@@ -53,7 +53,7 @@ _CLIENT_AUTH: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerSettings:
-    """Who decides, and for whom there are no rules."""
+    """The settings of the authorizer."""
 
     super_users: frozenset[tuple[str, str]]
     allow_everyone_if_no_acl_found: bool
@@ -61,7 +61,7 @@ class AuthorizerSettings:
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """How clients of a listener log in."""
+    """The SASL settings of a listener."""
 
     mechanisms: tuple[str, ...]
     """In the order in which a handshake names them."""
@@ -72,7 +72,7 @@ class SaslSettings:
 
 @dataclass(slots=True)
 class ListenerSecurity:
-    """What a connection must go through before its first request."""
+    """TLS and SASL of a listener."""
 
     security_protocol: str
     tls: ssl.SSLContext | None = None
@@ -87,11 +87,11 @@ class SecurityConfig(Protocol):
 
     @property
     def originals(self) -> Mapping[str, str]:
-        """What the file says, as text."""
+        """The properties in the file, as text."""
 
     @property
     def effective(self) -> Mapping[str, str]:
-        """What is set, as text: by the file, or over it while the broker runs."""
+        """The set values, as text: dynamic ones over those of the file."""
 
     @property
     def values(self) -> Mapping[str, ConfigValue]:
@@ -104,7 +104,7 @@ class SecurityConfig(Protocol):
 def authorizer_settings(
     config: SecurityConfig, authorizer_class: str = ACL_AUTHORIZER
 ) -> AuthorizerSettings | None:
-    """None if nobody is asked; ConfigInvalid for another authorizer than that of Kafka's."""
+    """The authorizer's settings; None without one; ConfigInvalid for another than Kafka's."""
     class_name = text_of(config.values["authorizer.class.name"])
     if not class_name:
         return None
@@ -209,7 +209,7 @@ class SecuredListener:
         return value if isinstance(value, tuple) else ()
 
     def _of_mechanism(self, mechanism: str, key: str) -> str | None:
-        """What stands behind ``listener.name.<listener>.<mechanism>.``."""
+        """The value of a key with the prefix ``listener.name.<listener>.<mechanism>.``."""
         return self.texts.get(f"{self.prefix}{mechanism.lower()}.{key}")
 
     def _refuse_unsupported(self) -> None:
@@ -225,17 +225,17 @@ class SecuredListener:
 
     @property
     def stores(self) -> Stores:
-        """What the key store and the trust store hold."""
+        """The content of the key store and the trust store."""
         if self._stores is None:
             self._stores = load_stores(self)
         return self._stores
 
     def client_tls(self) -> ssl.SSLContext | None:
-        """How to connect to that listener of another broker; None without TLS."""
+        """The TLS context for connections to that listener; None without TLS."""
         return client_context(self, self.stores) if self._has_tls else None
 
     def server_tls(self) -> ssl.SSLContext | None:
-        """How to serve those who connect; None without TLS."""
+        """The TLS context of this listener; None without TLS."""
         return self._server_tls() if self._has_tls else None
 
     def _server_tls(self) -> ssl.SSLContext:
@@ -287,7 +287,7 @@ class SecuredListener:
         return value
 
     def _jaas_config(self, mechanism: str) -> tuple[str, str | None]:
-        """Where the login module of a mechanism stands, and what stands there."""
+        """Key and value of a mechanism's login module."""
         return (
             f"{self.prefix}{mechanism.lower()}.sasl.jaas.config",
             self._of_mechanism(mechanism, "sasl.jaas.config"),

@@ -1,4 +1,4 @@
-"""Kafka's authorizer for a quorum: the same decision, out of rules that the metadata log tells.
+"""Kafka's authorizer for KRaft: decides with the ACLs in the metadata log.
 
 Until the log has been read up to what is known to be committed, only super users may do anything:
 a rule that denies might be among what is still to come.
@@ -32,14 +32,14 @@ _log: Final = logging.getLogger("org.apache.kafka.metadata.authorizer.StandardAu
 
 
 class AuthorizerNotReady(ApiException):
-    """The rules are not there yet.  Kafka has no code for it on the wire."""
+    """The ACLs are not loaded yet.  Kafka has no error code for it."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.unknown_server_error, "the authorizer has not loaded its rules")
 
 
 class StandardAuthorizer(Authorizer):
-    """Decides on the event loop; its cache is replaced as the log tells of other rules."""
+    """Decides on the event loop; its cache is replaced when the log changes ACLs."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class StandardAuthorizer(Authorizer):
         """Whether the rules are there."""
 
     def complete_initial_load(self) -> None:
-        """Everybody may ask from now on."""
+        """The ACLs are loaded: requests are authorized from now on."""
         if not self.is_loaded:
             self.is_loaded = True
             _log.info("Completed initial ACL load process.")
@@ -103,7 +103,7 @@ class StandardAuthorizer(Authorizer):
         *,
         is_allowed: bool,
     ) -> str:
-        """What decided; looked for only where it is to be written down."""
+        """The ACL that decided; looked up only for the log."""
         if requester.principal in self._super_users:
             return "SuperUser"
         wanted = PermissionType.ALLOW if is_allowed else PermissionType.DENY
@@ -118,7 +118,7 @@ class StandardAuthorizer(Authorizer):
         return f"MatchingAcl(acl={_text_of(found[-1] if is_allowed else found[0])})"
 
     def _bindings_of(self, resource_type: ResourceType, name: str) -> list[AclBinding]:
-        """The rules that apply, in Kafka's order: longer names first, those of all names last."""
+        """The ACLs that apply, in Kafka's order: longer names first, ``*`` last."""
         cache = self.cache
         patterns = sorted(
             cache.patterns_of(resource_type, name),

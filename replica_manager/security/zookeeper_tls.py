@@ -33,7 +33,7 @@ _PEM: Final = "PEM"
 
 
 def zookeeper_tls(values: Mapping[str, ConfigValue]) -> ssl.SSLContext | None:
-    """How to connect; None without TLS.  ConfigInvalid if it makes no sense.  Reads key stores."""
+    """The TLS settings; None without TLS.  ConfigInvalid if invalid.  Reads key stores."""
     if values[_ENABLE] is not True:
         return None
     socket = text_of(values[_SOCKET])
@@ -46,7 +46,7 @@ def zookeeper_tls(values: Mapping[str, ConfigValue]) -> ssl.SSLContext | None:
 
 
 def shows_certificate(values: Mapping[str, ConfigValue]) -> bool:
-    """Whether ZooKeeper can know us by a certificate.
+    """Whether the broker has a certificate for ZooKeeper.
 
     Source: Kafka ``KafkaConfig.zkTlsClientAuthEnabled``.
     """
@@ -72,7 +72,7 @@ def tls_of_file(properties: Mapping[str, str], option: str) -> ssl.SSLContext:
 
 
 class _Keys:
-    """``ssl.*`` of the connection to ZooKeeper, as far as ZooKeeper has such keys."""
+    """The ``ssl.*`` keys of the connection to ZooKeeper, where ZooKeeper has them."""
 
     def __init__(self, values: Mapping[str, ConfigValue]) -> None:
         self._values = values

@@ -65,7 +65,7 @@ class EncodedBody(NamedTuple):
 
     chunks: Sequence[bytes | FileSlice]
     errors: Callable[[], ErrorCounts]
-    """What is in it, for whoever counts; called at most once."""
+    """The errors in it, for the metrics; called at most once."""
     conversions: RecordConversions = NO_CONVERSIONS
     throttled: Callable[[int], Sequence[bytes | FileSlice]] | None = None
     """The chunks with that throttle time; None where there is no place for it, or it is there."""
@@ -76,7 +76,7 @@ class Unanswered(NamedTuple):
 
     closes: bool
     errors: Callable[[], ErrorCounts]
-    """What it would have been told, if its connection is closed."""
+    """The error, if its connection is closed."""
     conversions: RecordConversions = NO_CONVERSIONS
 
 
@@ -157,7 +157,7 @@ class BrokerContext:
     """czxid of the broker's registration in the current ZooKeeper session."""
     features: FinalizedFeatures
     authorizer: Authorizer | None = None
-    """None: everybody may do everything."""
+    """None: every client may do everything."""
     acls: AclStore | None = None
     """The authorizer's rules in ZooKeeper; blocks, so it is called in an executor."""
     tokens: DelegationTokens | None = None
@@ -165,4 +165,4 @@ class BrokerContext:
     token_store: DelegationTokenStore | None = None
     """The same in ZooKeeper; blocks, so it is called in an executor."""
     request_metrics: RequestMetrics | None = None
-    """None where nobody can read them."""
+    """None where they cannot be read."""

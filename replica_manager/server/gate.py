@@ -47,7 +47,7 @@ class Gate:
         """
         self._security = security
         self.delay_s = security.failed_authentication_delay_s
-        """How long somebody who was refused waits for the answer."""
+        """How long a refused client waits for the response."""
         self.sasl = security.sasl
         self._mapper = security.principal_mapper
         self._refusal = refusal

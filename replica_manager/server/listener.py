@@ -2,7 +2,7 @@
 
 A listener is *bound* before it *accepts*: a port 0 is bound early, because its number goes into the
 registration, and connections wait in its backlog; a fixed port is bound only when the broker is
-ready, so that nobody can connect before.
+ready, so that no client can connect before.
 
 Source: Kafka ``SocketServer``, ``Acceptor``, ``ConnectionQuotas``.
 """

@@ -1,4 +1,4 @@
-"""How long something holds the event loop: the time in which nobody else is served.
+"""Measures how long some work holds the event loop, during which no other client is served.
 
 A coroutine runs in turns, and between them it waits while others run.  Only the turns count, by the
 clock on the wall: what a turn spends in the kernel or waiting for the interpreter holds up the
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class LoopTime:
-    """The turns of one thing, added up."""
+    """The total time of one kind of work."""
 
     __slots__ = ("_began_ns", "_ended_ns", "_now_ns")
 
@@ -26,23 +26,23 @@ class LoopTime:
 
     @property
     def total_ns(self) -> int:
-        """Of all turns so far, and of the one that is not over yet."""
+        """The total of all turns, the current one included."""
         if self._began_ns is None:
             return self._ended_ns
         return self._ended_ns + self._now_ns() - self._began_ns
 
     def begin(self) -> None:
-        """A turn begins."""
+        """Starts a turn."""
         self._began_ns = self._now_ns()
 
     def end(self) -> None:
-        """It is over."""
+        """Ends the measured turn and records its duration."""
         self._ended_ns = self.total_ns
         self._began_ns = None
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """A turn, from here to the end of the block."""
+        """Measures the block as a turn."""
         self.begin()
         try:
             yield
@@ -51,7 +51,7 @@ class LoopTime:
 
 
 class Timed(Generic[T]):
-    """Awaits a coroutine and adds up its turns."""
+    """Awaits a coroutine and measures its turns."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], loop_time: LoopTime) -> None:
         self.coroutine = coroutine

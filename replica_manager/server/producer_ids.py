@@ -1,7 +1,7 @@
-"""Ids for producers, out of blocks that no other broker has.
+"""Producer ids from blocks that belong to this broker alone.
 
 Since ``inter.broker.protocol.version`` 3.0 the controller hands the blocks out.  While one is under
-way, who needs an id is told to ask again; nine tenths into a block the next one is asked for.
+way, a client must retry; after nine tenths of a block the next one is requested.
 Before, brokers took blocks from ZooKeeper themselves.
 
 Source: Kafka ``RPCProducerIdManager``, ``ZkProducerIdManager`` (KIP-730).
@@ -42,7 +42,7 @@ class ProducerIds(Protocol):
     """Where ids come from."""
 
     async def next_id(self) -> int:
-        """An id that nobody else gets; RequestRefused if there is none at the moment."""
+        """A new producer id; RequestRefused if there is none at the moment."""
 
     async def stop(self) -> None:
         """Gives up what is under way."""
@@ -63,7 +63,7 @@ class Blocks(Protocol):
     """Where blocks come from."""
 
     async def allocate(self) -> Block:
-        """A block that nobody else gets; RequestRefused or TimeoutError if there is none now."""
+        """A new block of ids; RequestRefused or TimeoutError if there is none now."""
 
     async def close(self) -> None:
         """No more are needed."""

@@ -1,7 +1,7 @@
 """Whose quotas they are and what may be in them: ``/config/users``, ``…/clients`` and ``…/ips``.
 
 An entity is a user, a client id, both, or an address; instead of a name it may have None, which
-stands for everybody who has none of their own.  A quota is a number; what is stored is its text.
+applies to every client without one of its own.  A quota is a number; what is stored is its text.
 
 Source: Kafka ``ZkAdminManager.alterClientQuotas``, ``DynamicConfig``, ``QuotaConfigs`` (KIP-546).
 """
@@ -42,7 +42,7 @@ _EPSILON: Final = 1e-6
 
 
 class QuotaChange(NamedTuple):
-    """What becomes of one quota; None removes it."""
+    """The new value of one quota; None removes it."""
 
     key: str
     value: float | None

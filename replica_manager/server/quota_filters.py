@@ -1,4 +1,4 @@
-"""Which entities' quotas somebody wants to see, and where in ZooKeeper they stand.
+"""The filter of DescribeClientQuotas: finds quota entities in ZooKeeper.
 
 A component of a filter is about one type of entity: it wants one by its name, the default, or any.
 An entity without a part that a component asks for does not match; one with a part that no component

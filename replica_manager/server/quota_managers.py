@@ -1,6 +1,6 @@
 """The quotas of clients, all kinds together, and what one request uses of them.
 
-Whoever is over a quota is answered at once, is told in the answer for how long to wait, and is not
+A client over a quota is answered at once, gets the throttle time in the response, and is not
 listened to for that time, whatever version of the API it speaks (KIP-219).  If several quotas are
 exceeded, the longest wait counts.
 
@@ -105,7 +105,7 @@ class RequestUsage:
         self._client_id = client_id
         self._size = size
         self.loop_time = loop_time
-        """For whoever works for this request."""
+        """The time that tasks spend on this request."""
         self._recorded_ns = 0
         self._counted = _Counted.NOT_YET
         self.throttle_ms = 0
@@ -146,7 +146,7 @@ class RequestUsage:
         return self._throttle(self._quotas.request, 0, self._record_time())
 
     def exempt(self) -> None:
-        """It came from a broker: its time is nobody's, and no broker is made to wait."""
+        """The request came from a broker: it is not counted, and brokers are not throttled."""
         self._counted = _Counted.NOBODYS
         self._quotas.exempt.record(self._unrecorded_percent())
 

@@ -1,7 +1,7 @@
 """How much of something clients use a second, and how long who uses too much has to wait.
 
 Pure but for its metrics.  Each client has a rate over ``quota.window.num`` windows of
-``quota.window.size.seconds``.  What goes through is recorded whether it is too much or not; whoever
+``quota.window.size.seconds``.  All traffic is recorded, also above the quota; a client that
 is over the quota then has to wait until the average is down to it again, by the rate's own windows:
 ``(rate - quota) / quota`` times their length.
 
@@ -48,7 +48,7 @@ class QuotaKind(NamedTuple):
     is_whole: bool = True
     """Whether the quota is a whole number."""
     is_bounded: bool = False
-    """Whether nobody waits longer than one window, however far over the quota they are."""
+    """Whether no client waits longer than one window, however far over the quota it is."""
 
 
 PRODUCE: Final = QuotaKind("Produce", "producer_byte_rate", "byte-rate")

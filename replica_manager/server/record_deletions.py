@@ -1,6 +1,6 @@
 """DeleteRecords at its leader: the log start rises at once, the answer waits for the followers.
 
-They hear of the new log start with their next fetch, and tell of theirs with the one after it.
+They get the new log start with their next fetch, and report theirs with the one after it.
 Segments that have become superfluous go with the next look at retention.
 
 Source: Kafka ``ReplicaManager.deleteRecords``, ``Partition.deleteRecordsOnLeader`` (KIP-107).
@@ -57,7 +57,7 @@ class RecordDeletions:
                 refused[tp] = outcome
             else:
                 raised[tp] = outcome
-        # At once: a client that has gone must not keep this from being told.
+        # At once: the followers must get this even if the client disconnects.
         for tp in raised:
             self._replicas.partition_changed(tp)
         operation = DelayedDeleteRecords(raised, refused, self.low_watermark)

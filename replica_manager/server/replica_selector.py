@@ -12,7 +12,7 @@ from replica_manager.replication.partition import Partition
 def follower_in_rack(
     partition: Partition, fetch_offset: int, rack_id: str, snapshot: MetadataSnapshot
 ) -> int | None:
-    """The follower in that rack that is in sync, has the offset and is farthest; None for nobody.
+    """The in-sync follower in that rack that has the offset and the largest log end, or None.
 
     None too where the leader itself is in the rack, and where this broker does not lead.
     """

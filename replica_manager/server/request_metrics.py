@@ -14,7 +14,7 @@ are others of ours:
 the times, every error in every answer is counted, NONE included, and for Produce and Fetch what it
 cost to give records another form.
 
-All this costs some twenty microseconds a request, so it is done only where somebody can read it.
+All this costs some twenty microseconds a request, so it is done only where it can be read.
 
 Source: Kafka ``RequestChannel.Request.updateRequestMetrics``, ``RequestChannel
 .updateErrorMetrics``, ``RequestMetrics``.

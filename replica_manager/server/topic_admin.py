@@ -83,8 +83,8 @@ class TopicAdmin:
         """Checks the topic and writes it; else RequestRefused.
 
         ``live_brokers`` may get replicas; ``is_cached``: the metadata cache knows the topic.
-        ``charge`` is told of the partitions before they are written, and may refuse; without it the
-        topic is only checked.
+        ``charge`` is called with the partitions before they are written, and may refuse; without it
+        the topic is only checked.
         """
         config = topic_creation.check_request(topic, is_cached=is_cached)
         checked = await self._blocking(

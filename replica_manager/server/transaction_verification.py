@@ -1,7 +1,7 @@
 """Before a transaction's first record in a partition is appended, its coordinator is asked.
 
 A late request of a producer whose transaction has ended meanwhile would else open a transaction
-that nobody ends, and readers of committed records would wait for ever.  While the answer is on its
+that never ends, and readers of committed records would wait for ever.  While the answer is on its
 way others go on; the guard that the log gave out tells whether it still holds when the records
 come.
 
@@ -11,7 +11,7 @@ transactional id only one question waits at a time.
 Source: Kafka ``AddPartitionsToTxnManager``,
 ``ReplicaManager.maybeStartTransactionVerificationForPartitions`` (KIP-890).
 Deviation: the version of the question follows from ``inter.broker.protocol.version``, where Kafka
-asks each broker; before 3.5 nobody is asked, and the first record is appended as it comes.
+asks each broker; before 3.5 no coordinator is asked, and the first record is appended as it comes.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class TransactionVerification:
         return Verified(errors | told, guards)
 
     async def stop(self) -> None:
-        """Nobody is asked any more; who waits is told that the connection broke."""
+        """Stops; waiting requests end as if the connection had broken."""
         senders = list(self._senders.values())
         for sender in senders:
             sender.cancel()
@@ -175,7 +175,7 @@ class TransactionVerification:
         return await waiting.answered
 
     async def _send(self, broker_id: int) -> None:
-        """Asks that coordinator until nobody waits for it."""
+        """Asks that coordinator while requests wait for it."""
         asked: dict[str, _Waiting] = {}
         try:
             while True:
@@ -224,7 +224,7 @@ def _answer(waiting: _Waiting, error: ErrorCode) -> None:
 
 
 def _told(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
-    """What producers expect to hear."""
+    """The errors that producers expect."""
     if error is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
     if error is ErrorCode.transaction_abortable and not knows_abortable:

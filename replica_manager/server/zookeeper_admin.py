@@ -85,7 +85,7 @@ class ZooKeeperAdmin:
     ) -> tuple[int, ...]:
         """Adds partitions to a topic; answers all its partitions, or RequestRefused.
 
-        ``brokers`` may get replicas.  ``charge`` is told of the new partitions before they are
+        ``brokers`` may get replicas.  ``charge`` is called with the new partitions before they are
         written, and may refuse; without it nothing is written.
         """
         plan = await self._blocking(lambda: self._plan_partitions(wanted, brokers))
@@ -126,7 +126,7 @@ class ZooKeeperAdmin:
         return await self._blocking(call)
 
     async def change_config(self, entity_path: str, config: Mapping[str, str]) -> None:
-        """Replaces that configuration, and leaves the note by which every broker hears of it.
+        """Replaces that configuration, and writes the notification for all brokers.
 
         RequestRefused(STALE_CONTROLLER_EPOCH) while no controller stands in ZooKeeper.
         """

@@ -264,7 +264,7 @@ class ControllerLoop:
     def _answer(self, request_id: int, response: object, error: ApiException | None) -> None:
         answer = self._answers.get(request_id)
         if answer is None or answer.done():
-            return  # whoever asked has gone
+            return  # the caller has gone
         if error is None:
             answer.set_result(response)
         else:
@@ -367,7 +367,7 @@ class ControllerLoop:
 
 def _finish(result: asyncio.Future[Any], found: object, error: Exception | None) -> None:
     if result.done():
-        return  # whoever asked has gone
+        return  # the caller has gone
     if error is None:
         result.set_result(found)
     else:

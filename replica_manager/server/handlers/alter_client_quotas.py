@@ -1,6 +1,6 @@
 """AlterClientQuotas (49): sets and removes quotas of users, client ids and addresses.
 
-Any broker answers it; it writes to ZooKeeper what every broker then hears of.
+Any broker answers it; it writes to ZooKeeper and notifies every broker.
 
 Source: Kafka ``KafkaApis.handleAlterClientQuotasRequest``, ``ZkAdminManager.alterClientQuotas``
 (KIP-546).
@@ -36,7 +36,7 @@ _log = logging.getLogger("kafka.server.ZkAdminManager")
 async def handle(
     request: Any, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """One outcome for each entity; of one that is named twice, the last."""
+    """One result for each entity; of one that is named twice, the last."""
     outcomes: dict[frozenset[tuple[str, str | None]], tuple[Entity, _Outcome]] = {}
     async for entry in in_slices(request.entries):
         entity = _entity(entry)
@@ -46,7 +46,7 @@ async def handle(
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
-    """Every entity of the request, with that code."""
+    """The error for every entity of the request."""
     outcome = error, sentence(error)
     return _response(context, [(_entity(entry), outcome) for entry in request.entries])
 

@@ -1,6 +1,6 @@
 """AlterPartition (56): a leader asks the controller to change the ISRs of its partitions.
 
-Topics are named up to version 1, and told by id from version 2 on.  The epochs of the in-sync
+Topics have names up to version 1, and ids from version 2 on.  The epochs of the in-sync
 brokers, which version 3 adds, mean nothing to a controller in ZooKeeper mode.
 
 Source: Kafka ``KafkaApis.handleAlterPartitionRequest``, ``KafkaController.alterPartitions``

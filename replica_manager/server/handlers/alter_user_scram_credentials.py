@@ -75,7 +75,7 @@ _TWICE: Final[_Outcome] = (
 
 
 def _impossible(request: Any) -> dict[str, _Outcome]:
-    """The users of whom something is asked that cannot be, or the same thing twice."""
+    """The users with an invalid change, or with the same change twice."""
     outcomes = _illegal(request)
     return outcomes | {user: _TWICE for user in _repeated(request) if user not in outcomes}
 
@@ -93,9 +93,9 @@ def _repeated(request: Any) -> Iterable[str]:
 
 
 def _illegal(request: Any) -> dict[str, _Outcome]:
-    """The users of whom something is asked that cannot be."""
+    """The users with an invalid change."""
     outcomes: dict[str, _Outcome] = {}
-    # What is wrong with a setting is told rather than what is wrong with a deletion.
+    # The error of an upsertion takes precedence over that of a deletion.
     for deletion in request.deletions:
         if not deletion.name:
             outcomes[deletion.name] = _EMPTY

@@ -1,4 +1,4 @@
-"""CreateAcls (30): adds rules.  Any broker may be asked.
+"""CreateAcls (30): adds ACLs.  Any broker handles it.
 
 Source: Kafka ``AclApis.handleCreateAcls``, ``AclAuthorizer.createAcls``.
 """
@@ -40,7 +40,7 @@ _Outcome: TypeAlias = tuple[ErrorCode, str | None]
 async def handle(
     request: Any, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """One outcome per rule; SECURITY_DISABLED without an authorizer."""
+    """One result per ACL; SECURITY_DISABLED without an authorizer."""
     if broker.acls is None:
         outcome = ErrorCode.security_disabled, SECURITY_DISABLED
         count = len(request.creations)
@@ -57,18 +57,18 @@ async def handle(
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
-    """Every rule of the request, with that code and its sentence."""
+    """The error for every ACL of the request."""
     return _response(context, [(error, SENTENCES.get(error))] * len(request.creations))
 
 
 def _refusal(binding: AclBinding) -> _Outcome:
-    """Why that rule cannot be; NONE if it can."""
+    """The error for that ACL; NONE if it is valid."""
     resource_type, name, pattern_type = binding.pattern
     invalid = invalid_name(binding)
     if invalid is not None:
         return ErrorCode.invalid_request, invalid
     entry = binding.entry
-    # A filter's values are no rule; Kafka writes them, and nobody can read the znode afterwards.
+    # A filter's values are no ACL; Kafka writes them, and the znode is unreadable afterwards.
     is_rule = (
         resource_type > ResourceType.ANY
         and pattern_type in (PatternType.LITERAL, PatternType.PREFIXED)

@@ -1,4 +1,4 @@
-"""CreateDelegationToken (38): a token for the client, or for somebody whom it may create one for.
+"""CreateDelegationToken (38): creates a token for the client or for another user.
 
 Any broker may be asked.
 
@@ -52,7 +52,7 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
-    """The answer that carries only a code, and names nobody."""
+    """The response with only an error, without a principal."""
     return _response(context, error, ANONYMOUS, ANONYMOUS)
 
 

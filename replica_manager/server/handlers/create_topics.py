@@ -180,7 +180,7 @@ class _Creation:
         return Throttled(response, throttle_ms)
 
     def _refusal(self, name: str) -> Any:
-        # As in Kafka: who was not even tried is told about its configuration, too.
+        # As in Kafka: a topic that was not tried has its configuration in the response, too.
         is_hidden = name in self._hidden_configs and name not in self._tried
         return _refused(self._schema, name, *self._refusals[name], is_hidden=is_hidden)
 

@@ -1,4 +1,4 @@
-"""DeleteAcls (31): removes the rules that filters mean.  Any broker may be asked.
+"""DeleteAcls (31): deletes the ACLs that filters match.  Any broker handles it.
 
 Source: Kafka ``AclApis.handleDeleteAcls``, ``AclAuthorizer.deleteAcls``.
 """
@@ -27,7 +27,7 @@ VERSIONS: Final = (0, 3)
 async def handle(
     request: Any, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """For each filter the rules it removed; SECURITY_DISABLED without an authorizer."""
+    """For each filter the deleted ACLs; SECURITY_DISABLED without an authorizer."""
     if broker.acls is None:
         return await composed(
             len(request.filters),
@@ -59,7 +59,7 @@ def _response(
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
-    """Every filter of the request, with that code and its sentence."""
+    """The error for every filter of the request."""
     return _refusal(request, context, error, SENTENCES.get(error))
 
 

@@ -1,4 +1,4 @@
-"""DescribeAcls (29): the rules that a filter means.
+"""DescribeAcls (29): the ACLs that a filter matches.
 
 Source: Kafka ``AclApis.handleDescribeAcls``.
 """
@@ -20,7 +20,7 @@ VERSIONS: Final = (0, 3)
 
 
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
-    """The rules by pattern; SECURITY_DISABLED without an authorizer."""
+    """The ACLs by pattern; SECURITY_DISABLED without an authorizer."""
     if broker.authorizer is None:
         return _refusal(
             context, ErrorCode.security_disabled, "No Authorizer is configured on the broker"

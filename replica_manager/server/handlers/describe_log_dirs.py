@@ -82,7 +82,7 @@ async def handle(
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
-    """No directory; before version 3 the code cannot be told either."""
+    """No directory; before version 3 the response has no error either."""
     return response_schema(API_KEY, context.api_version).response(error_code=error, results=())
 
 

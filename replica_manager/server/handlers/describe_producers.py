@@ -31,7 +31,7 @@ _NO_TRANSACTION: Final = -1
 async def handle(
     request: Any, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """The producers of each partition, or why they are not told."""
+    """The producers of each partition, or the error."""
     schema = response_schema(API_KEY, context.api_version)
     topics = []
     async for topic in in_slices(request.topics):

@@ -28,7 +28,7 @@ VERSIONS: Final = (0, 0)
 async def handle(
     request: Any, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """Of the users asked for, each once; of everybody, by name, if nobody is named."""
+    """The credentials of the requested users, each once; of all, by name, if none is named."""
     schema = response_schema(API_KEY, context.api_version)
     if request.users:
         results = [
@@ -48,7 +48,7 @@ async def handle(
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
     """The code at the top, and as often as users are named, but without their names."""
     schema = response_schema(API_KEY, context.api_version)
-    # Kafka fails where nobody is named, and never answers.
+    # Kafka fails where no user is named, and never answers.
     results = tuple(_refused(schema, "", error, None) for _ in request.users or ())
     return schema.response(error_code=error, error_message=None, results=results)
 
@@ -81,7 +81,7 @@ async def _everybody(schema: ResponseSchema, broker: BrokerContext) -> list[Any]
 
 
 def _described(schema: ResponseSchema, user: str, config: Mapping[str, str]) -> Any | None:
-    """What there is of that user; None for nothing."""
+    """The mechanisms of that user; None if there are none."""
     infos = []
     for mechanism in ScramMechanism:
         text = config.get(mechanism.mechanism_name)

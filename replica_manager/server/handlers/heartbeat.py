@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member says that it lives, and hears whether there is a rebalance to join.
+"""Heartbeat (12): renews a member's session; the error says whether to rejoin.
 
 Source: Kafka ``KafkaApis.handleHeartbeatRequest``.
 """

@@ -1,7 +1,7 @@
-"""InitProducerId (22): the id by which an idempotent producer's batches are told apart.
+"""InitProducerId (22): allocates a producer id and epoch.
 
 Any broker gives one to a producer without a transactional id; with one its coordinator does, which
-fences whoever had that transactional id before.
+fences the producer that had that transactional id before.
 
 Source: Kafka ``KafkaApis.handleInitProducerIdRequest``,
 ``TransactionCoordinator.handleInitProducerId`` (KIP-98, KIP-360, KIP-679).

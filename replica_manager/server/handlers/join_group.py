@@ -1,4 +1,4 @@
-"""JoinGroup (11): a member comes to a group, and waits until the others have come.
+"""JoinGroup (11): a member joins a group and waits until the others have joined.
 
 Source: Kafka ``KafkaApis.handleJoinGroupRequest``.
 """
@@ -25,7 +25,7 @@ VERSIONS: Final = (0, 9)
 
 
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
-    """The generation the member belongs to; its leader is told of everybody."""
+    """The member's generation; the leader also gets all members."""
     check_group(broker, context, AclOperation.READ, request.group_id)
     read = partial(
         read_join,

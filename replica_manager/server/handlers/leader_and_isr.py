@@ -158,7 +158,8 @@ def _response(
                 for tp, code in partitions.items()
             ),
         )
-    # Topics are told apart by their ids alone from here on; without an id they share the zero one.
+    # Topics are distinguished by their ids alone from here on; without an id they share the zero
+    # one.
     by_id: defaultdict[UUID | None, list[Any]] = defaultdict(list)
     for tp, code in partitions.items():
         by_id[request.topic_ids.get(tp.topic)].append(

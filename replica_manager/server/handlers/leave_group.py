@@ -29,7 +29,7 @@ VERSIONS: Final = (0, 5)
 async def handle(
     request: Any, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """What became of each member."""
+    """One result per member."""
     check_group(broker, context, AclOperation.READ, request.group_id)
     count = len(getattr(request, "members", ()))
     asked = await aside(count, partial(read_leave, request, broker.groups.new_request_id()))
@@ -46,5 +46,5 @@ async def handle(
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
-    """The code at the top, nobody below."""
+    """The error of the request, without members."""
     return write_leave(LeaveResult(error), context.api_version)

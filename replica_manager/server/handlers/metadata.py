@@ -152,7 +152,7 @@ class _Topics:
         described = await self._described(list(names))
         known = await self._known(name for name in described if name in self._snapshot.partitions)
         missing = [name for name in described if name not in self._snapshot.partitions]
-        # Whether a topic exists is not told to who may not describe it.
+        # A client that may not describe a topic does not learn whether it exists.
         hidden = [
             self._unauthorized(name, None, is_internal=False)
             async for name in in_slices(names)

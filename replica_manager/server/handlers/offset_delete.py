@@ -1,4 +1,4 @@
-"""OffsetDelete (47): offsets of a group that nobody consumes any more are forgotten.
+"""OffsetDelete (47): deletes offsets of a group for topics without subscribers.
 
 Source: Kafka ``KafkaApis.handleOffsetDeleteRequest``.
 """

@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (23): where a leader epoch ends in the log of a partition's leader.
 
 Followers ask before they truncate, consumers to see whether what they have read is still there.
-Whoever acts for the cluster may ask about every topic, others about those they may describe.
+A client with ClusterAction may ask about every topic, others about those they may describe.
 
 Source: Kafka ``KafkaApis.handleOffsetForLeaderEpochRequest``,
 ``ReplicaManager.lastOffsetForLeaderEpoch``; KIP-101, KIP-279, KIP-320.

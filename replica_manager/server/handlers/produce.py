@@ -174,7 +174,7 @@ async def _verified(
 
 
 def _unverified(error: ErrorCode) -> AppendedPartition:
-    """What a producer is told whose transaction could not be verified."""
+    """The error for a producer whose transaction could not be verified."""
     if error is ErrorCode.invalid_txn_state:
         return AppendedPartition(error, message="Partition was not added to the transaction")
     if error not in _ASK_AGAIN:

@@ -1,7 +1,7 @@
 """UpdateFeatures (57): changes the finalized features of the cluster.
 
 The controller writes them; the answer waits until this broker has read them too.  In Kafka the
-controller's event thread waits for that, here nobody but the client does.
+controller's event thread waits for that, here only the client does.
 
 Source: Kafka ``KafkaApis.handleUpdateFeatures``, ``KafkaController.processFeatureUpdates``,
 ``UpdateFeaturesRequest`` (KIP-584, KIP-778).

@@ -1,4 +1,4 @@
-"""UpdateMetadata (6): the controller tells what the cluster looks like.
+"""UpdateMetadata (6): the controller updates the metadata cache of this broker.
 
 Source: Kafka ``KafkaApis.handleUpdateMetadataRequest``, ``UpdateMetadataRequest``.
 """
