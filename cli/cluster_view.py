@@ -1,4 +1,4 @@
-"""A local cluster as it stands: what its file says, whether it runs, what ZooKeeper knows of it."""
+"""A local cluster's state: its file, its processes, its registrations in ZooKeeper."""
 
 from __future__ import annotations
 

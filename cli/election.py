@@ -1,4 +1,4 @@
-"""Moving the controller on purpose, and proving that it moved.
+"""Moves the controller deliberately, and proves that it moved.
 
 ``/controller`` is deleted in one transaction with a check of ``/controller_epoch``: a new
 ``/controller`` always starts at version 0, so its own version could not tell the controller that

@@ -1,4 +1,4 @@
-"""How a verb ends when it does not end well: one clear sentence and one stable exit code.
+"""Errors of verbs: one clear sentence and one stable exit code.
 
 The codes are part of the interface (docs/zkctl.md): scripts branch on them, so none ever changes
 its meaning.

@@ -1,4 +1,4 @@
-"""What ``zkctl history``'s answering verbs are asked of: a history that was ingested, or logs."""
+"""Opens the history for the answering verbs of ``zkctl history``: stored tables, or logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MANIFEST: Final = "history.json"
 
 
 class Asked(NamedTuple):
-    """Where the answers come from, as the command line says it."""
+    """The source of the answers, as given on the command line."""
 
     logs: tuple[str, ...]
     out: Path
@@ -186,7 +186,7 @@ def kept_answers(asked: Asked) -> Path | None:
 
 
 def progress() -> Callable[[int, int], None]:
-    """Tells how far reading has come; knows when it was made."""
+    """Reports how far reading has come, and remembers when it started."""
     began = monotonic()
 
     def tell(done: int, total: int) -> None:

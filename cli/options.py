@@ -56,7 +56,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """Which servers are asked first, and how one connects to them and to those they name."""
+    """The bootstrap servers, and the security of connections to brokers."""
 
     servers: str
     """``host:port,host:port``."""
@@ -122,7 +122,7 @@ class Settings:
 
     @cached_property
     def security(self) -> ClientSecurity:
-        """How one connects to brokers; ConfigInvalid if the file that says it makes no sense."""
+        """The security of connections to brokers; ConfigInvalid if its file is invalid."""
         from zkcontroller.runtime.client_security import PLAINTEXT
 
         path = self.command_config_flag or os.environ.get("ZKCTL_COMMAND_CONFIG")
@@ -134,7 +134,7 @@ class Settings:
 
     @cached_property
     def zookeeper_tls(self) -> SSLContext | None:
-        """How one connects to ZooKeeper, None without TLS; ConfigInvalid for a useless file."""
+        """TLS to ZooKeeper, None without it; ConfigInvalid if its file is invalid."""
         path = self.zk_tls_config_flag or os.environ.get("ZKCTL_ZK_TLS_CONFIG_FILE")
         if not path:
             return None
@@ -155,7 +155,7 @@ class Settings:
         return self.servers(address.text)
 
     def servers(self, addresses: str) -> Bootstrap:
-        """Those servers, connected to as brokers are."""
+        """Those servers, with the same security as brokers."""
         return Bootstrap(addresses, self.security)
 
     def _first(self, flag: str | None, variable: str, recorded: str | None) -> Address | None:

@@ -1,4 +1,4 @@
-"""Topics as their znodes tell of them, in the shape in which brokers' answers are shown too."""
+"""Topics from their znodes, in the same form as those from brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking brokers over the Kafka protocol: metadata from any of them, changes from the controller.
+"""Kafka requests to brokers: metadata from any broker, changes to the controller.
 
 The versions are fixed (Metadata 12, CreateTopics 7, DeleteTopics 6): every broker since Kafka 2.8
 knows them, and so do ours.  asyncio and kio are imported with this module, so verbs import it when
@@ -231,7 +231,7 @@ async def delete_topics_named(
 
 
 def raise_for(result: TopicResult) -> None:
-    """Refused, or TimedOut, with what the broker said; nothing if it did what it was asked."""
+    """Raises Refused or TimedOut with the broker's message, unless there is no error."""
     if result.error_code is ErrorCode.none:
         return
     name = result.error_code.name.upper()

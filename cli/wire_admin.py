@@ -1,4 +1,4 @@
-"""Administration on the wire: partitions, reassignments, elections and configurations.
+"""Administrative requests: partitions, reassignments, elections and configurations.
 
 The versions are fixed (CreatePartitions 3, AlterPartitionReassignments 0, ElectLeaders 2,
 DescribeConfigs 4, IncrementalAlterConfigs 1): every broker since Kafka 2.8 knows them, and so do
@@ -58,7 +58,7 @@ BROKER_LOGGER: Final = 8
 
 
 class Verdict(NamedTuple):
-    """What became of one partition of a request."""
+    """The result for one partition of a request."""
 
     topic: str
     partition: int
@@ -72,7 +72,7 @@ class Verdict(NamedTuple):
 
     @property
     def reason(self) -> str | None:
-        """What the broker said, or the code in words."""
+        """The broker's message, or the default message of the error."""
         return None if self.error is None else self.message or error_text(self.error_code)
 
 
@@ -287,7 +287,7 @@ async def change_configs(
 async def _whom_to_ask(
     bootstrap: Bootstrap, deadline: Deadline, resource_type: int, name: str
 ) -> list[BrokerAddress]:
-    """A broker's own configuration is its own business; any broker knows the others."""
+    """The broker to ask: for a broker's configuration that one, else any."""
     if resource_type not in (BROKER, BROKER_LOGGER) or not name:
         return parse_bootstrap(bootstrap.servers)
     known = await metadata(bootstrap, deadline, ())

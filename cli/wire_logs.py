@@ -1,4 +1,4 @@
-"""What brokers know of their logs: offsets from the leaders, log directories from every broker.
+"""Log offsets from the leaders, and log directories from every broker.
 
 ListOffsets 6 and DescribeLogDirs 2: every broker since Kafka 2.8 knows them, and so do ours.
 """
@@ -203,7 +203,7 @@ async def _ask(
     security: ClientSecurity,
     ask: Callable[[Connection], Awaitable[_T]],
 ) -> _T | CannotConnect:
-    """What a broker answers; why not, if it cannot be reached."""
+    """A broker's response, or the reason why it cannot be reached."""
     if address is None:
         return CannotConnect("its address is not known")
     try:

@@ -1,4 +1,4 @@
-"""What brokers believe, asked of many of them at once and, if need be, over and over."""
+"""Polls many brokers at once for the controller in their metadata caches."""
 
 from __future__ import annotations
 

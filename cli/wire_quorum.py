@@ -48,7 +48,7 @@ _WHO_LEADS: Final = FetchRequest(
 
 
 async def describe_quorum(bootstrap: Bootstrap, deadline: Deadline) -> DescribeQuorumResponse:
-    """What the leader says; CannotConnect if no node answers, Refused without a leader."""
+    """The leader's description; CannotConnect if no node answers, Refused without a leader."""
     waiting = parse_bootstrap(bootstrap.servers)
     asked: list[BrokerAddress] = []
     reasons: list[str] = []
@@ -73,7 +73,7 @@ async def describe_quorum(bootstrap: Bootstrap, deadline: Deadline) -> DescribeQ
 async def _described_by(
     connection: Connection, address: BrokerAddress
 ) -> DescribeQuorumResponse | Sequence[BrokerAddress]:
-    """The description, or where else to ask."""
+    """The description, or other nodes to ask."""
     versions = await versions_of(connection)
     response = await _ask(connection, versions, DescribeQuorumRequest())
     assert isinstance(response, DescribeQuorumResponse), "an answer in kind"

@@ -1,4 +1,4 @@
-"""Topics on the wire: what is asked of the controller, what brokers tell, in one shape."""
+"""Topics in requests and responses, in one form."""
 
 from __future__ import annotations
 

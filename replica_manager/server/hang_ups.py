@@ -1,4 +1,4 @@
-"""Notices at once that the peer of a connection has reset it, also while nothing is read from it.
+"""Notices that a client has reset its connection, also while the connection is not read.
 
 While a request is answered its connection is not read, so that a reset would be found only when the
 answer is sent.  One ``epoll`` object watches every connection for nothing but errors and hang-ups;
@@ -19,7 +19,7 @@ MOST_AT_ONCE: Final = 256
 
 
 class HangUps:
-    """The connections of one server by descriptor.  Lives on the event loop."""
+    """The watched connections of one server, by descriptor.  Lives on the event loop."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -34,13 +34,13 @@ class HangUps:
         self._callbacks[descriptor] = callback
 
     def forget(self, sock: socket.socket) -> None:
-        """The socket is about to be closed by us."""
+        """Stops watching a socket before it is closed."""
         descriptor = sock.fileno()
         if self._callbacks.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
 
     def close(self) -> None:
-        """Watches nothing any more."""
+        """Stops watching."""
         asyncio.get_running_loop().remove_reader(self._epoll.fileno())
         self._epoll.close()
         self._callbacks.clear()

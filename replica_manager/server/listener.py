@@ -1,4 +1,4 @@
-"""Listening sockets: one per listener, connections counted, limits kept.
+"""Listening sockets: accepts connections within the limits, one socket for each listener.
 
 A listener is *bound* before it *accepts*: a port 0 is bound early, because its number goes into the
 registration, and connections wait in its backlog; a fixed port is bound only when the broker is
@@ -46,7 +46,7 @@ _log = logging.getLogger("kafka.network.SocketServer")
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What clients may use."""
+    """Limits of connections, requests and memory."""
 
     max_request_bytes: int = 104_857_600
     max_queued_request_bytes: int = -1
@@ -157,7 +157,7 @@ class SocketServer:
 
     @property
     def unfinished_count(self) -> int:
-        """How many requests go on without their clients."""
+        """The number of running requests whose clients have disconnected."""
         return len(self._unfinished)
 
     async def close(self) -> None:
@@ -228,7 +228,7 @@ class SocketServer:
                 sock.close()
 
     async def _comes_too_fast(self, sock: socket.socket, address: str, listener_name: str) -> bool:
-        """Whether the connection is not to be served; waits while the listener must wait."""
+        """Whether to drop the connection; waits while the listener is throttled."""
         if self._rates is None:
             return False
         limits = self.limits
@@ -283,7 +283,7 @@ class SocketServer:
             self._make_room()
 
     def _closing(self, sock: socket.socket, connection: ClientConnection) -> None:
-        """The socket is about to be closed; the connection's task may still have work to do."""
+        """The socket is about to be closed; the connection's task may still run."""
         task = self._connections.pop(connection, None)
         if task is None:
             return
@@ -309,7 +309,7 @@ class SocketServer:
             await self._has_room.wait()
 
     async def _wait_for_descriptors(self, listener_name: str, listening: socket.socket) -> None:
-        """Leaves the last descriptors to the files of logs and to brokers among themselves.
+        """Waits while only the descriptors reserved for logs and brokers are left.
 
         Clients may have as many as are reserved in any case: logs alone must not shut them out.
         """
@@ -345,7 +345,7 @@ class SocketServer:
             pass
 
     def _make_room(self) -> None:
-        """Ends a client's connection in favour of a broker's, the one that was idle longest."""
+        """Closes the client connection that was idle longest, for a broker's connection."""
         others = [c for c in self._connections if not self._quotas.is_protected(c.listener_name)]
         if others:
             min(others, key=lambda connection: connection.last_active_s).disconnect()
@@ -364,7 +364,7 @@ class SocketServer:
 
 
 def _next_descriptor(any_open: socket.socket) -> int:
-    """The number that the next file or socket gets; beyond all if there is none left."""
+    """The number of the next file or socket; beyond all if there is none left."""
     try:
         descriptor = os.dup(any_open.fileno())
     except OSError:

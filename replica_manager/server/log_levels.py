@@ -1,4 +1,4 @@
-"""The levels of this broker's loggers, seen and changed by clients while it runs.
+"""Reads and changes the levels of this broker's loggers.
 
 They are not stored: a broker that starts again has the levels of its start.  State changes are
 traced or not from the start on, so the level of their logger is fixed.
@@ -69,7 +69,7 @@ def check_levels(changes: Sequence[Change]) -> None:
 
 
 def change_levels(changes: Sequence[Change]) -> None:
-    """What :func:`check_levels` let pass."""
+    """Applies changes that :func:`check_levels` accepted."""
     for name, number, value in changes:
         logger = logging.getLogger(None if name == ROOT else name)
         if number == Operation.DELETE:

@@ -1,4 +1,4 @@
-"""How many partitions a client may create and delete: ``controller_mutation_rate`` (KIP-599).
+"""The quota of created and deleted partitions: ``controller_mutation_rate`` (KIP-599).
 
 Pure.  A client has a bucket of tokens that fills at its rate and holds what comes in eleven seconds
 (``controller.quota.window.num`` times ``.size.seconds``).  A partition costs a token, and a request
@@ -30,7 +30,7 @@ QUOTA_KEY: Final = "controller_mutation_rate"
 
 
 class _Bucket:
-    """Tokens, full at first.  The rate may change; what is in it beyond the new size is lost."""
+    """A token bucket, full at first; a smaller size drops tokens."""
 
     __slots__ = ("_last_used_ms", "_tokens")
 
@@ -39,14 +39,14 @@ class _Bucket:
         self._last_used_ms = now_ms
 
     def tokens(self, rate: float, burst: float, now_ms: int) -> float:
-        """What is in it now."""
+        """The current number of tokens."""
         elapsed_s = (now_ms - self._last_used_ms) / 1000
         self._tokens = min(burst, self._tokens + rate * elapsed_s)
         self._last_used_ms = now_ms
         return self._tokens
 
     def take(self, count: float) -> None:
-        """Takes tokens, also those that are not there; to be called after :meth:`tokens`."""
+        """Takes tokens; the number may become negative.  Call it after :meth:`tokens`."""
         self._tokens -= count
 
 
@@ -76,7 +76,7 @@ class MutationQuotas:
         return MutationQuota(self, user, client_id, is_strict=is_strict)
 
     def charge(self, user: str, client_id: str, count: int, *, is_strict: bool) -> int:
-        """Takes ``count`` tokens; how many milliseconds the client has to wait.
+        """Takes ``count`` tokens; returns the throttle time in milliseconds.
 
         A strict quota takes nothing where the client has to wait already.
         """
@@ -104,7 +104,7 @@ class MutationQuotas:
 
 
 class MutationQuota:
-    """What one request has used of its client's quota."""
+    """The use of a client's quota by one request."""
 
     def __init__(
         self, quotas: MutationQuotas, user: str, client_id: str, *, is_strict: bool
@@ -117,7 +117,7 @@ class MutationQuota:
         self._charged_at_ms = 0
 
     def charge(self, partitions: int) -> None:
-        """Counts partitions that are about to be created or deleted.
+        """Takes tokens for partitions about to be created or deleted.
 
         RequestRefused(THROTTLING_QUOTA_EXCEEDED) if the quota is strict and used up.
         """
@@ -132,7 +132,7 @@ class MutationQuota:
 
     @property
     def throttle_ms(self) -> int:
-        """How long the client has to wait from now on: what the request itself took is over."""
+        """The remaining throttle time; the time of the request itself is subtracted."""
         if self._throttle_ms == 0:
             return 0
         return max(0, self._throttle_ms - (self._quotas.now_ms() - self._charged_at_ms))

@@ -1,4 +1,4 @@
-"""What ListOffsets answers for one partition: who may ask, how far they see, where to look.
+"""Looks up one partition of ListOffsets.
 
 Source: Kafka ``Partition.fetchOffsetForTimestamp`` and ``legacyFetchOffsetsForTimestamp``.
 """
@@ -39,7 +39,7 @@ _SEARCHES: Final = 3
 
 
 class OffsetReader(NamedTuple):
-    """Who asks for offsets."""
+    """The client or replica that asks for offsets."""
 
     replica_id: int
     isolation_level: int = READ_UNCOMMITTED
@@ -54,7 +54,7 @@ class OffsetReader(NamedTuple):
         return self.replica_id != DEBUGGING_REPLICA_ID
 
     def end_of(self, log: PartitionLog) -> int:
-        """The offset that the reader must not reach."""
+        """The end of the offsets that the reader may see."""
         if not self.is_client:
             return log.log_end_offset
         if self.isolation_level == READ_COMMITTED:
@@ -63,7 +63,7 @@ class OffsetReader(NamedTuple):
 
 
 class FoundOffset(NamedTuple):
-    """The answer for a partition; -1 is Kafka's "nothing"."""
+    """The result for a partition; -1 is Kafka's "nothing"."""
 
     error: ErrorCode = ErrorCode.none
     timestamp: int = NO_TIMESTAMP
@@ -95,7 +95,7 @@ async def find_offset(
     reader: OffsetReader,
     current_leader_epoch: int = NO_EPOCH,
 ) -> FoundOffset:
-    """The offset for a timestamp, or what a special value stands for.
+    """The offset for a timestamp or a special value.
 
     Raises RequestRefused, KafkaStorage, or the RecordsRefused of a batch that cannot be read.
     """
@@ -117,7 +117,7 @@ async def find_offset(
 
 
 async def search(log: PartitionLog, timestamp: int) -> TimestampedOffset | None:
-    """What the log has for that timestamp; waits for a thread if files must be read."""
+    """The log's offset for that timestamp; runs in a thread if files must be read."""
     for attempt in range(_SEARCHES):
         found = log.search_offset_by_timestamp(timestamp)
         if not isinstance(found, TimestampSearch):
@@ -139,7 +139,7 @@ def legacy_offsets(
     max_num_offsets: int,
     reader: OffsetReader,
 ) -> FoundOffset:
-    """What version 0 is answered; RequestRefused as for the newer ones."""
+    """The result for version 0; RequestRefused as for the newer versions."""
     _, log = _readable(broker, tp, NO_EPOCH, reader)
     if max_num_offsets < 0:
         raise RequestRefused(ErrorCode.unknown_server_error)

@@ -1,4 +1,4 @@
-"""Which brokers get the replicas of partitions that are added to a topic, and what forbids it.
+"""Assigns and validates the partitions that are added to a topic.
 
 Pure.  The new partitions continue the pattern of the old ones: the first leader stands where
 partition 0's does, as if the topic had been created with all of them.
@@ -20,7 +20,7 @@ from zkcontroller.model import Broker, ReplicaAssignment
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic shall have."""
+    """The requested partition count of a topic, with optional assignments."""
 
     topic: str
     count: int
@@ -34,7 +34,7 @@ def assign(
     existing: Mapping[int, ReplicaAssignment],
     brokers: Mapping[int, Broker],
 ) -> dict[int, ReplicaAssignment]:
-    """The new partitions' assignments; RequestRefused with Kafka's code if they cannot be.
+    """The new partitions' assignments; RequestRefused if they are invalid.
 
     ``brokers``: the registered ones, by id ascending.
     """

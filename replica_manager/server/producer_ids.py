@@ -39,17 +39,17 @@ _zookeeper_log = logging.getLogger("kafka.coordinator.transaction.ZkProducerIdMa
 
 
 class ProducerIds(Protocol):
-    """Where ids come from."""
+    """Provides producer ids."""
 
     async def next_id(self) -> int:
         """A new producer id; RequestRefused if there is none at the moment."""
 
     async def stop(self) -> None:
-        """Gives up what is under way."""
+        """Cancels a request in flight."""
 
 
 class Block(NamedTuple):
-    """Ids from ``start`` on."""
+    """The ids from ``start`` on."""
 
     start: int
     length: int
@@ -60,17 +60,17 @@ class Block(NamedTuple):
 
 
 class Blocks(Protocol):
-    """Where blocks come from."""
+    """Provides blocks of producer ids."""
 
     async def allocate(self) -> Block:
         """A new block of ids; RequestRefused or TimeoutError if there is none now."""
 
     async def close(self) -> None:
-        """No more are needed."""
+        """No more blocks are needed."""
 
 
 class BlocksOfController:
-    """Asks the controller by AllocateProducerIds."""
+    """Requests blocks from the controller by AllocateProducerIds."""
 
     def __init__(
         self, channel: ControllerChannel, broker_id: int, broker_epoch: Callable[[], int]
@@ -97,7 +97,7 @@ class BlocksOfController:
 
 
 class ProducerIdsFromController:
-    """Asks the controller for blocks.  Lives on the event loop."""
+    """Ids from the controller's blocks.  Lives on the event loop."""
 
     def __init__(self, blocks: Blocks, now_ms: Callable[[], int]) -> None:
         self._blocks = blocks
@@ -126,7 +126,7 @@ class ProducerIdsFromController:
         return producer_id
 
     async def stop(self) -> None:
-        """Gives up a request under way; its block, if one was allocated, is lost."""
+        """Cancels a request in flight; a block allocated meanwhile is lost."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
@@ -156,7 +156,7 @@ class ProducerIdsFromController:
 
 
 class ProducerIdsFromZooKeeper:
-    """Takes blocks from ``/latest_producer_id_block``.  Lives on the event loop."""
+    """Ids from ``/latest_producer_id_block``.  Lives on the event loop."""
 
     def __init__(self, session: ZooKeeperSession, executor: Executor, broker_id: int) -> None:
         self._session = session
@@ -167,7 +167,7 @@ class ProducerIdsFromZooKeeper:
         self._next = 0
 
     async def next_id(self) -> int:
-        """An id; waits for ZooKeeper where a block has come to its end.
+        """A new producer id; waits for ZooKeeper when a block is used up.
 
         Raises what ZooKeeper may do to us, and ZnodeCorrupt.
         """
@@ -180,7 +180,7 @@ class ProducerIdsFromZooKeeper:
             return self._next - 1
 
     async def stop(self) -> None:
-        """Nothing is under way by itself."""
+        """Does nothing: no request runs in the background."""
 
     def _take_block(self) -> Block:
         path = ProducerIdBlockZnode.PATH

@@ -1,4 +1,4 @@
-"""Whose quotas they are and what may be in them: ``/config/users``, ``…/clients`` and ``…/ips``.
+"""Quota entities and their keys: ``/config/users``, ``…/clients`` and ``…/ips``.
 
 An entity is a user, a client id, both, or an address; instead of a name it may have None, which
 applies to every client without one of its own.  A quota is a number; what is stored is its text.
@@ -49,7 +49,7 @@ class QuotaChange(NamedTuple):
 
 
 def entity_path(entity: Entity) -> str:
-    """``users/a/clients/b`` and so on; RequestRefused(INVALID_REQUEST) for what is no entity."""
+    """``users/a/clients/b`` and so on; RequestRefused(INVALID_REQUEST) for an invalid entity."""
     if not entity:
         raise _refused("Invalid empty client quota entity")
     names: dict[str, str] = {}
@@ -81,12 +81,12 @@ def znode_name(name: str | None) -> str:
 
 
 def entity_name(znode_name: str) -> str | None:
-    """The name that a part of a path stands for; None for the default."""
+    """The entity's name in a part of a path; None for the default."""
     return None if znode_name == DEFAULT_ENTITY else desanitize(znode_name)
 
 
 def altered(path: str, config: Mapping[str, str], changes: Iterable[QuotaChange]) -> dict[str, str]:
-    """The configuration at that entity path after the changes.
+    """The entity's configuration after the changes.
 
     RequestRefused(INVALID_REQUEST) for a key that it may not have, or a fraction where whole
     numbers belong; UNKNOWN_SERVER_ERROR, as in Kafka, for a credential.
@@ -106,7 +106,7 @@ def altered(path: str, config: Mapping[str, str], changes: Iterable[QuotaChange]
 
 
 def check_written(path: str, config: Mapping[str, str]) -> None:
-    """RequestRefused(UNKNOWN_SERVER_ERROR), as in Kafka, if something in it may not be there.
+    """RequestRefused(UNKNOWN_SERVER_ERROR), as in Kafka, for an invalid stored key.
 
     It may have been there before, and be none of the request's.
     """
@@ -123,7 +123,7 @@ def check_written(path: str, config: Mapping[str, str]) -> None:
 
 
 def quotas_in(config: Mapping[str, str], kinds: Mapping[str, str]) -> dict[str, float]:
-    """Those quotas of a configuration that are named; UNKNOWN_SERVER_ERROR for no number."""
+    """The named quotas in a configuration; UNKNOWN_SERVER_ERROR if one is no number."""
     quotas: dict[str, float] = {}
     for key, text in config.items():
         if key in kinds:
@@ -135,7 +135,7 @@ def quotas_in(config: Mapping[str, str], kinds: Mapping[str, str]) -> dict[str, 
 
 
 def _types(path: str, *, is_written: bool) -> Mapping[str, str]:
-    """What may be in the configuration of that entity, and of which type it is.
+    """The allowed keys of that entity and their types.
 
     A client of a user has no credentials of its own, nor has the default user; Kafka notices that
     only when it writes.

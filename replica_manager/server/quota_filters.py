@@ -43,7 +43,7 @@ class MatchType(IntEnum):
 
 
 class Component(NamedTuple):
-    """What is wanted of one type of entity."""
+    """The filter for one part of an entity."""
 
     is_any: bool
     name: str | None = None
@@ -61,10 +61,10 @@ class Described(NamedTuple):
 
 
 class QuotaFilter:
-    """A whole filter; RequestRefused for one that cannot be."""
+    """A whole filter; RequestRefused if it is invalid."""
 
     def __init__(self, components: Iterable[Any], *, is_strict: bool) -> None:
-        """``components`` as they stand in the request."""
+        """``components`` of the request."""
         self._is_strict = is_strict
         wanted = [(each.entity_type, _component(each)) for each in components]
         self._components: dict[str, Component] = {}
@@ -108,7 +108,7 @@ class QuotaFilter:
         return found
 
     def _may_match(self, types: Sequence[str]) -> bool:
-        """Whether there can be entities with just these parts among those that are wanted."""
+        """Whether entities with exactly these parts can match."""
         if any(entity_type not in types for entity_type in self._components):
             return False
         return not self._is_strict or all(each in self._components for each in types)
@@ -152,7 +152,7 @@ def _component(given: Any) -> Component:
 def _all(
     session: ZooKeeperSession, types: Sequence[str]
 ) -> Iterable[tuple[tuple[str | None, ...], Mapping[str, str]]]:
-    """Every entity with those parts, by its names, and its configuration."""
+    """Every entity with those parts, with its names and its configuration."""
     root = _ROOTS.get(tuple(types))
     if root is not None:
         configs = read_entity_configs(session, root)

@@ -1,4 +1,4 @@
-"""The quotas of clients, all kinds together, and what one request uses of them.
+"""All kinds of client quotas, and their use by one request.
 
 A client over a quota is answered at once, gets the throttle time in the response, and is not
 listened to for that time, whatever version of the API it speaks (KIP-219).  If several quotas are
@@ -53,7 +53,7 @@ class QuotaManagers:
         now_ms: Callable[[], int],
         now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        """``now_ms``, ``now_ns``: clocks that never go back; by the second requests are timed."""
+        """``now_ms``, ``now_ns``: clocks that never go back; the second measures requests."""
         self.controller_mutation = controller_mutation
         self.produce = RateQuotas(PRODUCE, windows, now_ms, metrics)
         self.fetch = RateQuotas(FETCH, windows, now_ms, metrics)
@@ -76,14 +76,14 @@ class QuotaManagers:
             quotas.configure(entity_path, config)
 
     def begin(self, user: str, client_id: str, size: int) -> RequestUsage | None:
-        """What a request of so many bytes will use; None while there are no quotas."""
+        """Starts a request of so many bytes; None while there are no quotas."""
         if not self.is_enabled:
             return None
         return RequestUsage(self, user, client_id, size, LoopTime(self._now_ns))
 
 
 class _Counted(Enum):
-    """As whose the time of a request counts."""
+    """The client whose request time is counted."""
 
     NOT_YET = auto()
     CLIENTS = auto()
@@ -91,7 +91,7 @@ class _Counted(Enum):
 
 
 class RequestUsage:
-    """What one request uses.
+    """The quota use of one request.
 
     Once, when its answer is known, the request is :meth:`produced`, :meth:`fetched`,
     :meth:`requested` or :meth:`exempt`; and :meth:`finish` when the answer has been sent.
@@ -117,11 +117,11 @@ class RequestUsage:
         return self._counted is not _Counted.NOT_YET
 
     def most_fetched(self) -> float:
-        """So many bytes at once never pass; infinite without a quota."""
+        """The largest size of a Fetch response under the quota; infinite without one."""
         return self._quotas.fetch.most_at_once(self._user, self._client_id)
 
     def produced(self, *, is_answered: bool) -> int:
-        """It was a Produce request; without an answer (``acks`` 0) only its bytes count."""
+        """Counts a Produce request; with ``acks`` 0 only its bytes."""
         bytes_ms = self._quotas.produce.record(self._user, self._client_id, self._size)
         if is_answered:
             request_ms = self._record_time()
@@ -131,7 +131,7 @@ class RequestUsage:
         return self._throttle(self._quotas.produce, bytes_ms, request_ms)
 
     def fetched(self, size: int) -> int:
-        """It was a consumer's Fetch, whose answer would have that size.
+        """Counts a consumer's Fetch with a response of that size.
 
         If there is something to wait for, the answer has to be empty, and nothing was fetched.
         """
@@ -142,7 +142,7 @@ class RequestUsage:
         return self._throttle(self._quotas.fetch, bytes_ms, request_ms)
 
     def requested(self) -> int:
-        """It was any other request."""
+        """Counts any other request."""
         return self._throttle(self._quotas.request, 0, self._record_time())
 
     def exempt(self) -> None:
@@ -151,7 +151,7 @@ class RequestUsage:
         self._quotas.exempt.record(self._unrecorded_percent())
 
     def finish(self) -> None:
-        """The answer was sent: what that took counts too, for the next request."""
+        """Counts the time of sending the response, for the next request."""
         if self._counted is _Counted.CLIENTS:
             percent = self._unrecorded_percent()
             self._quotas.request.record_only(self._user, self._client_id, percent)
@@ -159,7 +159,7 @@ class RequestUsage:
             self._quotas.exempt.record(self._unrecorded_percent())
 
     def waiting(self) -> AbstractContextManager[None]:
-        """Around the time for which the client is not listened to."""
+        """Wraps the time during which the connection is muted."""
         return self._blamed.waiting()
 
     def _record_time(self) -> int:

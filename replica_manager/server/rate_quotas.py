@@ -1,4 +1,4 @@
-"""How much of something clients use a second, and how long who uses too much has to wait.
+"""Rate quotas of clients and their throttle times.
 
 Pure but for its metrics.  Each client has a rate over ``quota.window.num`` windows of
 ``quota.window.size.seconds``.  All traffic is recorded, also above the quota; a client that
@@ -32,14 +32,14 @@ METRICS_DOMAIN: Final = "kafka.server"
 
 
 class QuotaWindows(NamedTuple):
-    """Over what rates are measured: ``quota.window.num``, ``quota.window.size.seconds``."""
+    """The windows of rates: ``quota.window.num``, ``quota.window.size.seconds``."""
 
     samples: int = 11
     sample_ms: int = 1_000
 
 
 class QuotaKind(NamedTuple):
-    """What is limited, in Kafka's words."""
+    """The kind of quota, with Kafka's names."""
 
     name: str
     """Type of its MBeans."""
@@ -59,7 +59,7 @@ REQUEST: Final = QuotaKind(
 
 
 def throttle_ms(rate: float, bound: float, window_ms: int, longest_ms: float = math.inf) -> int:
-    """How long nothing may come until a rate over that window is down to the bound again."""
+    """The pause after which a rate over that window is down to the bound again."""
     if rate <= bound:
         return 0
     excess = (rate - bound) / bound if bound > 0 else math.inf
@@ -67,7 +67,7 @@ def throttle_ms(rate: float, bound: float, window_ms: int, longest_ms: float = m
 
 
 class _Queue:
-    """How many clients wait just now."""
+    """The number of clients being throttled."""
 
     def __init__(self) -> None:
         self._size = 0
@@ -80,7 +80,7 @@ class _Queue:
 
 
 class _Client:
-    """One client's rate, what it may be, and how long the client had to wait of late."""
+    """One client's rate, quota and recent throttle times."""
 
     __slots__ = ("bound", "rate", "throttle_time")
 
@@ -121,7 +121,7 @@ class RateQuotas:
             client.bound = self.quotas.bound(key)
 
     def record(self, user: str, client_id: str, value: float) -> int:
-        """Counts it; how many milliseconds the client has to wait from now on."""
+        """Records a value; returns the throttle time in milliseconds."""
         now_ms = self._now_ms()
         client = self._client(user, client_id, now_ms)
         rate, window_ms = client.rate.record_at(value, now_ms)
@@ -130,17 +130,17 @@ class RateQuotas:
         return throttle_ms(rate, client.bound, window_ms, self._longest_ms)
 
     def record_only(self, user: str, client_id: str, value: float) -> None:
-        """Counts it, with no consequence before the next request; less than 0 takes it back."""
+        """Records a value without throttling; a negative one takes it back."""
         now_ms = self._now_ms()
         self._client(user, client_id, now_ms).rate.record_at(value, now_ms)
 
     def record_throttle(self, user: str, client_id: str, duration_ms: int) -> None:
-        """The client is made to wait so long."""
+        """Records a throttle time."""
         self._client(user, client_id, self._now_ms()).throttle_time.record(duration_ms)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """A client waits, from here to the end of the block."""
+        """Wraps the time during which a client is throttled."""
         self._queue.record(1)
         try:
             yield
@@ -148,7 +148,7 @@ class RateQuotas:
             self._queue.record(-1)
 
     def most_at_once(self, user: str, client_id: str) -> float:
-        """More than this at once is too much whatever was before; infinite without a quota."""
+        """The largest single value under the quota; infinite without one."""
         bound = self._client(user, client_id, self._now_ms()).bound
         if bound is None:
             return math.inf

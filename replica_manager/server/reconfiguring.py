@@ -1,4 +1,4 @@
-"""What a change of a broker's configuration needs beside the rules: secrets and key stores.
+"""Secrets and key stores in changes of a broker's configuration.
 
 Both take time, one for deriving keys and the other for files, so they are used in an executor.
 """
@@ -32,7 +32,7 @@ class Reconfiguring:
         self._securities = securities
 
     async def decoded(self, stored: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
-        """What of a stored configuration counts, with its passwords as they are."""
+        """The usable part of a stored configuration, with decoded passwords."""
         usable = usable_dynamic(stored, per_broker=per_broker)
         return await self._blocking(lambda: self._passwords.decoded(usable))
 
@@ -48,14 +48,14 @@ class Reconfiguring:
             ) from None
 
     async def check(self, after: BrokerConfig) -> None:
-        """RequestRefused unless every listener could take over the stores that it would get."""
+        """RequestRefused unless every listener can load its new key stores."""
         try:
             await self._blocking(lambda: self._securities.check(after))
         except ConfigInvalid as invalid:
             raise RequestRefused(ErrorCode.invalid_request, str(invalid)) from invalid
 
     async def reload(self, after: BrokerConfig) -> None:
-        """Reads key stores again whose files changed and whose keys do not."""
+        """Reloads key stores whose files changed while their keys did not."""
         try:
             await self._blocking(lambda: self._securities.reload(after))
         except ConfigInvalid as invalid:

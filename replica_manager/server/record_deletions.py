@@ -1,4 +1,4 @@
-"""DeleteRecords at its leader: the log start rises at once, the answer waits for the followers.
+"""DeleteRecords on the leader: raises the log start, then waits for the followers.
 
 They get the new log start with their next fetch, and report theirs with the one after it.
 Segments that have become superfluous go with the next look at retention.
@@ -48,7 +48,7 @@ class RecordDeletions:
     async def delete(
         self, offsets: Mapping[TopicPartition, int], timeout_ms: int
     ) -> dict[TopicPartition, DeletedRecords]:
-        """Deletes what is before the offsets; waits for all live replicas, or ``timeout_ms``."""
+        """Deletes records before the offsets; waits for all live replicas, or ``timeout_ms``."""
         raised: dict[TopicPartition, int] = {}
         refused: dict[TopicPartition, ErrorCode] = {}
         async for tp, offset in in_slices(offsets.items()):
@@ -65,7 +65,7 @@ class RecordDeletions:
         return operation.answers
 
     def low_watermark(self, tp: TopicPartition) -> int | ErrorCode:
-        """The smallest log start offset among the live replicas, one that is moving included."""
+        """The smallest log start offset of the live replicas and of a moving replica."""
         partition = self._replicas.hosted(tp)
         if partition is ErrorCode.not_leader_or_follower:
             return ErrorCode.unknown_topic_or_partition  # it was here, but was deleted meanwhile
@@ -78,7 +78,7 @@ class RecordDeletions:
         return low_watermark if future is None else min(low_watermark, future.log_start_offset)
 
     def _delete_here(self, tp: TopicPartition, offset: int) -> int | ErrorCode:
-        """The offset that replicas must reach; the error if nothing was deleted."""
+        """The offset that replicas must reach, or the error."""
         if tp.topic in INTERNAL_TOPICS:
             return ErrorCode.invalid_topic_exception
         partition = self._replicas.hosted(tp)

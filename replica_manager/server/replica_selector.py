@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from: the leader, or one in its own rack (KIP-392).
+"""The replica that a consumer should read from: the leader, or one in its rack (KIP-392).
 
 Source: Kafka ``RackAwareReplicaSelector``, ``ReplicaManager.findPreferredReadReplica``.
 """

@@ -1,4 +1,4 @@
-"""How much memory the requests of all connections may take together.
+"""Limits the memory of the requests of all connections together.
 
 Counted is what has arrived of large requests, until they are answered; what a peer only announces
 costs nothing.  While the bound is reached no connection reads on a large request, so that a client
@@ -33,12 +33,12 @@ _log = logging.getLogger("kafka.network.Processor")
 
 
 class ReadingConnection(Protocol):
-    """A connection, as far as its request's memory is concerned."""
+    """A connection whose request takes memory."""
 
     address: str
 
     def has_more(self) -> bool:
-        """Whether its peer has sent what is not read yet."""
+        """Whether its peer has sent unread bytes."""
 
     def disconnect(self) -> None:
         """Closes it."""
@@ -55,13 +55,13 @@ class RequestMemory:
         self._changed = asyncio.Event()
 
     def share(self, connection: ReadingConnection) -> Share:
-        """That of a request about to arrive on the connection."""
+        """The share of a request about to arrive on the connection."""
         share = Share(self, connection, asyncio.get_running_loop().time())
         self._shares[share] = None
         return share
 
     async def wait(self, share: Share) -> None:
-        """Returns when there is memory for more of that request, or it was given up for others."""
+        """Waits for memory for more of that request; returns too if the request was dropped."""
         while self.used_bytes >= self.limit_bytes and share in self._shares:
             self._changed.clear()
             try:
@@ -72,7 +72,7 @@ class RequestMemory:
                     self._close_one()
 
     def release(self, share: Share) -> None:
-        """The request is answered, or its connection has ended."""
+        """Frees the memory of a request that is answered or was dropped."""
         if share in self._shares:
             del self._shares[share]
             self.used_bytes -= share.held_bytes
@@ -104,7 +104,7 @@ class RequestMemory:
 
 
 class Share:
-    """What one request holds."""
+    """The memory of one request."""
 
     def __init__(self, memory: RequestMemory, connection: ReadingConnection, now_s: float) -> None:
         self.held_bytes = 0
@@ -114,30 +114,30 @@ class Share:
         self._memory = memory
 
     async def wait(self) -> None:
-        """Returns when more of the request may be read."""
+        """Waits until more of the request may be read."""
         if self._memory.used_bytes >= self._memory.limit_bytes:
             await self._memory.wait(self)
 
     def arrived(self, size: int) -> None:
-        """So many bytes more are there."""
+        """Adds bytes that were read."""
         self.held_bytes += size
         self._memory.used_bytes += size
         self.last_arrival_s = asyncio.get_running_loop().time()
 
     def release(self) -> None:
-        """The request needs no memory any more."""
+        """Frees the request's memory."""
         self._memory.release(self)
 
 
 def request_memory_bytes(configured: int, max_request_bytes: int) -> int:
-    """The bound that ``queued.max.request.bytes`` stands for; a request of any size always fits."""
+    """The limit for ``queued.max.request.bytes``; a request of any size always fits."""
     if configured > 0:
         return configured
     return max(_available_bytes() // DEFAULT_SHARE, max_request_bytes)
 
 
 def _available_bytes() -> int:
-    """The memory of the machine, or of the container if that has less."""
+    """The memory of the machine, or of the container if that is less."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([machine, *(limit for path in _CGROUP_LIMITS if (limit := _limit_in(path)))])
 

@@ -1,4 +1,4 @@
-"""How many requests there are of each kind, and where their time goes: ``RequestMetrics``.
+"""Counts requests by kind and measures their times: ``RequestMetrics``.
 
 Nothing queues here between a socket and its handler as it does in Kafka, so some of Kafka's times
 are others of ours:
@@ -54,7 +54,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class RequestMetrics:
-    """The meters of every kind of request, each made with the first request of its kind."""
+    """The meters of every kind of request, created with the first request of the kind."""
 
     def __init__(self, metrics: Metrics, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
         self._metrics = metrics
@@ -64,7 +64,7 @@ class RequestMetrics:
         self._error_meters: dict[tuple[str, ErrorCode], Meter] = {}
 
     def begin(self, size: int) -> RequestTimes:
-        """A request of so many bytes has come."""
+        """Starts the times of a request of so many bytes."""
         return RequestTimes(self, size)
 
     def record(self, name: str, version: int, values: tuple[int, ...]) -> None:
@@ -104,7 +104,7 @@ class RequestMetrics:
 
 
 class RequestTimes:
-    """Where the time of one request goes."""
+    """The times of one request."""
 
     def __init__(self, metrics: RequestMetrics, size: int) -> None:
         self._metrics = metrics
@@ -116,7 +116,7 @@ class RequestTimes:
         self._conversions = NO_CONVERSIONS
 
     def begin_handling(self, api_key: int, version: int, request: Any) -> None:
-        """The request has been read; only now it is one that is counted."""
+        """The request was read; it is counted from now on."""
         name = APIS[api_key].name
         self._names = (name,)
         if api_key == ApiKey.FETCH:
@@ -125,24 +125,24 @@ class RequestTimes:
         self._handled_ns = self._metrics.now_ns()
 
     def timed(self, handling: Coroutine[Any, Any, T]) -> Timed[T]:
-        """What to await in the place of ``handling``."""
+        """Wraps ``handling``, which is awaited, to measure it."""
         return Timed(handling, self._local)
 
     @contextmanager
     def encoding(self) -> Iterator[None]:
-        """Around the encoding of the answer, which is complete afterwards."""
+        """Wraps the encoding of the response."""
         with self._local.turn():
             yield
         self._completed_ns = self._metrics.now_ns()
 
     def answered(self, errors: ErrorCounts, conversions: RecordConversions) -> None:
-        """What is in the answer, and what it cost to give records another form."""
+        """Records the errors in the response and its message conversion times."""
         self._conversions = conversions
         if self._names:
             self._metrics.record_errors(self._names[-1], errors)
 
     def sent(self, throttle_ms: int) -> None:
-        """The answer has left; the client is not listened to for ``throttle_ms``."""
+        """The response was sent; the connection is muted for ``throttle_ms``."""
         ended_ns, local_ns = self._metrics.now_ns(), self._local.total_ns
         values = (
             _ms(self._handled_ns - self._begun_ns),

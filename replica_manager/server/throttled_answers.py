@@ -1,4 +1,4 @@
-"""Whose request counts for which quota, and answers that tell their client how long to wait.
+"""Counts requests for quotas and writes throttle times into responses.
 
 Produce and Fetch count themselves, because bytes have quotas too.  Everything else is counted here,
 when its answer is known.
@@ -46,7 +46,7 @@ _THROTTLE_TIME: Final = "throttle_time"
 
 
 def counted(response: Response, context: RequestContext, usage: RequestUsage) -> Response:
-    """The answer with the throttle time that its client's quotas demand."""
+    """The response with the throttle time of its client's quotas."""
     if not usage.is_counted:
         if context.api_key in _EXEMPT:
             usage.exempt()
@@ -56,12 +56,12 @@ def counted(response: Response, context: RequestContext, usage: RequestUsage) ->
 
 
 def counted_as_clients(response: Response, usage: RequestUsage) -> Response:
-    """The same, even for what only brokers may ask: who asks for it here is none."""
+    """As :func:`counted`, also for a request of brokers, sent by a client."""
     return _with_throttle_time(response, usage.throttle_ms) if usage.requested() > 0 else response
 
 
 def used(answer: Answer, usage: RequestUsage) -> Answer:
-    """The answer to a client that is not listened to while it has to wait."""
+    """The response, and how long its connection is muted."""
     answer = answer._replace(sent=(usage.finish,), loop_time=usage.loop_time)
     if usage.throttle_ms == 0 or usage.throttle_ms < answer.mute_ms:
         return answer
@@ -85,7 +85,7 @@ def _with_throttle_time(response: Response, throttle_ms: int) -> Response:
 
 
 def throttled(answer: P, throttle_ms: int) -> P:
-    """The same answer with that throttle time; unchanged where its version has none."""
+    """The response with that throttle time; unchanged where its version has no field for it."""
     if not hasattr(answer, _THROTTLE_TIME):
         return answer
     throttle_time = i32Timedelta.parse(timedelta(milliseconds=throttle_ms))

@@ -1,4 +1,4 @@
-"""What the APIs of delegation tokens have in common, on brokers and on controllers of a quorum.
+"""What the delegation token APIs of brokers and KRaft controllers share.
 
 Source: Kafka ``KafkaApis.allowTokenRequests``, ``ControllerApis.allowTokenRequests`` (KIP-48).
 """
@@ -29,14 +29,14 @@ _SSL: Final = "SSL"
 def are_token_requests_allowed(
     security_protocol: str, principal: Principal, *, is_token_authenticated: bool
 ) -> bool:
-    """Whether a client is sure to be itself, by a login that is none by a token."""
+    """Whether the client is authenticated, and not by a token."""
     if is_token_authenticated or security_protocol == _PLAINTEXT:
         return False
     return security_protocol != _SSL or principal != ANONYMOUS
 
 
 def is_allowed_here(context: RequestContext, broker: BrokerContext) -> bool:
-    """The same of a request to this broker."""
+    """The same for a request to this broker."""
     protocols = {
         endpoint.listener_name: endpoint.security_protocol
         for endpoint in broker.config().listeners.bound
@@ -49,7 +49,7 @@ def is_allowed_here(context: RequestContext, broker: BrokerContext) -> bool:
 
 
 def numeric_response(api_key: int, version: int, **values: object) -> ResponsePayload:
-    """A response whose points in time are numbers."""
+    """A response whose times are numbers."""
     kind = numeric_response_type(api_key, version)
     return cast(ResponsePayload, made_of(kind, {"throttle_time": NO_THROTTLE} | values))
 
@@ -61,7 +61,7 @@ async def changed_expiry(
     hmac: bytes,
     period_ms: int,
 ) -> ResponsePayload:
-    """The answer to RenewDelegationToken and ExpireDelegationToken: when the token expires now.
+    """The RenewDelegationToken or ExpireDelegationToken response with the new expiry time.
 
     DELEGATION_TOKEN_AUTH_DISABLED without a secret.
     """

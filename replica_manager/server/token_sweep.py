@@ -1,4 +1,4 @@
-"""Has delegation tokens removed whose time is over, as long as this broker is the controller.
+"""Deletes expired delegation tokens while this broker is the controller.
 
 Source: Kafka ``KafkaController`` (``delete-expired-tokens``,
 ``delegation.token.expiry.check.interval.ms``).
@@ -18,7 +18,7 @@ _log: Final = logging.getLogger("kafka.server.DelegationTokenManagerZk")
 
 
 class TokenSweep:
-    """A task of the event loop; what blocks runs in the executor."""
+    """A task of the event loop; blocking work runs in the executor."""
 
     def __init__(
         self,
@@ -34,11 +34,11 @@ class TokenSweep:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Sweeps from now on, at each interval."""
+        """Starts sweeping at each interval."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Ends; a sweep under way is left to itself."""
+        """Stops; a running sweep ends by itself."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

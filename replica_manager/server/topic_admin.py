@@ -48,7 +48,7 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic as it was written, or as it would be."""
+    """A created topic, or one that was only validated."""
 
     name: str
     topic_id: UUID | None
@@ -97,7 +97,7 @@ class TopicAdmin:
         return checked
 
     async def delete(self, topic: str) -> None:
-        """Marks the topic for deletion, again if need be; RequestRefused if it is not there."""
+        """Marks the topic for deletion; RequestRefused if it does not exist."""
         await self._blocking(lambda: self._delete(topic))
 
     async def config_of(self, entity_path: str) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""What a new topic must satisfy before it is written to ZooKeeper.
+"""Validates a new topic before it is written to ZooKeeper.
 
 Pure: the caller brings what it read.  The checks and their order are Kafka's; each ends in a
 RequestRefused with Kafka's code.
@@ -37,7 +37,7 @@ class NewTopic:
 
 
 def is_internal(topic: str) -> bool:
-    """Whether Kafka keeps its own state in that topic."""
+    """Whether Kafka stores its own state in that topic."""
     return topic in INTERNAL_TOPICS
 
 

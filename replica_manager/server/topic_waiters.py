@@ -1,4 +1,4 @@
-"""Requests that wait until the metadata cache shows what they asked for.
+"""Requests that wait for a change of the metadata cache.
 
 CreateTopics answers when every new partition has a leader, DeleteTopics when the topics are gone.
 Both wait here; every UpdateMetadata names the topics it changed, and only their waiters look again.
@@ -16,7 +16,7 @@ from zkcontroller.runtime.presence import abandonable
 
 
 class TopicWaiters:
-    """Who waits for which topic.  Lives on the event loop."""
+    """The waiting requests by topic.  Lives on the event loop."""
 
     def __init__(self) -> None:
         self._events: defaultdict[str, set[asyncio.Event]] = defaultdict(set)

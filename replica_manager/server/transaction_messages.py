@@ -1,4 +1,4 @@
-"""Requests between brokers about transactions, and their answers: values to messages and back.
+"""WriteTxnMarkers and AddPartitionsToTxn between brokers: values to messages and back.
 
 Source: Kafka ``WriteTxnMarkersRequest``, ``AddPartitionsToTxnRequest`` (KIP-98, KIP-890).
 """
@@ -20,7 +20,7 @@ from zkcontroller.protocol.messages import request_type
 
 
 class Verification(NamedTuple):
-    """What a broker wants to know of a transaction."""
+    """The partitions of a transaction to verify."""
 
     transactional_id: str
     producer_id: int
@@ -61,7 +61,7 @@ def markers_request(markers: Iterable[Marker], version: int) -> RequestPayload:
 
 
 def read_markers(request: Any) -> Iterator[Marker]:
-    """The markers that a broker is to write."""
+    """The markers in a request."""
     return (
         Marker(
             marker.producer_id,
@@ -79,7 +79,7 @@ def read_markers(request: Any) -> Iterator[Marker]:
 
 
 def read_marker_errors(response: Any) -> dict[int, dict[TopicPartition, ErrorCode]]:
-    """What a broker made of markers, by producer id."""
+    """A broker's results for markers, by producer id."""
     errors: dict[int, dict[TopicPartition, ErrorCode]] = {}
     for marker in response.markers:
         of_producer = errors.setdefault(marker.producer_id, {})

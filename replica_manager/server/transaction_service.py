@@ -1,4 +1,4 @@
-"""Runs the transaction coordinator: the pure one decides, this one waits, on the event loop.
+"""Runs the transaction coordinator on the broker's event loop.
 
 Requests come from handlers and wait here for their answers; partitions come and go with the replica
 manager's word; a timer ticks when something is due.  What the coordinator wants appended goes to
@@ -79,7 +79,7 @@ class TransactionService:
         now_ms: Callable[[], int] | None = None,
         metrics: Metrics | None = None,
     ) -> None:
-        """``led_log``: a partition's log while this broker leads it, else None.
+        """``led_log`` returns a partition's log while this broker leads it, else None.
 
         ``new_producer_id`` raises RequestRefused if there is none at the moment.
         """
@@ -109,27 +109,27 @@ class TransactionService:
     # ------------------------------------------------------------------ for handlers
 
     def new_request_id(self) -> int:
-        """The id of a request that is about to be asked."""
+        """A new request id."""
         return self._run.new_request_id()
 
     async def ask(self, request: Request, result_type: type[_R]) -> _R:
-        """The coordinator's answer, which may take as long as replicas in sync take."""
+        """The coordinator's answer, which may take as long as replication."""
         return await self._run.ask(request, result_type)
 
     def partition_for(self, transactional_id: str) -> int:
-        """Whose leader coordinates that id."""
+        """The partition whose leader coordinates that id."""
         return self._coordinator.partition_for(transactional_id)
 
     # ------------------------------------------------------------------ from the broker
 
     def start(self, partition_count: int | None) -> None:
-        """``partition_count``: of ``__transaction_state``, None where there is none yet."""
+        """``partition_count``: of ``__transaction_state``; None if it does not exist yet."""
         if partition_count is None:
             partition_count = self._settings.default_partition_count
         self._run.step(Startup(partition_count))
 
     async def stop(self) -> None:
-        """Gives up every partition; ends everything under way."""
+        """Unloads every partition and cancels every task."""
         self._run.step(Shutdown())
         await self._run.stop()
         await self._links.close()
@@ -140,7 +140,7 @@ class TransactionService:
             self._run.step(Elected(partition.partition, leader_epoch))
 
     def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
-        """It leads it no more, or the replica is gone (no epoch)."""
+        """Leadership was lost; ``leader_epoch`` is None when the replica was deleted."""
         if partition.topic == TRANSACTION_TOPIC:
             self._run.step(Resigned(partition.partition, leader_epoch))
 

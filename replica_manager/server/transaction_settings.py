@@ -1,4 +1,4 @@
-"""What ``server.properties`` and ZooKeeper say about transactions, read once at the start.
+"""The transaction coordinator's settings from ``server.properties`` and ZooKeeper.
 
 Source: Kafka ``TransactionCoordinator.apply``, ``KafkaServer.startup``.
 """
@@ -16,7 +16,7 @@ from zkcontroller.zookeeper.session import ZooKeeperSession
 
 
 class TransactionSettings(NamedTuple):
-    """The coordinator's configuration, and what its driver needs beside it."""
+    """The coordinator's configuration, and that of its driver."""
 
     config: TransactionConfig
     load_buffer_bytes: int
@@ -51,5 +51,5 @@ def transaction_settings(config: BrokerConfig, broker_id: int) -> TransactionSet
 
 
 def transactions_partition_count(session: ZooKeeperSession) -> int | None:
-    """How many partitions ``__transaction_state`` has; None if it does not exist.  Blocks."""
+    """The number of partitions of ``__transaction_state``; None if missing.  Blocks."""
     return partition_count(session, TRANSACTION_TOPIC)

@@ -1,4 +1,4 @@
-"""Before a transaction's first record in a partition is appended, its coordinator is asked.
+"""Verifies transactions with their coordinator before the first append to a partition.
 
 A late request of a producer whose transaction has ended meanwhile would else open a transaction
 that never ends, and readers of committed records would wait for ever.  While the answer is on its
@@ -45,7 +45,7 @@ _Errors = Mapping[TopicPartition, ErrorCode]
 
 
 class Verified(NamedTuple):
-    """What may be appended, with which guard, and what may not."""
+    """The partitions that may be appended to, with their guards, and the others' errors."""
 
     errors: _Errors
     guards: Mapping[TopicPartition, VerificationGuard]
@@ -74,7 +74,7 @@ class TransactionVerification:
         now_ms: Callable[[], int],
         metrics: Metrics | None = None,
     ) -> None:
-        """``partition_for``: the partition of ``__transaction_state`` of a transactional id.
+        """``partition_for`` returns the partition of ``__transaction_state`` of a transactional id.
 
         ``version``: of AddPartitionsToTxn; None if not every broker knows such a question.
         ``is_enabled``: ``transaction.partition.verification.enable``.
@@ -105,7 +105,7 @@ class TransactionVerification:
         *,
         knows_abortable: bool,
     ) -> Verified:
-        """What may be appended to those partitions, whose batches begin with these sequences.
+        """Verifies those partitions, whose batches begin with these sequences.
 
         ``knows_abortable``: the client understands TRANSACTION_ABORTABLE.
         """

@@ -1,4 +1,4 @@
-"""Administration that stands in ZooKeeper: more partitions for a topic, dynamic configuration.
+"""Administration in ZooKeeper: added partitions, dynamic configuration, client quotas.
 
 Calls to ZooKeeper block, so they run in an executor and never on the event loop.  What is decided
 there is pure and stands in :mod:`.partition_creation` and :mod:`.config_alteration`.
@@ -57,7 +57,7 @@ _R = TypeVar("_R")
 
 
 class _PartitionPlan(NamedTuple):
-    """A topic as it shall be, and the version of its znode from which that follows."""
+    """A topic's new assignment, and the version of its znode."""
 
     topic: str
     topic_id: UUID | None
@@ -67,7 +67,7 @@ class _PartitionPlan(NamedTuple):
 
 
 class ZooKeeperAdmin:
-    """Reads and writes what administrators ask for.  The coroutines belong to the event loop."""
+    """Administrative reads and writes.  The coroutines belong to the event loop."""
 
     def __init__(self, session: ZooKeeperSession, executor: Executor) -> None:
         self._session = session
@@ -83,7 +83,7 @@ class ZooKeeperAdmin:
         brokers: Mapping[int, Broker],
         charge: Callable[[int], None] | None,
     ) -> tuple[int, ...]:
-        """Adds partitions to a topic; answers all its partitions, or RequestRefused.
+        """Adds partitions to a topic; returns all its partitions, or raises RequestRefused.
 
         ``brokers`` may get replicas.  ``charge`` is called with the new partitions before they are
         written, and may refuse; without it nothing is written.
@@ -97,7 +97,7 @@ class ZooKeeperAdmin:
         return tuple(plan.partitions)
 
     async def is_topic(self, topic: str) -> bool:
-        """Whether ZooKeeper has that topic."""
+        """Whether the topic exists in ZooKeeper."""
         return await self._blocking(lambda: self._exists(TopicZnode.path(topic)))
 
     async def config_of(self, entity_path: str) -> dict[str, str]:
@@ -109,7 +109,7 @@ class ZooKeeperAdmin:
         return await self._blocking(lambda: read_entity_configs(self._session, entity_type))
 
     async def old_offset_of(self, group_id: str, partition: TopicPartition) -> int | None:
-        """What an old consumer has committed to ZooKeeper; None if it has not."""
+        """The offset that an old consumer committed to ZooKeeper; None if there is none."""
         path = ConsumerOffsetZnode.path(group_id, *partition)
         znode = optional(path, await self._blocking(lambda: self._session.read(path)))
         return None if znode is None else ConsumerOffsetZnode.decode(path, znode.data)
@@ -122,7 +122,7 @@ class ZooKeeperAdmin:
         await self._blocking(lambda: self._write_old_offset(path, offset))
 
     async def run(self, call: Callable[[], _R]) -> _R:
-        """What a blocking call answers, asked in the executor of requests."""
+        """The result of a blocking call, which runs in the executor of requests."""
         return await self._blocking(call)
 
     async def change_config(self, entity_path: str, config: Mapping[str, str]) -> None:
@@ -182,7 +182,7 @@ class ZooKeeperAdmin:
         )
 
     def _write_partitions(self, plan: _PartitionPlan) -> bool:
-        """Whether the topic was written; False if it has changed since it was read."""
+        """Writes the topic; returns False if it has changed since it was read."""
         _log.info(
             "Creating %d partitions for '%s' with the following replica assignment: %s.",
             len(plan.added),

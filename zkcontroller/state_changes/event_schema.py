@@ -1,4 +1,4 @@
-"""The one schema of a typed row: what every log line, and every line of our export, becomes.
+"""The one schema of a typed row, for every log line and every line of the export.
 
 A row is one record: a log line with the exception below it, or one object of
 ``state-changes.jsonl``.  Both sources fill the same columns, so no question asked of the rows needs

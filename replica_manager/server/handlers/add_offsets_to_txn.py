@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (25): a group's partition of ``__consumer_offsets`` joins a transaction.
+"""AddOffsetsToTxn (25): adds a group's partition of ``__consumer_offsets`` to a transaction.
 
 Source: Kafka ``KafkaApis.handleAddOffsetsToTxnRequest`` (KIP-98).
 """
@@ -28,7 +28,7 @@ _FENCED_SINCE: Final = 2
 
 
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
-    """Whether it has joined."""
+    """The error, NONE if the partition was added."""
     check_transactional_id(broker, context, AclOperation.WRITE, request.transactional_id)
     check_group(broker, context, AclOperation.READ, request.group_id)
     partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_for(request.group_id))
@@ -45,5 +45,5 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
-    """The answer is one code."""
+    """The response with that error."""
     return response_schema(API_KEY, context.api_version).response(error_code=error)

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (24): partitions join a transaction, or a broker asks whether they have.
+"""AddPartitionsToTxn (24): adds partitions to transactions, or verifies them for a broker.
 
 Up to version 3 a producer asks, about one transaction; from 4 on brokers do, about several.  If one
 partition of a transaction cannot join, none does.
@@ -42,7 +42,7 @@ _Errors = Mapping[TopicPartition, ErrorCode]
 
 
 class _Transaction(NamedTuple):
-    """What is asked about one transaction."""
+    """One transaction of the request."""
 
     transactional_id: str
     producer_id: int
@@ -54,7 +54,7 @@ class _Transaction(NamedTuple):
 async def handle(
     request: Any, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """A code for each partition of each transaction."""
+    """An error for each partition of each transaction."""
     if context.api_version >= _OF_BROKERS_SINCE:
         check_cluster(broker, context, AclOperation.CLUSTER_ACTION)
     errors = {
@@ -66,7 +66,7 @@ async def handle(
 
 
 def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
-    """The code as a whole; for every partition up to version 3."""
+    """The error of the request; up to version 3, of every partition."""
     if context.api_version >= _OF_BROKERS_SINCE:
         return response_schema(API_KEY, context.api_version).response(
             error_code=error, results_by_transaction=()
@@ -134,7 +134,7 @@ async def _refused(
     *,
     is_client: bool,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Partitions that the client may not write to, and those that do not exist."""
+    """Partitions that the client may not write to or that do not exist."""
     topics = {partition.topic: None async for partition in in_slices(partitions)}
     allowed = topics
     if is_client:

@@ -1,4 +1,4 @@
-"""AlterConfigs (33): replaces whole configurations; what is not named is unset.
+"""AlterConfigs (33): replaces whole configurations; keys that are not named are deleted.
 
 Source: Kafka ``KafkaApis.handleAlterConfigsRequest`` (KIP-133).
 """

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45): moves replicas to other brokers, or calls a move off.
+"""AlterPartitionReassignments (45): starts and cancels partition reassignments.
 
 Answered when the move has begun; its end is seen by ListPartitionReassignments.
 

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (34): moves replicas of this broker to other log directories of it.
+"""AlterReplicaLogDirs (34): moves replicas between log directories of this broker.
 
 Answered as soon as the moves have begun; DescribeLogDirs tells how far they are.
 

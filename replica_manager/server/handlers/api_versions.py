@@ -1,4 +1,4 @@
-"""ApiVersions (18): which APIs and versions are answered here; the first thing a client asks.
+"""ApiVersions (18): the offered APIs and versions; the first request of a client.
 
 A version from the future is answered too, in version 0's format; the dispatcher does that, because
 such a body cannot be parsed.
@@ -32,7 +32,7 @@ _NAMES_SOFTWARE_SINCE: Final = 3
 async def handle(
     request: Any, context: RequestContext, broker: BrokerContext
 ) -> EncodedBody | ResponsePayload:
-    """Every API of this broker; INVALID_REQUEST for a client with an odd name."""
+    """Every API of this broker; INVALID_REQUEST for an invalid client name or version."""
     if context.api_version >= _NAMES_SOFTWARE_SINCE and not (
         is_valid_software(request.client_software_name)
         and is_valid_software(request.client_software_version)

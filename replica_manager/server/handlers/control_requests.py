@@ -1,4 +1,4 @@
-"""What the handlers of the controller's requests share: the gate of the broker epoch.
+"""What the handlers of control requests share: the check of the broker epoch.
 
 A request meant for an earlier incarnation of this broker carries a smaller broker epoch and is
 refused before anything else is looked at.  A larger one is accepted: the controller may learn of a
@@ -19,7 +19,7 @@ _log = logging.getLogger("kafka.server.KafkaApis")
 
 
 def is_stale(name: str, request: Any, broker: BrokerContext) -> bool:
-    """Whether the request was meant for an earlier incarnation; logs it if so."""
+    """Whether the request is for an earlier incarnation of this broker; logs it if so."""
     requested = broker_epoch_of(request)
     current = broker.broker_epoch()
     if requested == UNKNOWN_BROKER_EPOCH or requested >= current:
@@ -44,5 +44,5 @@ def broker_epoch_of(request: Any) -> int:
 
 
 def is_from_kraft(request: Any) -> bool:
-    """Whether a KRaft controller sent the request; versions that cannot say so are not from one."""
+    """Whether a KRaft controller sent the request; False in versions without the flag."""
     return bool(getattr(request, "is_k_raft_controller", False))

@@ -100,7 +100,7 @@ def _wanted(topic: Any) -> NewPartitions:
 
 
 def _check_racks(brokers: dict[int, Broker]) -> None:
-    """Kafka refuses the whole request if only some brokers say where they stand."""
+    """Refuses the request if only some brokers have a rack, as Kafka does."""
     if len({broker.rack is None for broker in brokers.values()}) > 1:
         raise RequestRefused(
             ErrorCode.unknown_server_error, "Not all brokers have rack information."

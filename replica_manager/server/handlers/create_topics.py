@@ -166,7 +166,7 @@ class _Creation:
         return any(state is None or state.leader == NO_LEADER for state in states)
 
     async def response(self) -> Throttled:
-        """The answer.  A repeated topic is answered as often as it was named."""
+        """The response; a repeated topic has as many results as it was named."""
         throttle_ms = self._quota.throttle_ms
         results = [
             self._refusal(topic.name)

@@ -1,4 +1,4 @@
-"""DeleteGroups (42): groups without members are forgotten, with their offsets.
+"""DeleteGroups (42): deletes groups without members, with their offsets.
 
 Source: Kafka ``KafkaApis.handleDeleteGroupsRequest``.
 """
@@ -26,7 +26,7 @@ VERSIONS: Final = (0, 2)
 async def handle(
     request: Any, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """A code for each group, each once."""
+    """An error for each group, each once."""
     group_ids = dict.fromkeys(request.groups_names)
     deletable = await allowed_names(
         broker, context, AclOperation.DELETE, ResourceType.GROUP, group_ids

@@ -1,4 +1,4 @@
-"""DeleteRecords (21): forgets what is before an offset, on every live replica.
+"""DeleteRecords (21): deletes records before an offset, on every live replica.
 
 Source: Kafka ``KafkaApis.handleDeleteRecordsRequest`` (KIP-107, KIP-204).
 """
@@ -59,7 +59,7 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
 
 
 def _offsets(request: Any) -> Iterator[tuple[TopicPartition, int]]:
-    """What is asked for; of a partition that is named twice the last counts, as in Kafka."""
+    """The requested offsets; of a partition that is named twice the last counts, as in Kafka."""
     return (
         (TopicPartition(topic.name, each.partition_index), each.offset)
         for topic in request.topics

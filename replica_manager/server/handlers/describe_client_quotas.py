@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (48): which quotas users, client ids and addresses have.
+"""DescribeClientQuotas (48): the quotas of users, client ids and addresses.
 
 They are read from ZooKeeper, so that they are those that stand there now.
 

@@ -72,7 +72,7 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
 def _unauthorized(
     resource: Any, context: RequestContext, broker: BrokerContext
 ) -> ErrorCode | None:
-    """Why the client may not see that resource's configuration; None if it may."""
+    """The error if the client may not see that resource's configuration; None if it may."""
     if resource.resource_type == _TOPIC:
         is_free = is_allowed(
             broker,
@@ -95,7 +95,7 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
 
 
 class _OwnEntries:
-    """What this broker says of itself, looked up once for a request."""
+    """This broker's own entries, looked up once for a request."""
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker

@@ -1,4 +1,4 @@
-"""DescribeDelegationToken (41): the tokens that a client owns, may renew, or may look at.
+"""DescribeDelegationToken (41): the tokens that a client owns, may renew, or may describe.
 
 Any broker may be asked.
 

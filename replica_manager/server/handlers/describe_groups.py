@@ -26,7 +26,7 @@ VERSIONS: Final = (0, 5)
 async def handle(
     request: Any, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """Those that the client may not see first, then the others, each once."""
+    """The groups that the client may not describe first, then the others, each once."""
     names = dict.fromkeys(request.groups)
     described = await allowed_names(
         broker, context, AclOperation.DESCRIBE, ResourceType.GROUP, names

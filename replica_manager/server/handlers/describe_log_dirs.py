@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35): the log directories of this broker, and how large the replicas in them are.
+"""DescribeLogDirs (35): this broker's log directories and the sizes of their replicas.
 
 Source: Kafka ``KafkaApis.handleDescribeLogDirsRequest``, ``ReplicaManager.describeLogDirs``
 (KIP-113, KIP-827).
@@ -120,7 +120,7 @@ def _logs_by_dir(
 def _offset_lag(
     broker: BrokerContext, tp: TopicPartition, log: PartitionLog, *, is_future: bool
 ) -> int:
-    """Records that the log lacks: up to the current log's end, or to the high watermark."""
+    """The records that the log lacks: up to the current log's end, or to the high watermark."""
     current = broker.logs.log(tp)
     if current is None or tp not in broker.replica_manager.partitions:
         return _UNKNOWN_LAG
@@ -130,7 +130,7 @@ def _offset_lag(
 
 
 def _space(log_dir: Path) -> tuple[int, int] | None:
-    """Bytes of the volume, and those that can still be used.  Blocks; None if that fails."""
+    """Total and usable bytes of the volume.  Blocks; None if that fails."""
     try:
         volume = os.statvfs(log_dir)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""DescribeProducers (61): what a replica's log knows of idempotent and transactional producers.
+"""DescribeProducers (61): the idempotent and transactional producers in a replica's log.
 
 Any replica answers, not only the leader.
 

@@ -1,4 +1,4 @@
-"""DescribeTransactions (65): transactional ids as their coordinator knows them.
+"""DescribeTransactions (65): the state of transactional ids at their coordinator.
 
 Source: Kafka ``KafkaApis.handleDescribeTransactionsRequest`` (KIP-664).
 """
@@ -64,7 +64,7 @@ def _may_describe(name: str, context: RequestContext, broker: BrokerContext) -> 
 async def _shown(
     found: DescribedTransaction, context: RequestContext, broker: BrokerContext
 ) -> DescribedTransaction:
-    """Without the topics that the client may not describe."""
+    """The transaction without the topics that the client may not describe."""
     if not found.partitions:
         return found
     topics = dict.fromkeys(partition.topic for partition in found.partitions)

@@ -1,4 +1,4 @@
-"""ElectLeaders (43): gives partitions their preferred leaders back, or any leader at all.
+"""ElectLeaders (43): preferred or unclean leader elections.
 
 The controller elects; the answer waits until this broker's metadata cache shows the new leaders,
 so that a client that asks for metadata next sees them.  The client's time runs from the request on;
@@ -116,7 +116,7 @@ def _named_in(request: Any) -> Iterator[TopicPartition]:
 
 
 class _Awaited:
-    """What the metadata cache shows of a partition once its election has arrived here.
+    """The expected leader of a partition in the metadata cache.
 
     A preferred leader is known by name.  Any other is known by a leader epoch beyond the one this
     broker knew when it asked: an election always raises it.

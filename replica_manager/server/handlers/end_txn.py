@@ -1,4 +1,4 @@
-"""EndTxn (26): a producer commits its transaction, or aborts it.
+"""EndTxn (26): a producer commits or aborts its transaction.
 
 The answer comes when the decision stands in the log; markers follow.
 
@@ -28,7 +28,7 @@ _FENCED_SINCE: Final = 2
 
 
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
-    """Whether it is decided."""
+    """The error, NONE once the end is decided."""
     check_transactional_id(broker, context, AclOperation.WRITE, request.transactional_id)
     asked = EndTransaction(
         broker.transactions.new_request_id(),
@@ -43,5 +43,5 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
-    """The answer is one code."""
+    """The response with that error."""
     return response_schema(API_KEY, context.api_version).response(error_code=error)

@@ -1,4 +1,4 @@
-"""Envelope (58): a request that a broker forwards to the controller for a client.
+"""Envelope (58): a forwarded request; in ZooKeeper mode its connection is closed.
 
 Kafka 3.9 offers it with ZooKeeper too, but forwards only while it migrates to a quorum: without a
 migration it closes the connection.

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (40): ends a token at another time, or at once.
+"""ExpireDelegationToken (40): changes a token's expiry time, or deletes it at once.
 
 The owner and the renewers of a token may ask, at any broker.
 
@@ -22,7 +22,7 @@ VERSIONS: Final = (0, 2)
 
 
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
-    """When the token expires now."""
+    """The new expiry time of the token."""
     return await changed_expiry(
         context, broker, DelegationTokenStore.expire, request.hmac, request.expiry_time_period
     )

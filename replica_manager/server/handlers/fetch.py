@@ -1,4 +1,4 @@
-"""Fetch (1): records for consumers and for the followers of partitions that are led here.
+"""Fetch (1): records for consumers and followers of partitions that this broker leads.
 
 Records leave as they stand in the log, from its files; only clients of versions below 4 get them
 converted, in memory.
@@ -71,7 +71,7 @@ read = read_fetch_request
 async def handle(
     request: FetchRequest, context: RequestContext, broker: BrokerContext
 ) -> EncodedBody:
-    """What the partitions of the request, or of its session, have to give."""
+    """The results for the partitions of the request, or of its session."""
     version = context.api_version
     is_from_follower = request.replica_id >= 0
     topic_names = broker.metadata_cache.snapshot.topic_names
@@ -141,7 +141,7 @@ def _question(topic: TopicName, wanted: WantedPartition) -> FetchPartition:
 async def _sorted_out(
     session: FetchContext, context: RequestContext, broker: BrokerContext, is_from_follower: bool
 ) -> tuple[dict[TopicIdPartition, FetchPartition], dict[TopicIdPartition, FetchedPartition]]:
-    """What may be read, and the others with their errors."""
+    """The readable partitions, and the others with their errors."""
     interesting: dict[TopicIdPartition, FetchPartition] = {}
     erroneous: dict[TopicIdPartition, FetchedPartition] = {}
     partitions = dict(session.partitions())
@@ -252,7 +252,7 @@ def _size(
     context: RequestContext,
     broker: BrokerContext,
 ) -> int:
-    """What a quota counts: the answer as it would be if nothing in it had to be converted."""
+    """The size that a quota counts: that of the response without conversions."""
     version = context.api_version
     leaders = CurrentLeaders(broker, context.listener_name)
     topics: dict[TopicName, list[AnsweredPartition[bytes | FileSlice]]] = {}
@@ -327,7 +327,7 @@ async def _converted(
     *,
     is_from_follower: bool,
 ) -> tuple[FetchedPartition, RecordConversions]:
-    """As an old version can read it, and what that has cost."""
+    """The records in the old version's format, and the cost of the conversion."""
     if version >= _ZSTD_SINCE:
         return found, NO_CONVERSIONS
     log = broker.logs.log(tp)

@@ -47,7 +47,7 @@ _SENTENCES: Final = {
 
 
 class _Coordinator(NamedTuple):
-    """Where a coordinator is, or why that cannot be said."""
+    """A coordinator's address, or the error."""
 
     error: ErrorCode
     broker_id: int = _NO_BROKER
@@ -116,7 +116,7 @@ def _find(key: str, key_type: int, context: RequestContext, broker: BrokerContex
 def _refusal(
     key: str, key_type: int, context: RequestContext, broker: BrokerContext
 ) -> _Coordinator | None:
-    """Why no coordinator is looked for; None if one is."""
+    """The error for a key that is not looked up; None if it is."""
 
     def may_describe(resource_type: ResourceType) -> bool:
         return is_allowed(broker, context, AclOperation.DESCRIBE, resource_type, key)

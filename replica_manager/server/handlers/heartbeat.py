@@ -23,12 +23,12 @@ VERSIONS: Final = (0, 4)
 
 
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
-    """A code."""
+    """The response with the error of the heartbeat."""
     check_group(broker, context, AclOperation.READ, request.group_id)
     asked = read_heartbeat(request, broker.groups.new_request_id())
     return write_heartbeat(await broker.groups.ask(asked, HeartbeatResult), context.api_version)
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
-    """A code."""
+    """The response with that error."""
     return write_heartbeat(HeartbeatResult(error), context.api_version)

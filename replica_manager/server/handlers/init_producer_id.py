@@ -42,7 +42,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
-    """An id and an epoch; without a transactional id a new one with epoch 0, whatever it has."""
+    """An id and an epoch; without a transactional id a new id with epoch 0."""
     transactional_id = request.transactional_id
     denied = _denied(transactional_id, context, broker)
     if denied is not None:
@@ -67,14 +67,14 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
-    """No id, but a code."""
+    """The response with that error and no id."""
     return _response(context, error, _NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def _denied(
     transactional_id: str | None, context: RequestContext, broker: BrokerContext
 ) -> ErrorCode | None:
-    """Why the client gets no id; None if it may have one."""
+    """The error if the client may not get an id; None if it may."""
     if transactional_id is not None:
         is_free = is_allowed(
             broker,

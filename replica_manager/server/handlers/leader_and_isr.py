@@ -39,7 +39,7 @@ _RECOVERY_SINCE: Final = 6
 async def handle(
     request: Any, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """One code per partition that was looked at; all of them if the whole request is refused."""
+    """One error per handled partition; for all partitions if the whole request is refused."""
     if is_stale("LeaderAndIsr", request, broker):
         return refuse(request, context, ErrorCode.stale_broker_epoch)
     version = context.api_version
@@ -70,7 +70,7 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
 
 
 def _forget_what_was_led(request: LeaderAndIsrRequest, broker: BrokerContext) -> None:
-    """Removes the meters of leaders of topics that are only followed here from now on.
+    """Removes the leader metrics of topics without a leader on this broker.
 
     Source: Kafka ``ReplicaManager.updateLeaderAndFollowerMetrics``.
     """

@@ -26,7 +26,7 @@ VERSIONS: Final = (0, 5)
 async def handle(
     request: Any, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """All of them for who may describe the cluster, else those that the client may describe."""
+    """All groups if the client may describe the cluster, else those that it may describe."""
     asked = read_list(request, broker.groups.new_request_id())
     result = await broker.groups.ask(asked, ListResult)
     if not is_cluster_allowed(broker, context, AclOperation.DESCRIBE, log_if_denied=False):

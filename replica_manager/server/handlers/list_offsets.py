@@ -1,4 +1,4 @@
-"""ListOffsets (2): where a partition's log begins and ends, and what was written when.
+"""ListOffsets (2): offsets of a partition by timestamp, or its first and last ones.
 
 Source: Kafka ``KafkaApis.handleListOffsetRequest`` (KIP-79, KIP-207, KIP-734, KIP-1005).
 """

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46): which partitions are on the move, and from where to where.
+"""ListPartitionReassignments (46): the reassignments under way.
 
 Source: Kafka ``KafkaApis.handleListPartitionReassignmentsRequest`` (KIP-455).
 """
@@ -32,7 +32,7 @@ VERSIONS: Final = (0, 0)
 async def handle(
     request: Any, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """Those of the partitions asked for that are being moved; of all, if none are named."""
+    """The reassignments of the requested partitions, or all of them if none is named."""
     asked: tuple[TopicPartition, ...] | None = None
     if request.topics is not None:
         named = (

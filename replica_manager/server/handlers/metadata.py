@@ -1,4 +1,4 @@
-"""Metadata (3): brokers, controller and topics, out of the metadata cache.
+"""Metadata (3): brokers, controller and topics from the metadata cache.
 
 Topics that do not exist are created on the way if the client allows it and so does
 ``auto.create.topics.enable``; this broker writes them to ZooKeeper itself, controller or not.
@@ -58,7 +58,7 @@ _LISTENER_NOT_FOUND: Final = ErrorCode.listener_not_found.value
 
 
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> EncodedBody:
-    """The topics asked for, all of them if none is named, and the brokers of the same listener."""
+    """The requested topics, all of them if none is named, and the brokers on the same listener."""
     described = _Topics(request, context, broker)
     topics = await described.describe()
     snapshot = broker.metadata_cache.snapshot
@@ -105,7 +105,7 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
 
 
 class _Topics:
-    """The topics part of one answer, encoded."""
+    """The encoded topics of one response."""
 
     def __init__(self, request: Any, context: RequestContext, broker: BrokerContext) -> None:
         self._request = request
@@ -161,7 +161,7 @@ class _Topics:
         return known + await self._missing(missing) + hidden
 
     async def _described(self, names: Sequence[str], *, is_all: bool = False) -> dict[str, None]:
-        """Those topics that the client may describe."""
+        """The topics that the client may describe."""
         return await allowed_names(
             self._broker,
             self._context,
@@ -233,7 +233,7 @@ class _Topics:
         ]
 
     async def _creatable(self, names: Sequence[str]) -> dict[str, None]:
-        """Those topics that the client may create."""
+        """The topics that the client may create."""
         if is_cluster_allowed(
             self._broker, self._context, AclOperation.CREATE, log_if_denied=False
         ):
@@ -302,7 +302,7 @@ class _Topics:
         )
 
     def _shown(self, brokers: tuple[int, ...]) -> tuple[int, ...]:
-        """Version 0 leaves out brokers the client could not reach; later ones show them all."""
+        """The brokers to show; version 0 leaves out those that the client cannot reach."""
         return tuple(broker for broker in brokers if broker in self._reachable)
 
 

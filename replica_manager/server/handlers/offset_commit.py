@@ -1,4 +1,4 @@
-"""OffsetCommit (8): a group's offsets are written down, in version 0 to ZooKeeper.
+"""OffsetCommit (8): commits a group's offsets, in version 0 to ZooKeeper.
 
 Source: Kafka ``KafkaApis.handleOffsetCommitRequest``.
 """

@@ -1,4 +1,4 @@
-"""Produce (0): appends what clients send to the partitions led here.
+"""Produce (0): appends clients' records to partitions that this broker leads.
 
 With ``acks`` 0 nothing is answered; if something failed, the connection is closed, so that the
 client looks for the leader anew.
@@ -68,7 +68,7 @@ read = read_produce_request
 async def handle(
     request: ProduceRequest, context: RequestContext, broker: BrokerContext
 ) -> EncodedBody | Unanswered:
-    """The offsets that the records got; nothing is said where ``acks`` is 0."""
+    """The offsets of the appended records; no response where ``acks`` is 0."""
     if await _is_transactional(request) and not (
         request.transactional_id is not None
         and is_allowed(
@@ -128,7 +128,7 @@ async def handle(
 def refuse(
     request: ProduceRequest, context: RequestContext, error: ErrorCode
 ) -> EncodedBody | Unanswered:
-    """The code for every partition; a closed connection for who wants no answer."""
+    """The error for every partition; with ``acks`` 0 the connection is closed."""
     count = sum(len(partitions) for _, partitions in request.topics)
     if request.acks == 0:
         return Unanswered(closes=True, errors=lambda: {error: count})
@@ -151,7 +151,7 @@ async def _verified(
     context: RequestContext,
     broker: BrokerContext,
 ) -> Verified:
-    """Which partitions belong to the transaction of the batches' one producer."""
+    """The partitions that belong to the transaction of the batches' one producer."""
     headers = {tp: read_header(records) for tp, records in batches.items()}
     transactional = {
         tp: header
@@ -188,7 +188,7 @@ def _unverified(error: ErrorCode) -> AppendedPartition:
 
 
 def _check_records(records: memoryview, version: int) -> ErrorCode:
-    """Since version 3 a partition gets exactly one batch, of magic 2; since 7 it may be zstd."""
+    """Version 3 and later: exactly one batch of magic 2; zstd from version 7 on."""
     try:
         batches = iterate_batches(records)
         found = next(batches, None)

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (39): lets a token live longer, up to its lifetime.
+"""RenewDelegationToken (39): extends a token's expiry time, up to its maximum lifetime.
 
 The owner and the renewers of a token may ask, at any broker.
 
@@ -22,7 +22,7 @@ VERSIONS: Final = (0, 2)
 
 
 async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
-    """When the token expires now."""
+    """The new expiry time of the token."""
     return await changed_expiry(
         context, broker, DelegationTokenStore.renew, request.hmac, request.renew_period
     )

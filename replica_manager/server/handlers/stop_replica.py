@@ -1,4 +1,4 @@
-"""StopReplica (5): the controller stops replicas, and has them deleted.
+"""StopReplica (5): the controller stops replicas and deletes them.
 
 Source: Kafka ``KafkaApis.handleStopReplicaRequest``, ``StopReplicaRequest``.
 """
@@ -27,7 +27,7 @@ VERSIONS: Final = (0, 4)
 async def handle(
     request: Any, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """One code per partition; none for a request that is refused as a whole."""
+    """One error per partition; none if the request is refused as a whole."""
     if is_stale("StopReplica", request, broker):
         return _response(context, ErrorCode.stale_broker_epoch, {})
     partitions = {

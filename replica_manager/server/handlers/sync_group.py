@@ -1,4 +1,4 @@
-"""SyncGroup (14): the leader gives the assignment of a generation, every member gets its part.
+"""SyncGroup (14): the leader sends the assignment, every member gets its part.
 
 Source: Kafka ``KafkaApis.handleSyncGroupRequest``.
 """

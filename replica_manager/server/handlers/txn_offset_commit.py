@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (28): offsets of a group that count when a transaction is committed.
+"""TxnOffsetCommit (28): commits offsets of a group as part of a transaction.
 
 The transaction's coordinator is asked first whether the group's partition belongs to it.
 

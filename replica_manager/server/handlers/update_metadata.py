@@ -55,7 +55,7 @@ async def handle(
     context: RequestContext,
     broker: BrokerContext,
 ) -> ResponsePayload:
-    """Takes the metadata over, and wakes the requests that waited for the topics it names."""
+    """Applies the metadata, and wakes the requests that wait for its topics."""
     if is_stale("UpdateMetadata", request.head, broker):
         return refuse(request, context, ErrorCode.stale_broker_epoch)
     topics = [
@@ -99,7 +99,7 @@ def _decode(
 
 
 def _is_named_well(topic: str) -> bool:
-    """Whether the cache may know the topic: no broker can have a log of it otherwise."""
+    """Whether the topic has a valid name; the cache refuses others."""
     reason = invalid_name_reason(topic)
     if reason is not None:
         _log.warning("Ignoring a topic of an UpdateMetadata request: %s", reason)
@@ -107,7 +107,7 @@ def _is_named_well(topic: str) -> bool:
 
 
 def _topics(request: Any, version: int) -> Iterator[bulk_reading.Topic[PartitionMetadata]]:
-    """The topics of a version before 6, none of which knows topic ids."""
+    """The topics of a version below 6, which has no topic ids."""
     if version >= _BY_TOPIC_SINCE:
         for topic in request.topic_states:
             yield bulk_reading.Topic(

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (27): a coordinator says how transactions ended, and it is written down.
+"""WriteTxnMarkers (27): writes the commit and abort markers of a coordinator.
 
 A marker is a control batch, in each partition; in ``__consumer_offsets`` it also makes the offsets
 of the transaction count, or drops them.
@@ -40,7 +40,7 @@ _ALL_REPLICAS: Final = -1
 async def handle(
     request: Any, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
-    """A code for each partition of each marker, when every replica in sync has what was written."""
+    """An error for each partition of each marker, once every in-sync replica has it."""
     markers = [marker async for marker in in_slices(read_markers(request))]
     results: list[tuple[Marker, Mapping[TopicPartition, ErrorCode]]] = []
     # Some at a time: each waits for the other replicas, and each is a task of its own.

@@ -1,4 +1,4 @@
-"""The end of the history against ZooKeeper: whether it stands where the logs say it stands."""
+"""Compares the state at the end of the logs with ZooKeeper."""
 
 from __future__ import annotations
 

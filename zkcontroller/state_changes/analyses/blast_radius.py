@@ -1,4 +1,4 @@
-"""What followed from what: the changes that come from one departure, grouped under it."""
+"""Groups partition changes by the broker departure that caused them."""
 
 from __future__ import annotations
 

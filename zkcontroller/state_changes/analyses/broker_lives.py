@@ -137,7 +137,7 @@ def session_expiries(events: DataFrame) -> DataFrame:
 
 
 def _views(events: DataFrame) -> DataFrame:
-    """Finds who lived, as controllers saw it.
+    """Finds which brokers lived, in the controllers' view.
 
     Who lived, as controllers saw it: ``seen_ms``, ``live`` (array), evidence. One row for each
     change of the brokers and for each failover.
@@ -152,7 +152,7 @@ def _views(events: DataFrame) -> DataFrame:
 
 
 def _marks(events: DataFrame) -> DataFrame:
-    """Who says what about which broker: ``about``, ``at_ms``, ``mark``, ``epoch``, evidence."""
+    """Every statement about a broker: ``about``, ``at_ms``, ``mark``, ``epoch``, evidence."""
     own = F.array(F.col("broker_id"))
     nobody = F.array().cast("array<int>")
     is_life, is_thread = of_kind("server-life"), of_kind("ctl-thread")
@@ -230,7 +230,7 @@ def _marks(events: DataFrame) -> DataFrame:
 
 
 def _spans(marks: DataFrame) -> DataFrame:
-    """When each life began, and the next one of the same broker (``until_ms``)."""
+    """The beginning of each life, and of the broker's next one (``until_ms``)."""
     rank = (
         F.when(F.col("mark") == "starting", 0)
         .when(F.col("mark") == "thread", 1)

@@ -1,4 +1,4 @@
-"""How far the brokers' clocks are apart, and whether that matters."""
+"""The differences between the brokers' clocks, and whether they matter."""
 
 from __future__ import annotations
 

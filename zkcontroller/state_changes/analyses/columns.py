@@ -1,4 +1,4 @@
-"""Expressions that several analyses share: rows of a kind, values of a line, what a text says."""
+"""Spark expressions shared by several analyses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def of_kind(*kinds: str) -> Column:
 
 
 def value(name: str) -> Column:
-    """What else the shape names; null where it does not."""
+    """Another value that the shape names; null where it does not."""
     return F.col("values").getItem(name)
 
 

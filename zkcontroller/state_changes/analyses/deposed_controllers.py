@@ -1,4 +1,4 @@
-"""Duels: zombies that went on after their successor's election, and what was refused to them."""
+"""Deposed controllers that continued after their successor's election, and refused requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STALE_CODE = 11
 
 
 def zombies(events: DataFrame, held: DataFrame) -> DataFrame:
-    """Finds controllers that worked or resigned after their time.
+    """Finds controllers that worked or resigned after their tenure.
 
     Controllers that worked or resigned late: ``broker``, ``controller_epoch``, ``from_ms`` (the
     successor's election), ``to_ms`` (its last sign as controller), ``overlap_ms``, ``successor``,

@@ -1,4 +1,4 @@
-"""The answers to one set of rows, each worked out once and kept."""
+"""The answers for one set of rows, each computed once and kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that a question before has kept, read without Spark: a second question needs no JVM.
+"""Stored answers of earlier questions, read without Spark and a JVM.
 
 Starting a JVM and planning a query takes many seconds where looking at some thousand rows takes
 milliseconds.  Each function gives what its namesake gives by Spark, or None where the answer is not

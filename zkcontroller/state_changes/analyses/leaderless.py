@@ -1,4 +1,4 @@
-"""Windows in which partitions had no leader: since when, until when, whose fault.
+"""Windows in which partitions had no leader: begin, end and cause.
 
 A window begins where the state of a partition says leader -1, or where the controller failed to
 take it from OfflinePartition to OnlinePartition. *Online to Offline* is TRACE in every version, so

@@ -1,4 +1,4 @@
-"""The cluster as it stood at a moment: partitions, brokers, controller."""
+"""The cluster at a moment: partitions, brokers, controller."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def partition_states(events: DataFrame, held: DataFrame) -> DataFrame:
 
 
 def _without_deposed(rows: DataFrame, held: DataFrame) -> DataFrame:
-    """Rows without what controllers said after their time; who rules is asked of ``held``."""
+    """Rows without those of deposed controllers; ``held`` has the tenures."""
     ends = (
         held.where("to_ms IS NOT NULL")
         .groupBy(F.col("broker").alias("held_by"), F.col("controller_epoch").alias("held_epoch"))
@@ -119,7 +119,7 @@ def _without_deposed(rows: DataFrame, held: DataFrame) -> DataFrame:
 
 
 def _told(rows: DataFrame) -> DataFrame:
-    """Every row that says something of a partition's state, with the incarnation it belongs to."""
+    """Every row about a partition's state, with the incarnation of the topic."""
     of_topic = rows.where(of_kind("delete-completed")).select(
         value("topic").alias("gone_topic"), "topic", "time_ms"
     )
@@ -190,7 +190,7 @@ def _with_topic_ends(told: DataFrame, gone: DataFrame) -> DataFrame:
 
 
 def _one_of_each(told: DataFrame) -> DataFrame:
-    """One row for each write: what the best witness says, completed by the others."""
+    """One row for each write: the best source's, completed by the others."""
     epoch = F.concat_ws(
         ":",
         F.lit("e"),

@@ -1,4 +1,4 @@
-"""The rules of the history: what can be found wrong, how bad it is, and what to do about it.
+"""The rules of the history: possible findings, their severity, and what to do about them.
 
 An id never changes its meaning: scripts, reports and ``zkctl doctor`` name the same thing by it.
 The letter tells the subject: C controllers, B brokers, P partitions, I in-sync replicas,

@@ -1,4 +1,4 @@
-"""Who was controller: from when, until when, why it ended, and how each failover went.
+"""Controller tenures: begin, end, reason, and the steps of each failover.
 
 A tenure is one controller epoch of one broker. It begins with *successfully elected* in the log of
 the elected, or, where that log is missing, with the first line of any broker that names controller

@@ -1,4 +1,4 @@
-"""One micro-batch into the Parquet tables, as an ingest of its own, once however often it comes.
+"""Stores one micro-batch in the Parquet tables, exactly once, as an ingest of its own.
 
 The number of the ingest is chosen once per batch and noted before anything is written
 (:data:`BATCH`); ``history.json`` names it when all of it is there.  A batch that comes again finds
@@ -37,7 +37,7 @@ _TABLES: Final = ("events", "pieces", "sources")
 
 
 class Batch(NamedTuple):
-    """What one batch's notes say."""
+    """The content of one batch's notes."""
 
     last_look: int
     segments: tuple[Segment, ...]
@@ -200,7 +200,7 @@ class BatchWriter:
         frame.coalesce(1).write.mode("overwrite").parquet(str(folder))
 
     def _merge(self) -> None:
-        """Makes one ingest of :data:`MERGED_AT` of a size, as long as there are so many.
+        """Merges small ingests of a similar size, :data:`MERGED_AT` at a time.
 
         What is merged is always the newest there is: a larger number tells newer things of a file.
         """

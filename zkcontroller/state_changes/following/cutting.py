@@ -1,4 +1,4 @@
-"""Where what has come of a file may be cut: behind the last record that is surely whole.
+"""Finds the end of the last complete record in a growing file.
 
 A record is whole when the next one has begun.  Of the last one that is not known: an exception may
 follow below it.  It is taken when the file has stopped growing for a moment; a line without its

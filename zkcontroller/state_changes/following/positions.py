@@ -1,4 +1,4 @@
-"""How far each file has been read, and whether the file that is there now is still that file.
+"""How far each file was read, and whether the file is still the same one.
 
 Log4j renames a file when its hour is over, and begins a new one under the old name: a file is
 known by its inode, not by its name.  Inodes are used again, and some tools copy a log and empty it

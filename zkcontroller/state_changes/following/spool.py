@@ -1,4 +1,4 @@
-"""Segments and notes: what the tailer hands to Spark, and what it remembers itself.
+"""Segments and notes: the files that the tailer passes to Spark, and its memory.
 
 A note is one file of JSON lines: how far every file has been read, then the segments of that look.
 It is written under a hidden name and renamed when it is whole, so segment and memory change in one

@@ -98,7 +98,7 @@ def follow(
 
 
 class _Following:
-    """One run: the caller's thread looks and tells, Spark's stores."""
+    """One run: the caller's thread watches files and reports, Spark's threads store."""
 
     def __init__(
         self, spark: SparkSession, paths: Sequence[str], options: FollowOptions, show: Show,
@@ -188,7 +188,7 @@ class _Following:
             raise SparkFailed(f"following broke off: {first_line(error)}") from None
 
     def _tell(self) -> None:
-        """What is new in the findings, of every cluster."""
+        """The new findings of every cluster."""
         out = Path(self._options.read.out)
         ingests = read_manifest(out).ingests
         if not self._options.is_telling or not ingests or self._told()["ingest"] == ingests[-1]:
@@ -211,7 +211,7 @@ class _Following:
             self._remember({**self._told(), "ingest": self._telling})
 
     def _settle(self) -> None:
-        """Tells what was kept back: nothing more has come."""
+        """Reports findings that were kept back: no more rows have come."""
         if not self._found:
             return
         for cluster, found in self._found.items():
@@ -220,7 +220,7 @@ class _Following:
         self._remember({**self._told(), "ingest": self._telling})
 
     def _say(self, cluster: str | None, found: dict[str, Any], *, is_settled: bool) -> bool:
-        """Shows what is new of a cluster; whether something is kept back."""
+        """Shows the new findings of a cluster; returns whether some are kept back."""
         told = self._told()
         new = news(cluster, found, told["told"], is_settled=is_settled)
         self._show(new.rows)
@@ -253,7 +253,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Keeps a second process away; the lock ends with the process, however that ends."""
+    """Locks the directory against a second process; the lock ends with the process."""
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

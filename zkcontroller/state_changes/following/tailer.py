@@ -1,4 +1,4 @@
-"""Looks at growing logs, and cuts what is new in them into segments.
+"""Watches growing logs and cuts new records into segments.
 
 Files are known by inode and by what they begin with (:mod:`.positions`): a rotated file is read on
 from where it was, not again; a copy or a packed copy of one that was read adds only what had not
@@ -151,7 +151,7 @@ class Tailer:
     def _adopted(
         self, strangers: list[Entry], gone: list[Position], same: list[tuple[Position, Entry]]
     ) -> list[tuple[Position, Entry]]:
-        """Strangers that are a file that is gone, moved or packed; or a copy of one that is not."""
+        """New files that are a moved, packed or copied known file."""
         orphans = {p.head: p for p in gone if p.head and p.kind is not None}
         originals = {p.head: p for p, _ in same if p.head and p.kind is not None}
         found = []
@@ -314,7 +314,7 @@ class _Taken:
 
 
 def _outside(position: Position) -> tuple[object, ...]:
-    """What others see of a position."""
+    """A position in the form for other modules."""
     return (position.path, position.problem, position.kind)
 
 

@@ -1,4 +1,4 @@
-"""What stands in a file, unpacked, some megabytes at once; and where it is damaged.
+"""Reads a file unpacked, some megabytes at a time, and finds where it is damaged.
 
 Damage ends a file early: what stands before is returned, and then the reason why there is no more.
 """

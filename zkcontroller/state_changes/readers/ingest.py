@@ -1,4 +1,4 @@
-"""Ingest: log files in, the Parquet tables of a history out.
+"""Ingest: reads log files and writes the Parquet tables of a history.
 
 Spark hands out the work and holds the tables together; the text itself goes through Python
 (:mod:`.piece_reader`), file to Parquet, and not through the JVM.  Spark's own expressions can do

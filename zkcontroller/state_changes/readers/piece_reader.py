@@ -1,4 +1,4 @@
-"""A task of an ingest: pieces of files in, Parquet files out, and what was found in each piece.
+"""A task of an ingest: reads pieces of files, writes Parquet files and counts per piece.
 
 It runs in a Python worker of Spark's; rows do not pass through the JVM.
 """

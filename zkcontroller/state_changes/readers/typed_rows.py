@@ -54,7 +54,7 @@ WORDS: Final = (
 
 
 def parts() -> str:
-    """``recognised`` as an array: shape, kind, subject, component, SLOTS, ``values``' pairs.
+    """``recognised`` as an array: shape, kind, `story`, component, SLOTS, ``values``' pairs.
 
     Null where no shape fits.
     """
