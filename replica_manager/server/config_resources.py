@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import Any, TypeAlias
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.config import DYNAMIC_BROKER_KEYS
+from replica_manager.config_keys import ConfigKey
 from replica_manager.dynamic_keys import base_name
 from replica_manager.server import config_alteration
 from replica_manager.server.authorization import check_cluster, is_allowed
@@ -31,6 +33,7 @@ from replica_manager.server.config_alteration import (
 )
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.errors import RequestRefused
+from replica_manager.server.large_answers import aside
 from replica_manager.server.log_levels import change_levels, check_levels
 from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
@@ -95,7 +98,7 @@ class ConfigAlteration:
 
     async def _outcome(self, resource: ResourceChanges) -> Outcome:
         try:
-            check_changes(resource.changes)
+            await aside(len(resource.changes), partial(check_changes, resource.changes))
             match resource.resource_type:
                 case ResourceType.TOPIC:
                     await self._alter_topic(resource)
@@ -144,7 +147,7 @@ class ConfigAlteration:
         check_name(topic)
         path = f"topics/{topic}"
         stored = await self._broker.admin.config_of(path) if self._is_incremental else {}
-        config = config_alteration.apply(resource.changes, stored, TOPIC_KEYS)
+        config = await _applied(resource.changes, stored, TOPIC_KEYS)
         if not await self._broker.admin.is_topic(topic):
             raise RequestRefused(
                 ErrorCode.unknown_topic_or_partition, f"Topic '{topic}' does not exist."
@@ -165,7 +168,7 @@ class ConfigAlteration:
             stored = await reconfigured.decoded(
                 await self._broker.admin.config_of(path), per_broker=own_id is not None
             )
-        config = config_alteration.apply(resource.changes, stored, DYNAMIC_BROKER_KEYS)
+        config = await _applied(resource.changes, stored, DYNAMIC_BROKER_KEYS)
         after = check_broker_config(config, self._broker.config(), per_broker=own_id is not None)
         self._check_cluster()
         await reconfigured.check(after)  # it reads files: only for those who may change something
@@ -219,6 +222,13 @@ class ConfigAlteration:
 
     def _log(self, level: int, message: str) -> None:
         _log.log(level, "[Admin Manager on Broker %d]: %s", self._broker.broker_id, message)
+
+
+async def _applied(
+    changes: Sequence[Change], config: Mapping[str, str], keys: Mapping[str, ConfigKey]
+) -> dict[str, str]:
+    """The configuration after the changes; many are applied in a thread."""
+    return await aside(len(changes), partial(config_alteration.apply, changes, config, keys))
 
 
 def _text(config: dict[str, str]) -> str:

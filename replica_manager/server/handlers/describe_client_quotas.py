@@ -8,6 +8,7 @@ Source: Kafka ``KafkaApis.handleDescribeClientQuotasRequest`` (KIP-546).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -15,7 +16,7 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.errors import RequestRefused
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.quota_filters import Described, QuotaFilter
 from replica_manager.server.schema import response_schema
 from zkcontroller.protocol.api_versions import ApiKey
@@ -29,7 +30,10 @@ async def handle(
 ) -> ResponsePayload | EncodedBody:
     """The quotas of every entity that matches the filter."""
     try:
-        wanted = QuotaFilter(request.components, is_strict=request.strict)
+        wanted = await aside(
+            len(request.components),
+            partial(QuotaFilter, request.components, is_strict=request.strict),
+        )
     except RequestRefused as refused:
         return _refused(context, refused.error, refused.message)
     found = await broker.admin.client_quotas(wanted)

@@ -5,6 +5,7 @@ Source: Kafka ``KafkaApis.handleIncrementalAlterConfigsRequest`` (KIP-339).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -17,7 +18,7 @@ from replica_manager.server.config_resources import (
     alteration_response,
 )
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
+from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.protocol.api_versions import ApiKey
 
@@ -32,7 +33,10 @@ async def handle(
     alteration = ConfigAlteration(
         broker, context, is_incremental=True, validate_only=request.validate_only
     )
-    changes = [_changes(resource) async for resource in in_slices(request.resources)]
+    changes = [
+        await aside(len(resource.configs), partial(_changes, resource))
+        async for resource in in_slices(request.resources)
+    ]
     outcomes = await alteration.run(changes)
     return await composed(
         len(outcomes), lambda: alteration_response(API_KEY, request, context, outcomes)
