@@ -11,9 +11,9 @@ from tests.simulation.world import World
 from zkcontroller.core.desk import BUSY_PAUSE_MS, BUSY_TRIES
 from zkcontroller.core.events import Reelect
 from zkcontroller.core.failover import ELECTION_RETRY_MS
-from zkcontroller.core.refused_elections import FIRST_RETRY_MS, LONGEST_RETRY_MS
+from zkcontroller.core.refused_partitions import FIRST_RETRY_MS, LONGEST_RETRY_MS
 from zkcontroller.errors import IllegalState
-from zkcontroller.model import TopicPartition
+from zkcontroller.model import ReplicaAssignment, TopicPartition
 from zkcontroller.zookeeper.requests import Create, Delete, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import (
     BrokerIdZnode,
@@ -198,6 +198,28 @@ def test_refused_elections_are_tried_ever_more_rarely_until_they_succeed(orders:
     orders.create_topic("returns", replicas=[[3]])
     orders.run_for(1_000)
     assert pauses()[-1] == FIRST_RETRY_MS
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_the_end_of_a_reassignment_that_was_refused_is_written_by_the_same_controller(
+    orders: World, code: ZkCode
+) -> None:
+    epoch, moved = orders.controller_epoch, TopicPartition("orders", 0)
+    orders.ask_for_reassignment({moved: [3, 1]})
+    orders.settle()
+    assert orders.topic_znode("orders").partitions[0].is_being_reassigned
+    orders.refused[TopicZnode.path("orders")] = code
+
+    orders.catch_up(moved)
+    orders.run_for(3_000)
+    assert orders.topic_znode("orders").partitions[0].is_being_reassigned
+    orders.refused.clear()
+    orders.run_for(FIRST_RETRY_MS + 1_000)
+
+    assert orders.topic_znode("orders").partitions[0] == ReplicaAssignment((3, 1))
+    assert orders.controller_epoch == epoch
+    orders.settle()
+    orders.invariants.check_memory()
 
 
 def test_a_busy_zookeeper_is_asked_again_and_costs_no_controller(orders: World) -> None:

@@ -28,7 +28,7 @@ from zkcontroller.core.events import (
     ReplicaLeaderElection,
 )
 from zkcontroller.core.failover import ELECTION_RETRY_MS
-from zkcontroller.core.refused_elections import LONGEST_RETRY_MS
+from zkcontroller.core.refused_partitions import LONGEST_RETRY_MS
 from zkcontroller.model import TopicPartition
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.znodes import (

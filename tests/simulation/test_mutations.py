@@ -28,7 +28,7 @@ from zkcontroller.core import (
     leader_epochs,
     partition_states,
     reassignment_phases,
-    refused_elections,
+    refused_partitions,
     replica_states,
 )
 from zkcontroller.core.desk import Desk
@@ -250,9 +250,9 @@ def take_a_refusal_for_a_missing_znode(patch: Patch) -> None:
     patch.setattr(Desk, "read", read)
 
 
-def leave_refused_elections_to_others(patch: Patch) -> None:
+def leave_what_was_refused_to_others(patch: Patch) -> None:
     """Nobody tries again until a broker comes or goes, as in Kafka."""
-    patch.setattr(refused_elections.RefusedElections, "schedule", lambda _: None)
+    patch.setattr(refused_partitions.RefusedPartitions, "schedule", lambda _: None)
 
 
 def call_a_refused_deletion_complete(patch: Patch) -> None:
@@ -306,7 +306,7 @@ def write_features_without_a_fence(patch: Patch) -> None:
 REFUSED_MUTATIONS: Final[tuple[Callable[[Patch], None], ...]] = (
     take_a_refusal_for_an_empty_list,
     take_a_refusal_for_a_missing_znode,
-    leave_refused_elections_to_others,
+    leave_what_was_refused_to_others,
     call_a_refused_deletion_complete,
     take_silence_for_success,
     leave_without_resigning,

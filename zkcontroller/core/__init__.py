@@ -14,7 +14,7 @@ How to read it, top down:
 * the two state machines that they use: :mod:`.partition_states`, :mod:`.replica_states`, with
   the tables of legal transitions; :mod:`.elections`, the choice of a leader as plain functions;
   :mod:`.leader_epochs`, raising an epoch without an election; :mod:`.state_znodes`, what they all
-  read and write; :mod:`.refused_elections`, what ZooKeeper refused and is tried again;
+  read and write; :mod:`.refused_partitions`, what ZooKeeper refused and is tried again;
 * :mod:`.broker_requests` — the requests to the brokers;
 * what is remembered: :mod:`.context`, :mod:`.partition_table` (columns for a million partitions);
 * :mod:`.desk`, :mod:`.journal`, :mod:`.config`, :mod:`.topic_configs`, :mod:`.watches` — the

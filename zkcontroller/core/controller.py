@@ -51,7 +51,7 @@ from zkcontroller.core.events import (
     PartitionReassignmentIsrChange,
     Question,
     Reelect,
-    RefusedElectionRetry,
+    RefusedPartitionRetry,
     RegisterBrokerAndReelect,
     ReplicaLeaderElection,
     ShutdownEventThread,
@@ -99,7 +99,7 @@ Notice: TypeAlias = (
     | ZkPartitionReassignment
     | PartitionReassignmentIsrChange
     | AutoPreferredReplicaLeaderElection
-    | RefusedElectionRetry
+    | RefusedPartitionRetry
     | IsrChangeNotification
     | LogDirEventNotification
 )
@@ -336,8 +336,8 @@ class Controller:
                 yield from self._reassignments.complete_if_caught_up([row])
             case AutoPreferredReplicaLeaderElection():
                 yield from self._elections.rebalance()
-            case RefusedElectionRetry():
-                yield from self._partitions.retry_refused_elections()
+            case RefusedPartitionRetry():
+                yield from self._reassignments.retry_refused()
             case IsrChangeNotification():
                 yield from self._isr_changes.follow_notifications()
             case LogDirEventNotification():

@@ -218,8 +218,8 @@ class AutoPreferredReplicaLeaderElection:
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedElectionRetry:
-    """Time to elect again where ZooKeeper refused an election; Kafka has no such event."""
+class RefusedPartitionRetry:
+    """Time to try again what ZooKeeper refused for single partitions; Kafka has no such event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,7 @@ Event: TypeAlias = (
     | ListPartitionReassignments
     | PartitionReassignmentIsrChange
     | AutoPreferredReplicaLeaderElection
-    | RefusedElectionRetry
+    | RefusedPartitionRetry
     | ReplicaLeaderElection
     | IsrChangeNotification
     | AlterPartitionReceived
@@ -360,7 +360,7 @@ STATE_OF: dict[type[Event], ControllerState] = {
     ListPartitionReassignments: ControllerState.LIST_PARTITION_REASSIGNMENT,
     AutoPreferredReplicaLeaderElection: ControllerState.AUTO_LEADER_BALANCE,
     # Its timer is LeaderElectionRateAndTimeMs.
-    RefusedElectionRetry: ControllerState.BROKER_CHANGE,
+    RefusedPartitionRetry: ControllerState.BROKER_CHANGE,
     ReplicaLeaderElection: ControllerState.MANUAL_LEADER_BALANCE,
     IsrChangeNotification: ControllerState.ISR_CHANGE,
     AlterPartitionReceived: ControllerState.ISR_CHANGE,

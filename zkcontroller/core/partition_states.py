@@ -40,7 +40,7 @@ from zkcontroller.core.journal import (
     keeper_exception,
 )
 from zkcontroller.core.partition_table import PartitionState, pick
-from zkcontroller.core.refused_elections import RefusedElections
+from zkcontroller.core.refused_partitions import RefusedPartitions
 from zkcontroller.core.state_znodes import (
     Verdicts,
     encode_state,
@@ -93,7 +93,7 @@ class PartitionStateMachine:
         self._desk = desk
         self._context = desk.context
         self._journal = desk.journal
-        self._refused = RefusedElections(desk)
+        self.refused = RefusedPartitions(desk)
         self.unclean_default = desk.config.unclean_leader_election_enable
         """Broker default of ``unclean.leader.election.enable``; topics may override it."""
 
@@ -101,7 +101,7 @@ class PartitionStateMachine:
 
     def startup(self) -> Procedure[None]:
         """Sets every partition's state from its leadership; elects leaders where none is online."""
-        self._refused.forget()
+        self.refused.forget()
         self._journal.info("Initializing partition state", PARTITION_STATE_MACHINE)
         table, context = self._context.table, self._context
         live = set(context.live_broker_ids)
@@ -121,7 +121,7 @@ class PartitionStateMachine:
         )
 
     def shutdown(self) -> None:
-        self._refused.forget()
+        self.refused.forget()
         self._journal.info("Stopped partition state machine", PARTITION_STATE_MACHINE)
 
     def trigger_online_state_change(self, topic: str | None = None) -> Procedure[ElectionOutcome]:
@@ -137,12 +137,6 @@ class PartitionStateMachine:
             rows, PartitionState.ONLINE, OfflineElection()
         )
         return outcome
-
-    def retry_refused_elections(self) -> Procedure[None]:
-        """Elects again for the partitions without a leader that ZooKeeper refused."""
-        rows = self._refused.take()
-        yield from self.handle_state_changes(rows, PartitionState.ONLINE, OfflineElection())
-        self._refused.retried()
 
     # ------------------------------------------------------------------ transitions
 
@@ -188,7 +182,7 @@ class PartitionStateMachine:
             )
             raise
         batch.send()
-        self._refused.schedule()
+        self.refused.schedule()
         return outcome
 
     def _check_valid(self, rows: Iterable[int], target: PartitionState) -> list[int]:
@@ -317,7 +311,7 @@ class PartitionStateMachine:
                 )
                 if result is not ZkCode.NODE_EXISTS:
                     # NO_NODE as well: what was refused is the znode above the state.
-                    self._refused.add(row)
+                    self.refused.add_election(row)
         return self._bring_online(created)
 
     def _bring_online(self, states: Mapping[int, LeaderAndIsr]) -> list[int]:
@@ -407,7 +401,7 @@ class PartitionStateMachine:
         for row, code in verdicts.refused.items():
             outcome.failed[row] = keeper_exception(code, table.text(row))
             if code is not ZkCode.NO_NODE:
-                self._refused.add(row)
+                self.refused.add_election(row)
         return verdicts.lost  # the ISR changed meanwhile: read again, elect again
 
     def _signed(self, state: LeaderAndIsr) -> LeaderAndIsr:
@@ -438,7 +432,7 @@ class PartitionStateMachine:
                 )
             elif isinstance(reason, ZkCode):
                 outcome.failed[row] = keeper_exception(reason, table.text(row))
-                self._refused.add(row)
+                self.refused.add_election(row)
             else:
                 outcome.failed[row] = f"{STATE_CHANGE_FAILED}: {reason}"
         current: dict[int, LeaderAndIsr] = {}
@@ -471,7 +465,7 @@ class PartitionStateMachine:
         )
         for row in hopeless:
             if flags[table.topic_of[row]] is None:
-                self._refused.add(row)
+                self.refused.add_election(row)
         return {row for row in hopeless if flags[table.topic_of[row]]}
 
     def _chooser(

@@ -19,10 +19,11 @@ from zkcontroller.core.effects import (
     PartitionResults,
     Procedure,
 )
+from zkcontroller.core.elections import OfflineElection
 from zkcontroller.core.events import ApiPartitionReassignment, ListPartitionReassignments
 from zkcontroller.core.journal import scala_map, scala_seq, scala_set
 from zkcontroller.core.partition_states import PartitionStateMachine
-from zkcontroller.core.partition_table import NO_ROW
+from zkcontroller.core.partition_table import NO_ROW, PartitionState
 from zkcontroller.core.reassignment_phases import ReassignmentPhases
 from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
@@ -56,6 +57,7 @@ class Reassignments:
         self._desk = desk
         self._context = desk.context
         self._journal = desk.journal
+        self._partitions = partitions
         self._znode = ReassignmentZnode(desk)
         self._phases = ReassignmentPhases(desk, partitions, replicas, self._znode)
 
@@ -168,6 +170,18 @@ class Reassignments:
                 f" reassigning partition {table.text(row)}"
             )
         yield from self._phases.complete({row: moving[row] for row in done})
+
+    def retry_refused(self) -> Procedure[None]:
+        """Does again what ZooKeeper refused: elections, and the ends of reassignments."""
+        table, refused = self._context.table, self._partitions.refused
+        rows = refused.take()
+        yield from self._partitions.handle_state_changes(
+            rows.elections, PartitionState.ONLINE, OfflineElection()
+        )
+        yield from self._phases.write_final(
+            {row: table.assignment(row) for row in rows.assignments}
+        )
+        refused.retried()
 
     def _is_doomed(self, row: int) -> bool:
         """Whether the topic is queued for deletion; a move would only hold the deletion up.

@@ -108,10 +108,18 @@ class ReassignmentPhases:
             table.put_assignment(row, assignment)
         yield from self._move_leaders(final)
         yield from self._remove_replicas(removing)
-        failed = yield from self._write_assignments(final)
+        failed = yield from self.write_final(final)
         targets = {table.topic_partition(row): a.replicas for row, a in final.items()}
         yield from self._znode.remove(lambda partition, listed: targets.get(partition) == listed)
         self._desk.send_update_metadata(None, list(final))
+        return failed
+
+    def write_final(self, final: Mapping[int, ReplicaAssignment]) -> Procedure[set[int]]:
+        """Writes the assignments that are in memory already; what is refused is written later."""
+        failed = yield from self._write_assignments(final)
+        for row in failed:
+            self._partitions.refused.add_assignment(row)
+        self._partitions.refused.schedule()
         return failed
 
     # ------------------------------------------------------------------ U: the new assignment

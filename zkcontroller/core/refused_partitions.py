@@ -1,0 +1,104 @@
+"""Partitions for which ZooKeeper refused something, to be done again by the same controller.
+
+Two refusals would otherwise last until a broker starts or fails, or another controller comes: an
+election without which a partition has no leader, and the last write of a reassignment.  Both are
+tried again after a pause that doubles as long as ZooKeeper goes on refusing.  Kafka logs the
+failure and waits for one of these events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from zkcontroller.core.desk import Desk
+from zkcontroller.core.effects import Put
+from zkcontroller.core.events import RefusedPartitionRetry
+from zkcontroller.core.journal import PARTITION_STATE_MACHINE
+from zkcontroller.core.partition_table import NO_ROW, PartitionState
+from zkcontroller.model import TopicPartition
+
+FIRST_RETRY_MS: Final = 5_000
+"""The pause before the first retry."""
+LONGEST_RETRY_MS: Final = 300_000
+"""The longest pause between two retries."""
+
+
+class RefusedRows(NamedTuple):
+    """What is to be tried again, as rows."""
+
+    elections: list[int]
+    assignments: list[int]
+
+
+class RefusedPartitions:
+    """Collects the partitions, and has at most one retry waiting."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._elections: dict[TopicPartition, None] = {}
+        self._assignments: dict[TopicPartition, None] = {}
+        self._pause_ms = FIRST_RETRY_MS
+        self._is_waiting = False
+
+    def forget(self) -> None:
+        """Forgets everything: another term begins or ends, and no delayed event is left."""
+        self._elections.clear()
+        self._assignments.clear()
+        self._pause_ms = FIRST_RETRY_MS
+        self._is_waiting = False
+
+    def add_election(self, row: int) -> None:
+        """ZooKeeper refused an election; a partition that has a leader keeps that one."""
+        if self._has_no_leader(row):
+            self._elections[self._desk.context.table.topic_partition(row)] = None
+
+    def add_assignment(self, row: int) -> None:
+        """ZooKeeper refused the assignment with which a reassignment ends."""
+        self._assignments[self._desk.context.table.topic_partition(row)] = None
+
+    def schedule(self) -> None:
+        """Schedules the retry if one is needed and none is waiting."""
+        count = len(self._elections) + len(self._assignments)
+        if self._is_waiting or not count:
+            return
+        self._desk.journal.warn(
+            f"ZooKeeper refused {len(self._elections)} elections of partitions without a leader and"
+            f" {len(self._assignments)} assignments; trying again in {self._pause_ms} ms",
+            PARTITION_STATE_MACHINE,
+        )
+        self._desk.outbox.append(Put(RefusedPartitionRetry(), self._pause_ms))
+        self._pause_ms = min(2 * self._pause_ms, LONGEST_RETRY_MS)
+        self._is_waiting = True
+
+    def take(self) -> RefusedRows:
+        """The retry is due: what still needs it.  What is refused again has to be added again."""
+        table = self._desk.context.table
+        rows = RefusedRows(
+            [row for row in self._rows(self._elections) if self._has_no_leader(row)],
+            # A reassignment that has begun since has written the topic's znode already.
+            [
+                row
+                for row in self._rows(self._assignments)
+                if not table.assignment(row).is_being_reassigned
+            ],
+        )
+        self._elections.clear()
+        self._assignments.clear()
+        self._is_waiting = False
+        return rows
+
+    def retried(self) -> None:
+        """The retry is done: the next pause is the shortest one if nothing was refused again."""
+        if not self._elections and not self._assignments:
+            self._pause_ms = FIRST_RETRY_MS
+
+    def _rows(self, partitions: Iterable[TopicPartition]) -> list[int]:
+        """Rows of the partitions that are still there."""
+        table = self._desk.context.table
+        kept = (each for each in partitions if each.topic not in table.deleting)
+        return [row for each in kept if (row := table.row(*each)) != NO_ROW]
+
+    def _has_no_leader(self, row: int) -> bool:
+        state = self._desk.context.table.partition_state[row]
+        return state in (PartitionState.NEW, PartitionState.OFFLINE)
