@@ -50,14 +50,14 @@ def test_every_api_that_a_broker_advertises_is_attacked(campaign: Campaign) -> N
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_huge_message_harms_nobody(
+def test_a_huge_message_harms_no_other_client(
     name: str, campaign: Campaign, random: Random, share: float
 ) -> None:
     attack(campaign, ApiKey[name], random, share)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if ApiKey[name] not in _LOGIN])
-def test_a_huge_message_of_a_user_without_rights_harms_nobody(
+def test_a_huge_message_of_a_user_without_rights_harms_no_other_client(
     name: str, stranger: Campaign, random: Random, share: float
 ) -> None:
     attack(stranger, ApiKey[name], random, share)

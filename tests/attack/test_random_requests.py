@@ -26,7 +26,7 @@ PATIENCE_S: Final = 1.0
 
 
 @pytest.mark.parametrize("is_guarded", [False, True], ids=["open", "without rights"])
-def test_random_requests_harm_nobody(
+def test_random_requests_harm_no_other_client(
     is_guarded: bool, new_broker: NewBroker, random: Random, share: float
 ) -> None:
     target = new_broker(is_guarded=is_guarded)

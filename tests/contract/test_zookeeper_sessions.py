@@ -61,7 +61,9 @@ def test_after_the_end_of_a_session_the_next_one_stands(
     assert isinstance(client.perform(ReadZnodes(["/"]))[0], Znode)
 
 
-def test_the_end_is_told_before_the_next_beginning(zookeeper: ZooKeeper, client: Client) -> None:
+def test_the_end_of_a_session_is_reported_before_the_next_begins(
+    zookeeper: ZooKeeper, client: Client
+) -> None:
     for _ in range(3):
         expected = client.states.heard.count(SessionState.CONNECTED) + 1
         zookeeper.expire(client)

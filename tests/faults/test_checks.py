@@ -61,7 +61,7 @@ def test_a_record_that_is_there_twice_is_a_duplicate_only_where_none_may_be() ->
 
 
 @pytest.mark.parametrize("told", ["sent", "polled", "final"])
-def test_two_records_at_one_offset_are_inconsistent_whoever_saw_them(told: str) -> None:
+def test_two_records_at_one_offset_are_inconsistent_for_every_reader(told: str) -> None:
     history = well()
     match told:
         case "sent":
@@ -100,14 +100,14 @@ def test_an_offset_without_a_record_is_not_skipped() -> None:
 
 
 @pytest.mark.parametrize("told", ["polled", "final"])
-def test_a_refused_record_that_somebody_reads_is_an_aborted_read(told: str) -> None:
+def test_a_refused_record_that_a_consumer_reads_is_an_aborted_read(told: str) -> None:
     history = well()
     reads = history.polled if told == "polled" else history.final
     reads.append(Polled("final" if told == "final" else "two", 1, 2, "refused"))
     assert "G1a" in names(history)
 
 
-def test_what_was_lost_is_told_record_by_record() -> None:
+def test_lost_records_are_listed_one_by_one() -> None:
     history = well()
     lost = [sent for sent in history.acknowledged if sent.partition == 0]
     history.final = [read for read in history.final if read.partition == 1]

@@ -17,7 +17,7 @@ def resigned(at_ms: int, broker: int) -> dict[str, object]:
     return row("ctl-resigned", at_ms, broker, f"[Controller id={broker}] Resigned")
 
 
-def test_a_tenure_ends_where_the_next_epoch_begins_not_where_somebody_says_resigned(
+def test_a_tenure_ends_where_the_next_epoch_begins_not_where_a_line_says_resigned(
     spark: SparkSession,
 ) -> None:
     rows = frame(
@@ -62,7 +62,7 @@ def test_a_controller_that_wrote_under_its_old_epoch_is_a_zombie_even_if_it_neve
     assert answers(found, "broker", "deeds", "line") == [(1, 1, deed["line"])]
 
 
-def test_a_killed_controller_is_told_from_one_that_stopped(spark: SparkSession) -> None:
+def test_a_killed_controller_is_distinguished_from_one_that_stopped(spark: SparkSession) -> None:
     stopping = row("server-life", 20_000, 2, "[KafkaServer id=2] shutting down")
     rows = frame(
         spark,

@@ -143,7 +143,7 @@ def test_a_rotated_file_is_read_to_its_end_and_not_again(folder: Folder) -> None
     assert folder.taken() == {}
 
 
-def test_a_line_torn_by_a_kill_is_taken_once_nobody_can_end_it(folder: Folder) -> None:
+def test_a_line_torn_by_a_kill_is_taken_once_it_cannot_be_completed(folder: Folder) -> None:
     folder.write("controller.log", records(0, 10) + record(10)[:40])
     folder.taken()
     (folder.logs / "controller.log").rename(folder.logs / "controller.log.2026-11-20-18")
@@ -182,7 +182,7 @@ def test_a_file_that_is_packed_after_its_hour_adds_only_what_had_not_been_read(
     assert folder.taken() == {}
 
 
-def test_a_packed_file_that_nobody_has_read_is_read_where_it_lies(folder: Folder) -> None:
+def test_a_packed_file_not_read_before_is_read_in_place(folder: Folder) -> None:
     packed = folder.logs / "controller.log.2026-11-20-17.gz"
     packed.write_bytes(gzip.compress(records(0, 20).encode()))
 
@@ -318,7 +318,7 @@ def test_records_end_where_the_next_one_begins_or_the_file_is_quiet() -> None:
     assert cut("x" * 100, is_full=True) == "x" * 100
 
 
-def test_each_finding_is_told_when_it_is_new_and_when_it_changes() -> None:
+def test_each_finding_is_reported_when_it_is_new_and_when_it_changes() -> None:
     tenure = {
         "broker": 1, "controller_epoch": 4, "from_ms": 1_000, "to_ms": None, "ended_by": "open",
         "file": "a", "line": 1, "end_file": None, "end_line": None,

@@ -46,7 +46,7 @@ def test_every_record_is_understood(incident: tuple[str, Findings]) -> None:
     assert found["brokers"] == [1, 2, 3]
 
 
-def test_each_killed_broker_is_found_dead_at_its_time_and_nobody_else(
+def test_each_killed_broker_and_no_other_is_found_dead_at_its_time(
     incident: tuple[str, Findings],
 ) -> None:
     name, found = incident

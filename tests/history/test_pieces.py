@@ -255,7 +255,7 @@ def test_large_files_are_cut_small_ones_are_gathered_and_what_is_packed_stays_wh
     assert all(sum(p.size_bytes for p in task) <= PIECE_BYTES for task in gathered)
 
 
-def test_progress_is_told_while_it_changes_and_not_when_it_is_over(
+def test_progress_is_reported_while_it_changes_and_not_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(progress, "INTERVAL_S", 0.001)

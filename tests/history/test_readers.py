@@ -54,7 +54,7 @@ def test_a_line_number_leads_to_the_line(incident_a_rows: DataFrame) -> None:
         assert row["text"] in line
 
 
-def test_damage_is_told_and_the_rest_is_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_damage_is_reported_and_the_rest_is_read(spark: SparkSession, tmp_path: Path) -> None:
     logs = tmp_path / "cluster" / "broker-2"
     logs.mkdir(parents=True)
     # Torn by a kill: the next start writes directly behind it.

@@ -80,7 +80,7 @@ LOG: Final = "".join(
 
 
 @pytest.mark.parametrize("has_debug", [True, False], ids=["debug", "info"])
-def test_completed_cancelled_reordered_and_unchanged_are_told_apart(
+def test_completed_cancelled_reordered_and_unchanged_are_distinguished(
     spark: SparkSession, tmp_path: Path, has_debug: bool
 ) -> None:
     lines = [one for one in LOG.splitlines(keepends=True) if has_debug or "DEBUG" not in one]

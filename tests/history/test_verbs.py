@@ -186,7 +186,7 @@ def test_an_answer_without_rows_says_so(
     assert "controller: nobody; brokers: none" in capsys.readouterr().err
 
 
-def test_deaths_are_told_in_their_order(incident_a: dict[str, Any]) -> None:
+def test_deaths_are_listed_in_order(incident_a: dict[str, Any]) -> None:
     (rule,) = [rule for rule in incident_a["rules"] if rule["id"] == "B05"]
 
     # Broker 1 began its life after broker 3, and ended it before.

@@ -179,7 +179,7 @@ def leader_of(session: ZooKeeperSession) -> int | None:
     return None if state is None else state.leader
 
 
-def test_a_broker_stops_after_its_attempts_though_nobody_can_take_over(
+def test_a_broker_stops_after_its_attempts_without_another_leader(
     cluster: Cluster, session: ZooKeeperSession
 ) -> None:
     broker = last_in_sync_replica(cluster, session)

@@ -148,7 +148,7 @@ def test_offsets_are_those_that_the_leaders_tell(cluster: LocalCluster) -> None:
     cluster.json("topic", "delete", "written", "--yes")
 
 
-def test_log_directories_are_told_of_every_broker_or_of_one(cluster: LocalCluster) -> None:
+def test_log_directories_of_every_broker_or_of_one_are_listed(cluster: LocalCluster) -> None:
     rows = cluster.json("broker", "log-dirs")
 
     assert [row["broker_id"] for row in rows] == [1, 2, 3]

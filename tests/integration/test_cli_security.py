@@ -182,7 +182,7 @@ def test_an_election_is_seen_in_the_brokers_by_their_secured_listeners(
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("listener", ["PLAIN", "CLOSED"])
-def test_whoever_logs_in_sees_what_the_rules_allow(
+def test_a_client_that_logs_in_sees_what_its_acls_allow(
     listener: str,
     mechanism: str,
     zkctl: Zkctl,
@@ -271,7 +271,7 @@ def test_a_certificate_tells_who_asks(
         "TLS where there is none",
     ],
 )
-def test_who_does_not_come_in_is_told_why(
+def test_a_refused_login_shows_its_reason(
     listener: str,
     changes: Properties,
     said: str,

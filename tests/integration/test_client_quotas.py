@@ -247,7 +247,7 @@ def test_a_consumer_of_librdkafka_is_held_up_and_misses_nothing(cluster: Cluster
     consumer.close()
 
 
-def test_an_address_that_connects_too_fast_is_not_heard(cluster: Cluster) -> None:
+def test_an_address_that_connects_too_fast_is_not_served(cluster: Cluster) -> None:
     host, _, port = cluster.bootstrap_servers.rpartition(":")
 
     async def is_heard() -> bool:

@@ -276,7 +276,7 @@ def test_wrong_credentials_end_the_session_for_good(
             open_client(server.plain, auth=auth)
 
 
-def test_a_server_that_wants_logins_says_so_to_whoever_has_none(
+def test_a_server_that_requires_logins_refuses_a_client_without_one(
     tmp_path: Path, open_client: OpenClient, zkctl: Zkctl
 ) -> None:
     properties = {**SASL_PROPERTIES, "sessionRequireClientSASLAuth": "true"}

@@ -95,7 +95,7 @@ def test_the_server_dies_with_its_parent(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_a_taken_port_is_told_with_the_servers_own_words(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported_in_the_servers_own_words(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ZooKeeperUnavailable, match="Address already in use") as unavailable:

@@ -134,7 +134,7 @@ def test_several_threads_may_ask_at_once(direct: Client) -> None:
     assert len(set(direct.watches.heard)) == 6 * 700
 
 
-def test_latency_is_told_for_each_answer(direct: Client) -> None:
+def test_latency_is_reported_for_each_answer(direct: Client) -> None:
     before = len(direct.latencies_ms.heard)
 
     direct.perform(CheckExists(["/", "/a", "/b"]))
@@ -362,7 +362,7 @@ def test_a_server_that_is_not_there_is_named(chroot: str) -> None:
     assert "refused" in str(unavailable.value)
 
 
-def test_a_host_name_that_nobody_knows_is_named() -> None:
+def test_an_unknown_host_name_is_named() -> None:
     session = ZooKeeperSession(ZooKeeperConfig("nosuch.invalid:1", connection_timeout_ms=500))
 
     with pytest.raises(ZooKeeperUnavailable, match="resolved"):

@@ -88,7 +88,7 @@ def test_what_nothing_handles_has_the_same_error(sides: Sides, version: int) -> 
         assert kafkas[1]["error_code"] == "unknown_server_error"
 
 
-def test_a_login_that_nobody_wants_has_the_same_error(sides: Sides) -> None:
+def test_an_unexpected_login_has_the_same_error(sides: Sides) -> None:
     for kafkas, ours in (
         sides.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN"),
         sides.ask(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=b""),

@@ -46,7 +46,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.mark.timeout(900)
-def test_the_same_story_gives_the_same_findings(
+def test_the_same_events_give_the_same_findings(
     new_cluster: Callable[[], Cluster], spark: SparkSession, tmp_path: Path
 ) -> None:
     ours, kafkas = new_cluster(), new_cluster()

@@ -276,7 +276,7 @@ def answers(cluster: Cluster, directory: Path) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(400)
-def test_the_same_logs_are_told_of_alike(
+def test_the_same_logs_give_the_same_responses(
     new_cluster: Callable[[], Cluster], tmp_path: Path
 ) -> None:
     told_by = {}

@@ -66,7 +66,7 @@ class ScrapedBroker(OurBroker):
 
 
 @pytest.mark.timeout(240)
-def test_after_the_same_story_metrics_have_the_same_names_and_values(
+def test_after_the_same_events_metrics_have_the_same_names_and_values(
     new_cluster: Callable[[], Cluster], tmp_path: Path
 ) -> None:
     ours, kafkas = new_cluster(), new_cluster()

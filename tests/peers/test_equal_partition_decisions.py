@@ -420,7 +420,7 @@ def directories(words: str) -> tuple[UUID, ...]:
     ("level", "is_migrating"),
     [(21, False), (17, True), (12, False), (7, False), (5, False), (2, False), (22, False)],
 )
-def test_the_same_story_makes_the_same_partitions(
+def test_the_same_requests_make_the_same_partitions(
     kafka: Path, compiled: Path, level: int, is_migrating: bool
 ) -> None:
     stories = [Story(seed, level, is_migrating=is_migrating) for seed in range(8)]

@@ -108,7 +108,7 @@ def comparable(received: Received, broker: RecordingBroker) -> tuple[object, ...
 
 
 @pytest.mark.timeout(500)
-def test_the_same_story_gets_the_same_requests_and_log_lines(
+def test_the_same_events_give_the_same_requests_and_log_lines(
     new_cluster: Callable[[], Cluster],
 ) -> None:
     ours, kafkas = new_cluster(), new_cluster()

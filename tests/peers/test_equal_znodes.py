@@ -38,7 +38,7 @@ Znodes = dict[str, Content]
 
 
 @pytest.mark.timeout(400)
-def test_the_same_story_leaves_the_same_znodes(new_cluster: Callable[[], Cluster]) -> None:
+def test_the_same_events_leave_the_same_znodes(new_cluster: Callable[[], Cluster]) -> None:
     ours, kafkas = new_cluster(), new_cluster()
 
     our_chapters = _story(ours, ours.start_ours)

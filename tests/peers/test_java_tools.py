@@ -46,7 +46,7 @@ def test_the_leaders_that_java_sees_are_those_of_the_znodes(ours: Cluster) -> No
     assert ours.leaders_seen_by_java(2) == expected
 
 
-def test_java_is_told_why_a_topic_cannot_be_created(ours: Cluster) -> None:
+def test_java_clients_see_why_a_topic_cannot_be_created(ours: Cluster) -> None:
     ours.topic_command(
         1, "--create", "--topic", "orders", "--partitions", "1", "--replication-factor", "1"
     )

@@ -40,7 +40,7 @@ def test_the_controller_knows_the_broker_epochs_through_stop_and_restart(world: 
     assert controller.live_broker_epochs[2] > first
 
 
-def test_a_dead_follower_leaves_the_isr_and_everybody_hears_it_is_offline(world: World) -> None:
+def test_a_dead_follower_leaves_the_isr_and_every_broker_sees_it_offline(world: World) -> None:
     world.start_brokers(1, 2, 3)
     world.create_topic("orders", replicas=[[2, 3]])
     world.create_topic("untouched", replicas=[[1, 2]])
@@ -87,7 +87,7 @@ def test_the_only_replica_dies_and_stays_in_the_isr_without_a_leader(world: Worl
     assert (state.leader, state.leader_epoch, state.in_sync_replicas) == (NO_LEADER, 1, (2,))
 
 
-def test_the_only_replica_stops_and_even_an_unclean_election_finds_nobody(world: World) -> None:
+def test_the_only_replica_stops_and_even_an_unclean_election_finds_no_leader(world: World) -> None:
     world.settings["unclean_leader_election_enable"] = True
     world.start_brokers(1, 2)
     world.create_topic("orders", replicas=[[2]])
@@ -114,7 +114,7 @@ def test_a_broker_that_comes_back_leads_what_only_it_can_lead(world: World) -> N
     assert world.living[2].broker.leads(ORDERS_0)
 
 
-def test_a_broker_without_replicas_learns_of_partitions_that_nobody_leads(world: World) -> None:
+def test_a_broker_without_replicas_learns_of_partitions_without_a_leader(world: World) -> None:
     world.start_brokers(1, 2, 3)
     world.create_topic("orders", replicas=[[2]])
     world.settle()
@@ -160,7 +160,7 @@ def test_new_listeners_of_a_broker_reach_every_broker(world: World) -> None:
         assert live[2] == (("elsewhere", 9099, "PLAINTEXT"),)
 
 
-def test_a_new_rack_alone_is_no_news(world: World) -> None:
+def test_a_new_rack_alone_changes_nothing(world: World) -> None:
     world.start_brokers(1, 2)
     world.forget_requests()
     path = BrokerIdZnode.path(2)

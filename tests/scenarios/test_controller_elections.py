@@ -77,7 +77,7 @@ def test_at_failover_a_dead_leader_costs_two_leader_epochs(world: World) -> None
     assert world.state_znode("orders", 0).leader_epoch == 2, "one for the ISR, one for the leader"
 
 
-def test_at_failover_every_broker_is_told_of_all_its_partitions(world: World) -> None:
+def test_at_failover_every_broker_gets_all_its_partitions(world: World) -> None:
     world.start_brokers(1, 2, 3)
     world.create_topic("orders", replicas=[[2, 3], [3, 1]])
     world.settle()

@@ -139,7 +139,7 @@ def test_a_corrupt_controller_znode_holds_elections_up_until_it_goes(
     assert world.active_controller == 1
 
 
-def test_a_corrupt_controller_epoch_is_named_and_nobody_is_elected(world: World) -> None:
+def test_a_corrupt_controller_epoch_is_named_and_no_controller_is_elected(world: World) -> None:
     world.prepare_znodes()
     world.write(Create("/controller_epoch", b"seven"))
 

@@ -105,7 +105,7 @@ def test_while_the_preferred_broker_is_down_the_znode_goes_and_the_leader_stays(
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"[]", b'{"version":1}', b'{"version":1,"partitions":[{"topic":3}]}']
 )
-def test_a_corrupt_znode_elects_nobody_goes_and_is_followed_by_the_next(
+def test_a_corrupt_election_znode_elects_no_leader_and_is_deleted_and_the_next_one_works(
     world: World, data: bytes
 ) -> None:
     with_topic(world, [2, 3])
@@ -302,7 +302,7 @@ def test_an_unclean_election_makes_the_survivor_lead_alone_and_recovering(world:
     assert elect(world, UNCLEAN, ORDERS_0) == [ELECTION_NOT_NEEDED]
 
 
-def test_an_unclean_election_needs_somebody_alive(world: World) -> None:
+def test_an_unclean_election_needs_a_live_replica(world: World) -> None:
     with_topic(world, [2, 3])
     world.stop(3)
     world.stop(2)

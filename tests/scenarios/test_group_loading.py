@@ -124,7 +124,7 @@ def test_sessions_of_a_loaded_group_run_from_the_moment_it_is_loaded() -> None:
     assert world.group.generation_id == 5
 
 
-def test_whoever_waits_when_the_group_moves_is_sent_to_the_new_coordinator() -> None:
+def test_a_waiting_member_is_sent_to_the_new_coordinator_when_the_group_moves() -> None:
     world = GroupWorld()
     a, b, c = world.consumers("a", "b", "c")
     world.stable(a)
@@ -194,7 +194,7 @@ def test_what_is_answered_while_a_partition_is_being_loaded() -> None:
     assert world.ask(delete_offsets, DeleteOffsetsResult).error.name == loading
 
 
-def test_whoever_asks_another_broker_than_the_coordinator_is_sent_away() -> None:
+def test_a_broker_that_is_not_the_coordinator_refuses_requests() -> None:
     world = GroupWorld()
     [a] = world.consumers("a")
     world.stable(a)

@@ -56,7 +56,7 @@ def test_a_session_timeout_outside_of_the_bounds_is_refused(
     assert world.coordinator.groups == {}
 
 
-def test_a_member_that_nobody_knows_is_refused(world: GroupWorld) -> None:
+def test_an_unknown_member_is_refused(world: GroupWorld) -> None:
     [a] = world.consumers("a")
     a.member_id = "somebody"
 
@@ -67,7 +67,7 @@ def test_a_member_that_nobody_knows_is_refused(world: GroupWorld) -> None:
     assert a.join() == "unknown_member_id"
 
 
-def test_a_rebalance_waits_for_whoever_was_given_an_id(world: GroupWorld) -> None:
+def test_a_rebalance_waits_for_a_client_with_a_pending_id(world: GroupWorld) -> None:
     a, b = world.consumers("a", "b")
     world.stable(a)
     b.ask_to_join()
@@ -207,7 +207,7 @@ def test_a_group_that_members_could_not_enter_is_removed_with_the_next_look() ->
     assert list(world.records) == []
 
 
-def test_a_group_is_kept_for_whoever_was_given_an_id() -> None:
+def test_a_group_is_kept_for_a_client_with_a_pending_id() -> None:
     world = GroupWorld(GroupConfig(offsets_retention_check_interval_ms=1_000))
     [a, b] = world.consumers("a", "b")
     a.ask_to_join()

@@ -54,7 +54,7 @@ def test_the_members_of_all_groups_together_have_a_bound() -> None:
     assert b.join() == "waiting"
 
 
-def test_ids_that_nobody_comes_back_with_have_a_bound_in_characters() -> None:
+def test_unused_member_ids_have_a_bound_in_characters() -> None:
     world = GroupWorld()
     clients = world.consumers(*(f"{number}-" + "x" * 30_000 for number in range(200)))
 

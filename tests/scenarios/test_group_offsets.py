@@ -62,7 +62,7 @@ def test_a_member_commits_in_its_generation_only(world: GroupWorld) -> None:
     assert world.committed() == (1, "none")
 
 
-def test_a_commit_for_a_generation_of_a_group_that_nobody_knows_is_old(world: GroupWorld) -> None:
+def test_a_commit_for_a_generation_of_an_unknown_group_is_old(world: GroupWorld) -> None:
     assert world.commit(1, generation_id=3, member_id="a-1") == "illegal_generation"
 
 
@@ -84,7 +84,7 @@ def test_a_member_may_commit_while_others_join_and_not_while_the_assignment_is_m
     assert world.committed() == (7, "none")
 
 
-def test_whoever_left_cannot_commit(world: GroupWorld) -> None:
+def test_a_member_that_left_cannot_commit(world: GroupWorld) -> None:
     [a] = world.consumers("a")
     world.stable(a)
     a.leave()
@@ -255,7 +255,7 @@ def test_a_stable_group_keeps_the_offsets_of_topics_it_consumes() -> None:
     assert OffsetKey(GROUP, PAYMENTS_0) not in world.live_keys
 
 
-def test_metadata_that_nobody_can_read_keeps_every_offset() -> None:
+def test_unreadable_metadata_keeps_every_offset() -> None:
     world = GroupWorld(GroupConfig(offsets_retention_ms=DAY_MS))
     [a] = world.consumers("a")
     a.protocols = (a.protocols[0]._replace(metadata=b"?"),)
@@ -350,7 +350,7 @@ def test_a_commit_under_way_does_not_outlive_its_group(world: GroupWorld) -> Non
     assert world.live_keys == []
 
 
-def test_offsets_are_deleted_unless_somebody_may_consume_them(world: GroupWorld) -> None:
+def test_offsets_are_deleted_unless_a_member_may_consume_them(world: GroupWorld) -> None:
     a, b = world.consumers("a", "b")
     b.protocols = (b.protocols[0]._replace(metadata=subscription("shipments")),)
     world.stable(a, b)

@@ -62,7 +62,7 @@ def test_without_an_initial_delay_the_first_member_is_answered_with_the_next_tic
     assert a.join_outcome == "none"
 
 
-def test_a_newcomer_makes_everybody_join_anew() -> None:
+def test_a_new_member_makes_all_members_join_again() -> None:
     world = GroupWorld()
     a, b, c = world.consumers("a", "b", "c")
     world.stable(a, b)
@@ -77,7 +77,7 @@ def test_a_newcomer_makes_everybody_join_anew() -> None:
     assert a.is_leader
 
 
-def test_whoever_does_not_join_in_time_is_out() -> None:
+def test_a_member_that_does_not_join_in_time_is_removed() -> None:
     world = GroupWorld()
     a, b, c = world.consumers("a", "b", "c")
     world.stable(a, b)
@@ -152,7 +152,7 @@ def test_the_last_member_goes_and_the_group_is_empty_in_a_new_generation() -> No
     assert world.group.generation_id == 3
 
 
-def test_a_follower_that_rejoins_unchanged_disturbs_nobody_and_a_leader_does() -> None:
+def test_a_follower_that_rejoins_unchanged_causes_no_rebalance_and_a_leader_does() -> None:
     world = GroupWorld()
     a, b = world.consumers("a", "b")
     world.stable(a, b)
@@ -165,7 +165,7 @@ def test_a_follower_that_rejoins_unchanged_disturbs_nobody_and_a_leader_does() -
     assert b.heartbeat() == "rebalance_in_progress"
 
 
-def test_a_follower_with_other_metadata_makes_everybody_join_anew() -> None:
+def test_a_follower_with_other_metadata_makes_all_members_join_again() -> None:
     world = GroupWorld()
     a, b = world.consumers("a", "b")
     world.stable(a, b)
@@ -240,7 +240,7 @@ def test_followers_that_wait_for_a_leader_that_is_gone_are_sent_back_to_join() -
     assert b.is_leader
 
 
-def test_an_assignment_that_could_not_be_written_is_told_to_nobody() -> None:
+def test_an_assignment_that_could_not_be_written_is_sent_to_no_member() -> None:
     world = GroupWorld()
     a, b = world.consumers("a", "b")
     a.join()
@@ -270,7 +270,7 @@ def test_an_assignment_that_could_not_be_written_is_told_to_nobody() -> None:
         ("corrupt_message", "corrupt_message"),
     ],
 )
-def test_what_members_are_told_when_their_group_cannot_be_written(
+def test_the_errors_of_members_when_their_group_cannot_be_written(
     of_the_log: str, told: str
 ) -> None:
     world = GroupWorld()
@@ -350,7 +350,7 @@ def test_members_the_leader_forgot_have_an_empty_assignment() -> None:
     assert (b.sync_outcome, b.synced.assignment) == ("none", b"")
 
 
-def test_the_protocol_everybody_knows_and_most_prefer_is_chosen() -> None:
+def test_the_protocol_that_all_support_and_most_prefer_is_chosen() -> None:
     world = GroupWorld()
     a, b, c = world.consumers("a", "b", "c")
     [spare] = a.protocols
@@ -363,7 +363,7 @@ def test_the_protocol_everybody_knows_and_most_prefer_is_chosen() -> None:
     assert world.described.protocol_name == "sticky"
 
 
-def test_whoever_has_no_protocol_in_common_is_refused() -> None:
+def test_a_member_without_a_common_protocol_is_refused() -> None:
     world = GroupWorld()
     a, b = world.consumers("a", "b")
     world.stable(a)

@@ -23,7 +23,7 @@ def restarted(consumer: Consumer) -> Consumer:
     )
 
 
-def test_a_static_follower_bounces_and_nobody_rebalances(world: GroupWorld) -> None:
+def test_a_static_follower_bounces_without_a_rebalance(world: GroupWorld) -> None:
     a, b = world.static_consumers("a", "b")
     world.stable(a, b)
     old = b.synced.assignment
@@ -40,7 +40,9 @@ def test_a_static_follower_bounces_and_nobody_rebalances(world: GroupWorld) -> N
     assert world.logged_group() == (1, a.member_id, [a.member_id, again.member_id])
 
 
-def test_a_static_leader_bounces_and_is_told_to_skip_the_assignment(world: GroupWorld) -> None:
+def test_a_static_leader_bounces_and_gets_the_flag_to_skip_the_assignment(
+    world: GroupWorld,
+) -> None:
     a, b = world.static_consumers("a", "b")
     world.stable(a, b)
 
@@ -53,7 +55,7 @@ def test_a_static_leader_bounces_and_is_told_to_skip_the_assignment(world: Group
     assert b.heartbeat() == "none"
 
 
-def test_an_older_static_leader_is_told_its_old_id_so_that_it_does_not_assign(
+def test_an_older_static_leader_gets_its_old_id_so_that_it_does_not_assign(
     world: GroupWorld,
 ) -> None:
     a, b = world.static_consumers("a", "b")
@@ -69,7 +71,7 @@ def test_an_older_static_leader_is_told_its_old_id_so_that_it_does_not_assign(
     assert world.group.leader_id == again.member_id
 
 
-def test_whoever_still_uses_the_old_id_of_an_instance_is_fenced(world: GroupWorld) -> None:
+def test_a_client_with_the_old_id_of_an_instance_is_fenced(world: GroupWorld) -> None:
     a, b = world.static_consumers("a", "b")
     world.stable(a, b)
     restarted(b).join()
@@ -82,7 +84,7 @@ def test_whoever_still_uses_the_old_id_of_an_instance_is_fenced(world: GroupWorl
     assert world.state == "Stable"
 
 
-def test_an_instance_that_nobody_knows_is_no_member(world: GroupWorld) -> None:
+def test_an_unknown_instance_is_no_member(world: GroupWorld) -> None:
     [a] = world.static_consumers("a")
     world.stable(a)
 
@@ -264,7 +266,7 @@ def test_an_administrator_removes_a_static_member_by_its_instance(world: GroupWo
     assert b.heartbeat() == "unknown_member_id"
 
 
-def test_a_removed_member_that_waits_for_its_assignment_is_told(world: GroupWorld) -> None:
+def test_a_removed_member_that_waits_for_its_assignment_gets_an_error(world: GroupWorld) -> None:
     a, b = world.static_consumers("a", "b")
     a.join()
     b.join()

@@ -151,7 +151,7 @@ def test_members_are_fenced_also_in_transactions(world: GroupWorld) -> None:
     assert commit(-1, "") == "none"
 
 
-def test_a_member_of_a_group_that_nobody_knows_is_unknown(world: GroupWorld) -> None:
+def test_a_member_of_an_unknown_group_is_unknown(world: GroupWorld) -> None:
     assert world.commit(5, producer=FIRST, generation_id=3, member_id="a") == "unknown_member_id"
 
 

@@ -68,7 +68,9 @@ def state_bytes(world: World) -> tuple[bytes, int]:
     return znode.data, znode.zk_version
 
 
-def test_a_replica_that_caught_up_is_let_in_and_everybody_hears_of_it(shrunk: World) -> None:
+def test_a_replica_that_caught_up_joins_the_isr_and_every_broker_learns_of_it(
+    shrunk: World,
+) -> None:
     before = shrunk.state_znode("orders", 0)
 
     shrunk.catch_up(ORDERS_0)
@@ -232,7 +234,7 @@ def test_who_holds_no_replica_does_not_come_into_the_isr(shrunk: World) -> None:
     assert any("specified ineligible replicas Set(1)" in line for line in shrunk.log(1, "INFO"))
 
 
-def test_a_leader_that_is_shutting_down_is_heard(shrunk: World) -> None:
+def test_a_leader_that_is_shutting_down_may_change_its_isr(shrunk: World) -> None:
     shrunk.shut_down(2)
     shrunk.run_until_quiet()
 
@@ -305,7 +307,7 @@ def test_a_recovering_leader_has_no_company_and_then_recovers(world: World) -> N
     assert world.state_znode("orders", 0).in_sync_replicas == (3, 2)
 
 
-def test_everybody_hears_of_refused_partitions_too(shrunk: World) -> None:
+def test_every_broker_gets_refused_partitions_too(shrunk: World) -> None:
     shrunk.forget_requests()
 
     code(shrunk, isr_change(shrunk, ORDERS_0, [2, 3], leader_epoch=-1))
@@ -411,7 +413,7 @@ def notifications(world: World) -> list[str]:
     return list(world.zookeeper.peek_children(IsrChangeNotificationZnode.PATH))
 
 
-def test_a_notification_is_told_to_everybody_and_removed(old: World) -> None:
+def test_a_notification_updates_every_broker_and_is_deleted(old: World) -> None:
     for isr in (b"2", b"2,3"):
         old.forget_requests()
         write_isr(old, isr)

@@ -182,7 +182,7 @@ def test_an_election_raises_the_leader_epoch_even_if_the_leader_stays() -> None:
     assert bench.state_znode("orders", 0) == PartitionStateZnode(1, 1, (1, 2), EPOCH)
 
 
-def test_in_a_controlled_shutdown_another_replica_leads_and_both_are_told() -> None:
+def test_in_a_controlled_shutdown_another_replica_leads_and_both_get_requests() -> None:
     bench = Workbench(live=[1, 2])
     bench.context.shutting_down.add(1)
     row = bench.add("orders", 0, [1, 2], state=ONLINE, led_by=bench.led(1, [1, 2]))
@@ -270,7 +270,7 @@ def test_states_are_read_before_an_election_where_leaders_write_their_isrs_thems
     assert [type(question) for question in bench.questions] == [ReadZnodes, FencedBatch]
 
 
-def test_a_state_that_somebody_wrote_by_hand_is_read_and_decides() -> None:
+def test_a_state_written_by_hand_is_read_and_decides() -> None:
     bench = Workbench(live=[1, 2])
     row = bench.add("orders", 0, [1, 2], state=OFFLINE, led_by=bench.led(NO_LEADER, [1]))
     bench.write_state("orders", 0, bench.led(NO_LEADER, [2], leader_epoch=7))

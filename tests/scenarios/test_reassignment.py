@@ -183,7 +183,9 @@ def test_a_znode_that_asks_for_impossible_replicas_changes_nothing(
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"[]", b'{"version":1}', b'{"version":1,"partitions":[{"topic":3}]}']
 )
-def test_a_corrupt_znode_moves_nothing_and_hurts_nobody(world: World, data: bytes) -> None:
+def test_a_corrupt_reassignment_znode_moves_nothing_and_harms_nothing(
+    world: World, data: bytes
+) -> None:
     with_topic(world, [1])
 
     world.write(Create(ZNODE, data))
@@ -239,7 +241,7 @@ def test_a_new_order_of_the_same_replicas_is_no_move_but_changes_who_is_preferre
 # ---------------------------------------------------------------------- what brokers are told
 
 
-def test_new_replicas_are_told_as_new_and_old_ones_are_not(world: World) -> None:
+def test_new_replicas_get_the_flag_is_new_and_old_ones_do_not(world: World) -> None:
     with_topic(world, [1, 2])
     world.ask_for_reassignment({ORDERS_0: [3, 2]})
     world.run_until_quiet()

@@ -90,7 +90,7 @@ def test_an_illegal_move_is_refused_and_changes_nothing(
     assert bench.receivers(LeaderAndIsr) == bench.receivers(StopReplica) == []
 
 
-def test_at_start_up_a_replica_on_a_live_broker_is_online_and_told_so() -> None:
+def test_at_start_up_a_replica_on_a_live_broker_is_online_and_gets_a_request() -> None:
     bench = Workbench(live=[1])
     row = bench.add("orders", 0, [1], led_by=bench.led(1, [1]))
 
@@ -118,7 +118,7 @@ def test_a_new_replica_comes_online_without_a_request() -> None:
     assert bench.sent == []
 
 
-def test_a_new_replica_of_a_led_partition_is_told_as_new() -> None:
+def test_a_new_replica_of_a_led_partition_gets_the_flag_is_new() -> None:
     bench, row = bench_with_replica(NON_EXISTENT)
 
     bench.run(bench.replicas.handle_state_changes({1: [row]}, NEW))
@@ -179,7 +179,7 @@ def test_a_leader_that_goes_offline_leaves_no_leader_and_a_shrunk_isr() -> None:
     assert bench.context.table.leader_and_isr(row).zk_version == 2
 
 
-def test_a_follower_that_goes_offline_leaves_the_isr_and_the_leader_is_told() -> None:
+def test_a_follower_that_goes_offline_leaves_the_isr_and_the_leader_gets_a_request() -> None:
     bench, row = bench_with_replica(ONLINE)
 
     bench.run(bench.replicas.handle_state_changes({1: [row]}, OFFLINE))

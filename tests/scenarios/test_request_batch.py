@@ -86,7 +86,7 @@ def test_each_protocol_has_its_request_versions(
 
 
 @pytest.mark.parametrize(("protocol", "kept"), [("3.1-IV0", False), ("3.2-IV0", True)])
-def test_the_recovery_state_is_told_since_protocol_3_2(protocol: str, kept: bool) -> None:
+def test_the_recovery_state_is_sent_since_protocol_3_2(protocol: str, kept: bool) -> None:
     bench = bench_with_orders(protocol)
 
     with one_batch(bench) as batch:
@@ -179,7 +179,7 @@ def test_metadata_tells_all_live_brokers_even_without_partitions() -> None:
         assert sorted(request.live_brokers) == [1, 2, 3]
 
 
-def test_a_partition_that_nobody_ever_led_is_left_out_of_metadata_and_logged() -> None:
+def test_a_partition_that_never_had_a_leader_is_left_out_of_metadata_and_logged() -> None:
     bench = Workbench()
     row = bench.add("orders", 0, [1, 2], state=PartitionState.NEW)
 
@@ -270,7 +270,7 @@ def test_negative_broker_ids_are_skipped() -> None:
     assert bench.receivers(LeaderAndIsr) == bench.receivers(StopReplica) == []
 
 
-def test_brokers_that_are_told_the_same_share_the_bytes() -> None:
+def test_brokers_that_get_the_same_states_share_the_bytes() -> None:
     bench = bench_with_orders()
     batch = bench.desk.new_batch()
     batch.add_update_metadata([1, 2, 3], [0, 1])
@@ -293,7 +293,7 @@ def test_a_stop_that_deletes_nothing_becomes_no_event() -> None:
     assert event_for_response(Send(2, 5, 4, (), EPOCH), bytes.fromhex("00000100")) is None
 
 
-def test_partitions_are_told_under_their_own_topics_whatever_rows_they_use_again() -> None:
+def test_partitions_are_sent_under_their_own_topics_whatever_rows_they_use_again() -> None:
     """Rows 2, 6 and 4 begin and end as if they were three neighbours."""
     bench = Workbench()
 

@@ -50,7 +50,7 @@ def test_a_new_topic_without_a_live_replica_is_led_when_one_starts(world: World)
     assert (state.leader, state.leader_epoch) == (2, 0)
 
 
-def test_partitions_added_to_a_topic_are_created_and_everybody_hears_of_them(
+def test_partitions_added_to_a_topic_are_created_and_every_broker_learns_of_them(
     world: World,
 ) -> None:
     world.start_brokers(1, 2)
@@ -253,7 +253,7 @@ def test_an_id_that_was_written_and_whose_reply_was_lost_is_the_topics_from_the_
     assert world.topic_znode("orders").topic_id == topic_id
 
 
-def test_a_move_keeps_an_id_in_the_znode_that_the_controller_has_not_heard_of(world: World) -> None:
+def test_a_move_keeps_an_id_in_the_znode_that_the_controller_does_not_know(world: World) -> None:
     world.settings["inter_broker_protocol_version"] = "2.7-IV2"
     world.start_brokers(1, 2, 3)
     world.create_topic("orders", replicas=[[2, 1]])

@@ -170,7 +170,7 @@ def test_verification_tells_each_partition() -> None:
         ErrorCode.cluster_authorization_failed,
     ],
 )
-def test_a_marker_that_failed_is_sent_to_whoever_leads_then(error: ErrorCode) -> None:
+def test_a_marker_that_failed_is_sent_to_the_leader_of_that_time(error: ErrorCode) -> None:
     world = World()
     producer = world.ongoing()
     world.end(producer, is_commit=True)

@@ -108,7 +108,7 @@ def test_two_that_wait_for_ids_do_not_make_the_same_transaction_twice() -> None:
     assert world.answers[second] == InitProducerIdResult(ErrorCode.none, 1000, 1)
 
 
-def test_while_one_is_being_written_another_is_told_to_wait() -> None:
+def test_while_one_is_being_written_another_must_retry() -> None:
     world = World()
     world.holds_appends = True
     first = world.ask(world.init_request())

@@ -86,7 +86,7 @@ def test_a_retry_across_a_failover_is_fenced_for_the_last_epoch_is_not_in_the_lo
     assert successor(world).init(producer).error is ErrorCode.producer_fenced
 
 
-def test_while_a_partition_is_loaded_requests_are_told_so() -> None:
+def test_while_a_partition_is_loaded_requests_are_refused() -> None:
     world = World(answers_loads=False)
     in_progress = ErrorCode.coordinator_load_in_progress
     assert world.init().error is in_progress
@@ -116,7 +116,7 @@ def test_a_partition_that_cannot_be_read_is_not_served_until_it_is_led_anew() ->
     assert world.init().error is ErrorCode.none
 
 
-def test_news_that_are_old_are_ignored() -> None:
+def test_outdated_elections_are_ignored() -> None:
     world = World()
     world.producer()
     world.step(Resigned(0, EPOCH - 1))
@@ -188,7 +188,7 @@ def test_an_id_whose_tombstone_cannot_be_written_stays() -> None:
     assert ID not in world.coordinator.owned[0].transactions
 
 
-def test_a_producer_that_comes_while_its_id_expires_is_told_to_wait() -> None:
+def test_a_producer_that_comes_while_its_id_expires_must_retry() -> None:
     world = World()
     world.producer()
     world.holds_appends = True

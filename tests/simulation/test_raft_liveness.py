@@ -41,7 +41,7 @@ def test_a_leader_that_is_cut_off_resigns_and_commits_nothing(seed: int) -> None
     isolated_leader_resigns(seed)
 
 
-def test_a_leader_that_only_a_minority_hears_resigns(seed: int) -> None:
+def test_a_leader_that_reaches_only_a_minority_resigns(seed: int) -> None:
     """L3."""
     leader_of_a_minority_resigns(seed)
 
@@ -51,7 +51,7 @@ def test_an_observer_that_comes_late_begins_with_a_snapshot(seed: int) -> None:
     observer_behind_a_snapshot(seed)
 
 
-def test_a_follower_with_a_record_nobody_else_has_takes_a_snapshot_of_an_older_epoch(
+def test_a_follower_with_a_record_no_other_node_has_takes_a_snapshot_of_an_older_epoch(
     seed: int,
 ) -> None:
     """L2."""

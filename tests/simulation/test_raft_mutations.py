@@ -468,7 +468,7 @@ def test_the_simulator_finds(
     assert any(ends_badly(story, seed) for seed in SEEDS), mutate.__doc__
 
 
-def test_the_quorum_as_it_is_survives_the_same_stories() -> None:
+def test_the_quorum_without_mutations_survives_the_same_seeds() -> None:
     assert [seed for seed in SURVIVED if ends_badly(stormy_quorum, seed)] == []
     assert [seed for seed in SURVIVED if ends_badly(restless_voters, seed)] == []
     assert [seed for seed in SURVIVED if ends_badly(isolated_leader_resigns, seed)] == []

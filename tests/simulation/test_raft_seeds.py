@@ -79,7 +79,7 @@ def test_storms_bring_what_they_are_for() -> None:
     assert [words for words in WHAT_STORMS_BRING if words not in told] == []
 
 
-def test_the_same_seed_tells_the_same_story_however_strings_are_hashed() -> None:
+def test_the_same_seed_gives_the_same_history_however_strings_are_hashed() -> None:
     program = (
         "import logging; logging.disable(logging.CRITICAL);"
         "from tests.simulation.test_raft_seeds import fingerprint, stormy_quorum;"

@@ -210,5 +210,5 @@ def test_the_simulator_finds(mutate: Callable[[Patch], None], monkeypatch: Patch
     assert any(ends_badly(seed) for seed in SEEDS), mutate.__doc__
 
 
-def test_replication_as_it_is_survives_the_same_stories() -> None:
+def test_replication_without_mutations_survives_the_same_seeds() -> None:
     assert [seed for seed in SURVIVED if ends_badly(seed)] == []

@@ -56,7 +56,7 @@ def test_the_same_holds_for_logs_on_disk(number: int, tmp_path: Path) -> None:
         log.close()
 
 
-def test_the_same_seed_tells_the_same_story_however_strings_are_hashed() -> None:
+def test_the_same_seed_gives_the_same_history_however_strings_are_hashed() -> None:
     program = (
         "import logging; logging.disable(logging.CRITICAL);"
         "from tests.simulation.test_replication_seeds import fingerprint, replicated_world;"

@@ -85,12 +85,12 @@ def test_a_hundred_deletions_of_the_controller_znode_always_end_with_a_controlle
     assert world.failures == []
 
 
-def test_the_same_seed_tells_the_same_story() -> None:
+def test_the_same_seed_gives_the_same_history() -> None:
     assert fingerprint(stormy_world(7, 40)) == fingerprint(stormy_world(7, 40))
     assert fingerprint(stormy_world(7, 40)) != fingerprint(stormy_world(8, 40))
 
 
-def test_a_story_does_not_depend_on_how_strings_are_hashed() -> None:
+def test_a_history_does_not_depend_on_how_strings_are_hashed() -> None:
     program = (
         "from tests.simulation.test_seeds import fingerprint, stormy_world;"
         "print(fingerprint(stormy_world(7, 40)))"

@@ -26,7 +26,7 @@ def opened(server: SimulatedZooKeeper, timeout_ms: int = 100) -> tuple[int, list
     return server.open_session(timeout_ms, fired.append), fired
 
 
-def test_a_session_ends_when_nobody_hears_from_it_and_takes_its_ephemerals_along() -> None:
+def test_a_silent_session_ends_and_its_ephemerals_are_deleted() -> None:
     clock = Clock()
     server = SimulatedZooKeeper(lambda: clock.now_ms)
     silent, _ = opened(server)
@@ -99,7 +99,7 @@ def test_sequence_numbers_count_every_child_ever_created() -> None:
     assert stat.cversion == 3, "two creations and a deletion"
 
 
-def test_listeners_see_a_commit_before_anybody_is_told() -> None:
+def test_listeners_see_a_commit_before_any_watch_fires() -> None:
     server = SimulatedZooKeeper()
     seen: list[str] = []
     session = server.open_session(100, lambda fired: seen.append(f"watch {fired.path}"))

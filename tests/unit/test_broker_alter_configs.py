@@ -178,7 +178,7 @@ def test_lists_grow_and_shrink_from_what_they_are_or_their_default(
     assert stored(world, "topics/orders") == {"cleanup.policy": expected}
 
 
-def test_validate_only_writes_nothing_and_tells_nobody(world: BrokerWorld) -> None:
+def test_validate_only_writes_nothing_and_notifies_no_broker(world: BrokerWorld) -> None:
     assert changed(world, (TOPIC, "orders", [("retention.ms", SET, "7")]), validate_only=True) == [
         DONE
     ]

@@ -172,7 +172,7 @@ def test_what_was_not_given_does_not_count(world: BrokerWorld) -> None:
     assert offsets(answer.responses[0].partitions[0].records) == [2]
 
 
-def test_nobody_is_given_more_at_once_than_could_ever_pass(world: BrokerWorld) -> None:
+def test_no_client_is_given_more_at_once_than_its_quota_allows(world: BrokerWorld) -> None:
     fill(world, *[1] * 10, size=230)
     world.quotas.configure(CLIENT, {"consumer_byte_rate": "100"})
 
@@ -343,7 +343,7 @@ def controlled_shutdown() -> Any:
     return asked(ApiKey.CONTROLLED_SHUTDOWN, 3, broker_id=2, broker_epoch=1)
 
 
-def test_what_only_brokers_ask_costs_nobody_time(world: BrokerWorld) -> None:
+def test_requests_of_brokers_are_not_counted(world: BrokerWorld) -> None:
     world.quotas.configure("clients/<default>", {"request_percentage": "0.1"})
     world.ns_per_look = 200_000_000
 
@@ -418,7 +418,7 @@ def test_metrics_of_requests_know_how_long_their_clients_wait(world: BrokerWorld
     assert throttles["Max"] == 1_000
 
 
-def test_without_quotas_nobody_is_counted(world: BrokerWorld) -> None:
+def test_without_quotas_no_client_is_counted(world: BrokerWorld) -> None:
     world.ns_per_look = 200_000_000
 
     ask(world, produce_request(5_000))

@@ -372,7 +372,7 @@ def test_who_is_not_the_controller_says_so_for_each_partition(world: BrokerWorld
     assert outcomes(answer) == {ORDERS_0: (ErrorCode.not_controller, None)}
 
 
-def test_the_inside_of_a_failed_election_is_not_told(world: BrokerWorld) -> None:
+def test_the_internals_of_a_failed_election_are_not_sent(world: BrokerWorld) -> None:
     answer = ask(
         world,
         elect(("orders", (0,))),

@@ -138,7 +138,7 @@ def test_who_waits_too_long_is_told_so_and_the_records_are_gone_all_the_same(
     assert len(world.context.deletions) == 0
 
 
-def test_who_waits_hears_that_the_leader_has_changed(world: BrokerWorld) -> None:
+def test_a_waiting_client_learns_that_the_leader_has_changed(world: BrokerWorld) -> None:
     lead(world, ORDERS, isr=(1, 2))
     filled(world)
 

@@ -260,7 +260,7 @@ def test_the_same_request_makes_a_follower_once_the_leader_lives(world: BrokerWo
     assert world.replicas.partitions[ORDERS_0].role is Role.FOLLOWER
 
 
-def test_nobody_can_follow_a_partition_without_a_leader(world: BrokerWorld) -> None:
+def test_no_broker_can_follow_a_partition_without_a_leader(world: BrokerWorld) -> None:
     assert send_one(world, state(-1, 1)) is ErrorCode.none
 
     assert Kind.LEADER_UNAVAILABLE in world.kinds()

@@ -217,7 +217,7 @@ def test_a_new_rate_holds_at_once(clock: Clock) -> None:
     assert len(quotas) == 0
 
 
-def test_without_a_quota_nobody_is_counted(clock: Clock) -> None:
+def test_without_a_quota_no_client_is_counted(clock: Clock) -> None:
     quotas = MutationQuotas(11, lambda: clock.now_ms)
     quota = quotas.of(CLIENT, is_strict=True)
 

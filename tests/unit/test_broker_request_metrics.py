@@ -244,7 +244,7 @@ def test_what_conversions_cost_is_told_of_produce_and_fetch(world: BrokerWorld) 
     assert told(world, "TemporaryMemoryBytes", "Metadata", "Count") is None
 
 
-def test_where_nobody_reads_them_requests_are_not_timed(world: BrokerWorld) -> None:
+def test_without_readers_of_metrics_requests_are_not_timed(world: BrokerWorld) -> None:
     world.context.request_metrics = None
 
     fetch(world)

@@ -377,7 +377,7 @@ def test_a_topic_is_deleted_by_its_id(world: BrokerWorld) -> None:
     assert world.znode(DeleteTopicZnode.path("orders")) is not None
 
 
-def test_unknown_names_and_ids_are_told_apart(world: BrokerWorld) -> None:
+def test_unknown_names_and_ids_are_distinguished(world: BrokerWorld) -> None:
     unknown = UUID(int=4)
 
     assert deleted(world, "bills", unknown) == {
@@ -434,7 +434,7 @@ def test_name_and_id_together_are_an_invalid_request(world: BrokerWorld) -> None
     assert result.error_code is ErrorCode.invalid_request
 
 
-def test_nobody_waits_for_ever_in_the_waiting_list(world: BrokerWorld) -> None:
+def test_no_request_waits_for_ever_in_the_waiting_list(world: BrokerWorld) -> None:
     created(world, {"name": "bills"}, timeout_ms=10)
 
     assert len(world.topics.waiters) == 0

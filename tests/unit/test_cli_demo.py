@@ -33,7 +33,7 @@ def test_a_fact_that_is_true_is_noted_and_told(story: Any) -> None:
     assert story.console.file.getvalue() == "  ✓ brokers are up\n"
 
 
-def test_a_fact_that_is_not_true_ends_the_story_with_what_was_seen(story: Any) -> None:
+def test_a_false_fact_ends_the_demonstration_with_what_was_seen(story: Any) -> None:
     with pytest.raises(errors.CommandFailed, match="not true: brokers are up") as failure:
         story.fact("brokers are up", False, brokers=[1])
 
@@ -42,7 +42,7 @@ def test_a_fact_that_is_not_true_ends_the_story_with_what_was_seen(story: Any) -
     assert story.facts[-1]["is_true"] is False
 
 
-def test_a_command_that_fails_ends_the_story_in_its_own_words(story: Any) -> None:
+def test_a_command_that_fails_ends_the_demonstration_in_its_own_words(story: Any) -> None:
     with pytest.raises(errors.Refused, match=r"zkctl cluster status failed: .*there is no cluster"):
         story.zkctl("cluster", "status")
 

@@ -91,7 +91,7 @@ def test_what_contradicts_itself_or_lacks_something_is_a_matter_of_usage(
     assert sentence in answer.stderr
 
 
-def test_an_unclean_election_needs_somebody_to_say_yes(zkctl: Zkctl) -> None:
+def test_an_unclean_election_needs_a_confirmation(zkctl: Zkctl) -> None:
     answer = zkctl("partition", "elect", "orders-0", "--unclean", *NOWHERE)
 
     assert answer.exit_code == 5

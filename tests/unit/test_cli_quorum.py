@@ -80,7 +80,7 @@ def test_a_quorum_without_a_leader_is_no_answer(tmp_path: Path, zkctl: Zkctl) ->
     _told(tmp_path, story)
 
 
-def test_where_nobody_answers_that_is_said(zkctl: Zkctl) -> None:
+def test_an_unreachable_quorum_is_reported(zkctl: Zkctl) -> None:
     [port] = free_ports(1)
 
     answer = zkctl("quorum", "describe", "--bootstrap-controller", f"127.0.0.1:{port}")

@@ -125,7 +125,7 @@ def test_gauges_go_with_what_they_count(scraped: Scraped) -> None:
     assert (scraped.partition, scraped.log) == ({}, {})
 
 
-def test_a_log_that_moves_is_told_apart(scraped: Scraped) -> None:
+def test_a_log_that_moves_has_gauges_of_its_own(scraped: Scraped) -> None:
     scraped.world.lead("orders", topic_id=ORDERS_ID)
     log = log_of(scraped.world)
     scraped.world.logs.get_or_create(ORDERS, log.config, is_future=True)
@@ -134,7 +134,7 @@ def test_a_log_that_moves_is_told_apart(scraped: Scraped) -> None:
     assert set(scraped.log) == LOG
 
 
-def test_the_lag_of_a_follower_is_told_while_it_is_fetched(scraped: Scraped) -> None:
+def test_the_lag_of_a_follower_is_shown_while_it_is_fetched(scraped: Scraped) -> None:
     scraped.world.lead("orders", leader=2, topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2))
     log_of(scraped.world).append_as_follower(batch(2))
     assert scraped.lag == {}

@@ -329,7 +329,7 @@ def test_topics_follow_their_configuration_and_the_brokers(world: BrokerWorld) -
     assert log_of(world).config.retention_ms == LogConfig().retention_ms
 
 
-def test_who_may_not_write_is_told_so(world: BrokerWorld) -> None:
+def test_a_client_that_may_not_write_gets_an_error(world: BrokerWorld) -> None:
     world.lead("orders")
     world.context.authorizer = Authorizer(
         AclCache({}), super_users=frozenset(), allow_everyone_if_no_acl_found=False

@@ -101,7 +101,7 @@ def test_update_metadata_answers_with_one_code(version: int) -> None:
     assert read_update_metadata_response(version, write(response)) == ControlResponse(11, ())
 
 
-def test_an_error_code_nobody_knows_yet_is_kept() -> None:
+def test_an_unknown_error_code_is_kept() -> None:
     assert read_update_metadata_response(5, b"\x7f\xff") == ControlResponse(32767, ())
 
 

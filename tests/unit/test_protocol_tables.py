@@ -90,7 +90,7 @@ def test_what_is_not_offered_is_refused(key: int, version: int) -> None:
         check_version(key, version)
 
 
-def test_a_header_is_readable_for_versions_nobody_knows_yet() -> None:
+def test_a_header_is_readable_for_unknown_versions() -> None:
     assert request_header_version(ApiKey.API_VERSIONS, 99) == 2
     assert response_header_version(ApiKey.API_VERSIONS, 99) == 0
     assert request_header_version(ApiKey.CONTROLLED_SHUTDOWN, 0) == 0

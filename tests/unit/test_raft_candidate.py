@@ -96,7 +96,7 @@ def test_its_own_vote_cannot_be_taken_back() -> None:
 
 
 @pytest.mark.parametrize("vote", [Vote.GRANTED, Vote.REJECTED])
-def test_an_answer_that_is_repeated_is_no_news(vote: Vote) -> None:
+def test_a_repeated_answer_changes_nothing(vote: Vote) -> None:
     standing = candidate(1, 2, 3)
 
     assert standing.record(2, vote)
@@ -104,12 +104,12 @@ def test_an_answer_that_is_repeated_is_no_news(vote: Vote) -> None:
 
 
 @pytest.mark.parametrize("vote", [Vote.GRANTED, Vote.REJECTED])
-def test_whoever_is_no_voter_has_no_answer(vote: Vote) -> None:
+def test_a_node_that_is_no_voter_has_no_answer(vote: Vote) -> None:
     with pytest.raises(KeyError):
         candidate(1, 2, 3).record(4, vote)
 
 
-def test_whoever_has_no_vote_does_not_stand() -> None:
+def test_a_node_without_a_vote_is_no_candidate() -> None:
     with pytest.raises(RaftFatal, match="has no vote"):
         candidate(2, 3)
 
@@ -132,7 +132,7 @@ def test_an_unattached_node_votes_for_an_up_to_date_log_only() -> None:
 
 
 @pytest.mark.parametrize("is_up_to_date", [True, False])
-def test_an_unattached_node_that_knows_the_leader_votes_for_nobody(is_up_to_date: bool) -> None:
+def test_an_unattached_node_that_knows_the_leader_grants_no_vote(is_up_to_date: bool) -> None:
     unattached = Unattached(5, 1000, leader_id=9)
 
     assert not unattached.can_grant_vote(ReplicaKey(9), is_log_up_to_date=is_up_to_date)
@@ -179,7 +179,7 @@ def test_a_followers_high_watermark_never_falls() -> None:
     assert following.high_watermark == 7
 
 
-def test_a_resigned_leader_is_told_by_each_voter_once() -> None:
+def test_a_voters_acknowledgement_of_a_resignation_counts_once() -> None:
     resigned = Resigned(5, 1, 1000, [2, 3])
 
     resigned.acknowledge(3)

@@ -158,7 +158,7 @@ def test_a_peer_that_knows_no_such_request_is_not_sent_it() -> None:
     told(story)
 
 
-def test_where_nobody_listens_requests_fail_at_once_until_it_is_time_to_try_again() -> None:
+def test_without_a_listener_requests_fail_at_once_until_it_is_time_to_try_again() -> None:
     async def story() -> None:
         asking, node = Asking(), Node()
         asking.send()

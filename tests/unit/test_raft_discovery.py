@@ -71,7 +71,7 @@ def test_without_bootstrap_servers_the_other_voters_are_asked() -> None:
     ]
 
 
-def test_an_unattached_node_follows_a_leader_that_it_is_told_of_and_fetches_from_it() -> None:
+def test_an_unattached_node_follows_a_leader_named_to_it_and_fetches_from_it() -> None:
     node = RaftHarness(bootstrap_servers=SERVERS).start()
 
     node.reply(node.only_send, named(3, 7))
@@ -144,7 +144,7 @@ def test_a_node_that_knows_the_leader_and_not_where_it_is_asks_too() -> None:
     assert node.only_send.endpoint == endpoint(9)
 
 
-def test_whoever_names_nobody_is_not_asked_again_before_a_pause() -> None:
+def test_a_node_that_names_no_leader_is_not_asked_again_before_a_pause() -> None:
     node = RaftHarness(bootstrap_servers=SERVERS).start()
 
     node.reply(node.only_send, refused(ErrorCode.not_leader_or_follower, 0))
@@ -156,7 +156,7 @@ def test_whoever_names_nobody_is_not_asked_again_before_a_pause() -> None:
     assert destinations(node.run_ms(CONFIG.retry_backoff_ms)) == [-2]
 
 
-def test_an_answer_without_an_error_that_names_nobody_is_of_no_use() -> None:
+def test_an_answer_without_an_error_that_names_no_leader_is_of_no_use() -> None:
     node = RaftHarness(bootstrap_servers=SERVERS).start()
 
     node.reply(node.only_send, FetchResponse(leader_epoch=0, records=batch(0, 0)))
@@ -165,7 +165,7 @@ def test_an_answer_without_an_error_that_names_nobody_is_of_no_use() -> None:
     assert destinations(node.outputs) == [-3]
 
 
-def test_a_node_with_nobody_to_ask_waits() -> None:
+def test_a_node_without_others_to_ask_waits() -> None:
     node = RaftHarness(local=1, voters=[]).start()
 
     assert destinations(node.outputs) == []
@@ -205,7 +205,7 @@ def test_a_follower_whose_leader_does_not_answer_asks_a_bootstrap_server(local: 
     assert destinations(node.outputs) == [-2]
 
 
-def test_a_leader_that_did_not_answer_is_asked_again_once_somebody_else_names_it() -> None:
+def test_a_leader_that_did_not_answer_is_asked_again_once_another_node_names_it() -> None:
     node = RaftHarness(bootstrap_servers=SERVERS, config=PATIENT).start()
     node.follow(2, epoch=4)
     node.run_ms(PATIENT.request_timeout_ms)
@@ -215,7 +215,7 @@ def test_a_leader_that_did_not_answer_is_asked_again_once_somebody_else_names_it
     assert destinations(node.outputs) == [2]
 
 
-def test_a_follower_goes_back_to_its_leader_when_it_hears_that_it_leads_still() -> None:
+def test_a_follower_goes_back_to_its_leader_when_it_learns_that_it_leads_still() -> None:
     node = RaftHarness(bootstrap_servers=SERVERS).start()
     node.fail(node.follow(2, epoch=4))
     asked = node.only_send
@@ -226,7 +226,7 @@ def test_a_follower_goes_back_to_its_leader_when_it_hears_that_it_leads_still() 
     assert destinations(node.outputs) == [2]
 
 
-def test_a_follower_turns_to_the_new_leader_that_it_is_told_of() -> None:
+def test_a_follower_turns_to_the_new_leader_named_to_it() -> None:
     node = RaftHarness(bootstrap_servers=SERVERS).start()
     node.fail(node.follow(2, epoch=4))
 

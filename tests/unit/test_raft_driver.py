@@ -199,7 +199,7 @@ def test_a_bounded_number_of_requests_waits_for_a_slow_disk(
     told(story)
 
 
-def test_a_disk_that_fails_ends_the_node_and_nobody_waits_for_an_answer() -> None:
+def test_a_disk_that_fails_ends_the_node_and_its_waiting_requests() -> None:
     async def run() -> None:
         driven = Driven()
         running = asyncio.create_task(driven.driver.run(driven.channels))

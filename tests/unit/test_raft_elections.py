@@ -71,7 +71,7 @@ def test_a_lone_voter_counts_on_from_any_stored_epoch(stored: ElectionState) -> 
     assert node.node.leader_and_epoch == (1, 5)
 
 
-def test_a_voter_that_hears_nothing_stands_after_its_election_timeout() -> None:
+def test_a_voter_without_messages_is_a_candidate_after_its_election_timeout() -> None:
     node = RaftHarness(randomness=300).start()
 
     node.run_ms(ELECTION_MS + 299)
@@ -94,7 +94,7 @@ def test_a_candidate_asks_every_other_voter_for_its_vote_once_it_has_written_its
     assert [type(output) for output in node.outputs] == [PersistElection, Send, Send]
 
 
-def test_a_follower_stands_when_it_has_heard_nothing_for_the_fetch_timeout() -> None:
+def test_a_follower_is_a_candidate_without_responses_for_the_fetch_timeout() -> None:
     node = RaftHarness().start()
     node.follow(2, epoch=4)
 
@@ -213,7 +213,7 @@ def test_the_back_off_doubles_with_each_lost_election_up_to_its_maximum() -> Non
     assert waits == [100, 300, 700, CONFIG.election_backoff_max_ms, CONFIG.election_backoff_max_ms]
 
 
-def test_while_it_backs_off_a_candidate_asks_nobody() -> None:
+def test_while_it_backs_off_a_candidate_sends_no_request() -> None:
     node = RaftHarness(randomness=1).start()
     for send in node.become_candidate():
         node.reply(send, rejected(1))

@@ -77,7 +77,7 @@ def test_a_new_leader_tells_every_other_voter_at_once() -> None:
     }
 
 
-def test_the_voters_are_told_again_each_half_fetch_timeout_whether_or_not_they_have_heard() -> None:
+def test_begin_quorum_epoch_is_sent_each_half_fetch_timeout_acknowledged_or_not() -> None:
     node = RaftHarness().start().become_leader()
     for send in node.of(Send):
         node.reply(send, BeginQuorumEpochResponse(leader_id=1, leader_epoch=1))
@@ -89,7 +89,7 @@ def test_the_voters_are_told_again_each_half_fetch_timeout_whether_or_not_they_h
     assert set(node.sends(BeginQuorumEpochRequest)) == {2, 3}
 
 
-def test_a_voter_that_has_not_answered_yet_is_told_the_next_time() -> None:
+def test_a_voter_that_has_not_answered_yet_gets_the_next_begin_quorum_epoch() -> None:
     node = RaftHarness().start().become_leader()
     node.reply(node.send_to(2), BeginQuorumEpochResponse(leader_id=1, leader_epoch=1))
 
@@ -101,7 +101,7 @@ def test_a_voter_that_has_not_answered_yet_is_told_the_next_time() -> None:
 
 
 @pytest.mark.parametrize("epoch", [0, 7])
-def test_whoever_is_told_of_a_leader_follows_and_fetches_at_once(epoch: int) -> None:
+def test_a_voter_that_gets_begin_quorum_epoch_follows_and_fetches_at_once(epoch: int) -> None:
     node = RaftHarness().start()
 
     response = node.begin(begin(3, epoch))
@@ -113,7 +113,7 @@ def test_whoever_is_told_of_a_leader_follows_and_fetches_at_once(epoch: int) -> 
     assert set(node.sends(FetchRequest)) == {3}
 
 
-def test_being_told_again_is_no_news_and_no_sign_of_life() -> None:
+def test_a_repeated_begin_quorum_epoch_does_not_extend_the_fetch_timeout() -> None:
     node = RaftHarness().start()
     node.follow(3, epoch=7)
     node.run_ms(FETCH_MS - 1)
@@ -124,7 +124,7 @@ def test_being_told_again_is_no_news_and_no_sign_of_life() -> None:
     assert node.state() is StateName.CANDIDATE
 
 
-def test_a_candidate_that_is_told_of_its_epochs_leader_follows() -> None:
+def test_a_candidate_that_learns_of_its_epochs_leader_follows() -> None:
     node = RaftHarness().start()
     node.become_candidate()
 
@@ -133,7 +133,7 @@ def test_a_candidate_that_is_told_of_its_epochs_leader_follows() -> None:
     assert node.node.leader_and_epoch == (3, 1)
 
 
-def test_a_leader_that_is_told_of_a_later_one_follows() -> None:
+def test_a_leader_that_learns_of_a_later_one_follows() -> None:
     node = RaftHarness().start().become_leader()
 
     node.begin(begin(3, 2))
@@ -175,7 +175,7 @@ def test_without_an_endpoint_that_it_can_use_a_node_looks_among_the_voters(
     assert node.only_send.endpoint == endpoint(3)
 
 
-def test_a_leader_that_nobody_can_reach_is_not_followed_but_its_epoch_counts() -> None:
+def test_a_leader_without_an_endpoint_is_not_followed_but_its_epoch_counts() -> None:
     node = RaftHarness().start()
 
     node.begin(begin(9, 7))
@@ -193,7 +193,7 @@ def test_a_leader_without_a_vote_is_followed_if_it_can_be_reached() -> None:
 
 
 @pytest.mark.parametrize("key", [ReplicaKey(2), ReplicaKey(1, UUID(int=202))])
-def test_news_meant_for_another_voter_is_refused_and_believed(key: ReplicaKey) -> None:
+def test_a_begin_quorum_epoch_for_another_voter_is_refused_and_believed(key: ReplicaKey) -> None:
     node = RaftHarness(local=ReplicaKey(1, UUID(int=101))).start()
 
     response = node.begin(begin(3, 7, voter=key))
@@ -213,7 +213,7 @@ def test_a_second_leader_of_one_epoch_is_refused_and_changes_nothing() -> None:
     assert node.node.leader_and_epoch == (2, 7)
 
 
-def test_somebody_else_who_leads_under_this_nodes_id_is_refused() -> None:
+def test_another_leader_with_this_nodes_id_is_refused() -> None:
     node = RaftHarness().start()
 
     response = node.begin(begin(1, 7))
@@ -355,7 +355,7 @@ def test_a_resignation_from_an_epoch_that_has_not_begun_is_a_mistake() -> None:
         node.step(Resign(2))
 
 
-def test_whoever_does_not_lead_any_more_has_resigned_already() -> None:
+def test_a_node_that_does_not_lead_any_more_has_resigned_already() -> None:
     node = RaftHarness().start()
     node.follow(2, epoch=1)
 
@@ -364,7 +364,7 @@ def test_whoever_does_not_lead_any_more_has_resigned_already() -> None:
     assert node.node.leader_and_epoch == (2, 1)
 
 
-def test_those_who_wait_for_records_of_a_resigned_leader_are_told() -> None:
+def test_fetches_that_wait_at_a_resigned_leader_get_an_error() -> None:
     node = RaftHarness().start().become_leader()
     assert node.ask(fetch(2, 1, 1, 1)) is None
 
@@ -393,7 +393,7 @@ def test_a_resigned_leader_serves_no_fetch() -> None:
     assert (response.leader_id, response.leader_epoch) == (1, 1)
 
 
-def test_a_voter_that_has_heard_of_a_resignation_is_not_told_again() -> None:
+def test_a_voter_that_acknowledged_a_resignation_gets_no_further_one() -> None:
     node = resigned()
     node.reply(node.send_to(2), EndQuorumEpochResponse(leader_id=1, leader_epoch=1))
 
@@ -402,7 +402,7 @@ def test_a_voter_that_has_heard_of_a_resignation_is_not_told_again() -> None:
     assert node.sends(EndQuorumEpochRequest) == {}
 
 
-def test_a_voter_that_did_not_answer_is_told_again_after_the_request_timeout() -> None:
+def test_a_voter_that_did_not_answer_gets_the_resignation_again_after_the_request_timeout() -> None:
     config = QuorumConfig(election_timeout_ms=5000)
     node = RaftHarness(config=config).start().become_leader()
     node.step(Resign(1))
@@ -415,7 +415,7 @@ def test_a_voter_that_did_not_answer_is_told_again_after_the_request_timeout() -
     assert set(node.sends(EndQuorumEpochRequest)) == {3}
 
 
-def test_a_voter_that_could_not_be_reached_is_told_again_after_the_retry_back_off() -> None:
+def test_an_unreachable_voter_gets_the_resignation_again_after_the_retry_back_off() -> None:
     node = resigned()
 
     node.fail(node.send_to(3))
@@ -435,7 +435,7 @@ def test_after_its_election_timeout_a_resigned_leader_stands_again_and_can_win()
     assert node.node.leader_and_epoch == (1, 2)
 
 
-def test_whoever_led_before_a_restart_resigns_without_successors_and_stands_later() -> None:
+def test_a_leader_that_restarts_resigns_without_successors_and_is_a_candidate_later() -> None:
     node = RaftHarness(stored=ElectionState(5, leader_id=1)).start()
 
     assert node.sends(EndQuorumEpochRequest) == {2: end(1, 5), 3: end(1, 5)}
@@ -445,7 +445,7 @@ def test_whoever_led_before_a_restart_resigns_without_successors_and_stands_late
     assert node.node.epoch == 6
 
 
-def test_whoever_led_and_has_no_vote_any_more_lets_its_epoch_go() -> None:
+def test_a_leader_that_lost_its_vote_gives_up_its_epoch() -> None:
     node = RaftHarness(voters=[2, 3], stored=ElectionState(5, leader_id=1)).start()
     assert node.state() is StateName.RESIGNED
 
@@ -456,7 +456,7 @@ def test_whoever_led_and_has_no_vote_any_more_lets_its_epoch_go() -> None:
     assert any(isinstance(o, Send) and isinstance(o.request, FetchRequest) for o in outputs)
 
 
-def test_the_listeners_of_a_resigned_leader_hear_of_it_with_the_next_epoch() -> None:
+def test_the_listeners_of_a_resigned_leader_learn_of_it_with_the_next_epoch() -> None:
     node = RaftHarness().start()
     node.register()
     node.become_leader()
@@ -507,7 +507,7 @@ def test_the_later_in_the_list_the_longer_a_successor_waits(
     assert node.state() is StateName.CANDIDATE
 
 
-def test_of_a_leader_that_names_no_successor_everybody_is_one() -> None:
+def test_without_a_named_successor_every_voter_is_one() -> None:
     # A leader that was restarted resigns like that.
     node = RaftHarness().start()
     node.follow(2, epoch=7)
@@ -517,7 +517,7 @@ def test_of_a_leader_that_names_no_successor_everybody_is_one() -> None:
     assert node.state() is StateName.CANDIDATE
 
 
-def test_an_unattached_node_hears_of_a_leader_and_of_its_resignation_at_once() -> None:
+def test_an_unattached_node_learns_of_a_leader_and_of_its_resignation_at_once() -> None:
     node = RaftHarness().start()
 
     told(node, end(2, 7, 1, 3))
@@ -526,7 +526,7 @@ def test_an_unattached_node_hears_of_a_leader_and_of_its_resignation_at_once() -
     assert node.node.epoch == 8
 
 
-def test_a_voted_node_hears_of_the_resignation_too() -> None:
+def test_a_voted_node_learns_of_the_resignation_too() -> None:
     node = RaftHarness().start()
     node.vote(vote(2, 7))
 

@@ -145,7 +145,7 @@ def test_a_fetch_at_the_end_of_the_log_waits_for_the_next_record() -> None:
     assert response.high_watermark == 1
 
 
-def test_whoever_waits_gets_the_records_before_the_leaders_disk_has_them() -> None:
+def test_a_waiting_fetch_gets_the_records_before_the_leaders_disk_has_them() -> None:
     node = leader_of()
     node.ask(fetch(2, 1, 1, 1))
     appended(node, b"a")
@@ -169,7 +169,7 @@ def test_a_lone_voters_records_are_on_its_disk_before_it_calls_them_committed() 
     assert node.outputs.index(FlushLog(2)) < node.outputs.index(answer)
 
 
-def test_a_fetch_that_waited_in_vain_hears_what_is_committed_by_now() -> None:
+def test_a_fetch_that_timed_out_gets_the_current_high_watermark() -> None:
     node = leader_of()
     node.ask(fetch(2, 1, 1, 1))
     first = node.last_request_id
@@ -189,7 +189,7 @@ def test_a_fetch_that_waited_in_vain_hears_what_is_committed_by_now() -> None:
     )
 
 
-def test_the_node_wants_to_be_told_when_a_fetch_has_waited_long_enough() -> None:
+def test_the_node_asks_for_a_tick_when_a_fetch_has_waited_long_enough() -> None:
     node = leader_of()
     node.run_ms(10)
 
@@ -218,7 +218,7 @@ def test_a_fetch_that_does_not_want_to_wait_is_answered_at_once() -> None:
     assert (response.error, response.records) == (ErrorCode.none, b"")
 
 
-def test_a_fetch_that_parts_from_the_log_is_told_where_at_once() -> None:
+def test_a_diverging_fetch_gets_the_diverging_epoch_at_once() -> None:
     node = leader_of(1, 1, 4)
 
     response = node.fetch(fetch(2, 5, 9, 3))
@@ -280,7 +280,7 @@ def test_a_fetch_of_another_epoch_is_refused(epoch: int, error: ErrorCode) -> No
     assert (response.error, response.leader_epoch) == (error, 2)
 
 
-def test_whoever_does_not_lead_answers_a_fetch_at_once_with_the_leader() -> None:
+def test_a_node_that_does_not_lead_answers_a_fetch_at_once_with_the_leader() -> None:
     node = RaftHarness().start()
     assert node.fetch(fetch(3, 0)) == FetchResponse(
         error=ErrorCode.not_leader_or_follower, leader_epoch=0, log_start_offset=0
@@ -309,7 +309,7 @@ def test_an_observer_without_an_id_is_served() -> None:
 
 
 @pytest.mark.parametrize(("news", "leader"), [(begin(3, 2), 3), (vote(3, 2), None)])
-def test_whoever_waits_at_a_deposed_leader_is_told_at_once(
+def test_a_fetch_that_waits_at_a_deposed_leader_gets_an_error_at_once(
     news: BeginQuorumEpochRequest | VoteRequest, leader: int | None
 ) -> None:
     node = leader_of()
@@ -345,7 +345,7 @@ def test_the_offset_of_a_fetch_acknowledges_all_before_it_and_commits_it() -> No
     assert node.log.high_watermark == 3
 
 
-def test_a_higher_high_watermark_alone_wakes_nobody() -> None:
+def test_a_higher_high_watermark_alone_wakes_no_fetch() -> None:
     node = leader_of()
     node.ask(fetch(2, 1, 1, 1))
     waiting = node.last_request_id
@@ -355,7 +355,7 @@ def test_a_higher_high_watermark_alone_wakes_nobody() -> None:
     assert node.answer_to(waiting) is None
 
 
-def test_the_leader_describes_the_quorum_and_nobody_else_does() -> None:
+def test_only_the_leader_describes_the_quorum() -> None:
     node = leader_of()
     node.ask(fetch(2, 1, 1, 1))
     node.ask(fetch(9, 1, 1, 1))

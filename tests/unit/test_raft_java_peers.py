@@ -108,7 +108,7 @@ def test_whatever_a_leader_answers_to_a_fetch_names_it(
         assert partition.diverging_epoch.epoch == partition.snapshot_id.epoch == -1
 
 
-def test_a_fetch_that_waited_in_vain_hears_the_leader_too() -> None:
+def test_a_fetch_that_timed_out_gets_the_leader_too() -> None:
     node = leader_with_a_snapshot()
     assert node.ask(fetch(2, 3, 7, 3)) is None
 
@@ -120,7 +120,7 @@ def test_a_fetch_that_waited_in_vain_hears_the_leader_too() -> None:
     assert response.leader_endpoint == endpoint(1)
 
 
-def test_a_voter_that_was_never_started_before_is_told_the_leader_and_its_epoch() -> None:
+def test_a_voter_that_was_never_started_before_gets_the_leader_and_its_epoch() -> None:
     response = leader_with_a_snapshot().fetch(fetch(2, 0))
 
     assert (response.error, response.leader_id, response.leader_epoch) == (
@@ -158,7 +158,7 @@ def test_a_part_of_a_snapshot_is_the_one_that_was_asked_for() -> None:
     assert (part.leader_id, part.leader_epoch) == (1, 3)
 
 
-def test_the_voters_are_told_one_endpoint_under_the_name_of_the_listener() -> None:
+def test_the_voters_get_one_endpoint_under_the_name_of_the_listener() -> None:
     # Another name, and the next Fetch of a Java node ends it.
     node = RaftHarness().start().become_leader()
 
@@ -206,7 +206,7 @@ STATES: Final = ("unattached", "voted", "candidate", "follower", "resigned", "le
     last_epoch=st.integers(0, 8),
     max_wait_ms=st.sampled_from([0, 500, 60_000]),
 )
-def test_whoever_does_not_lead_answers_a_fetch_at_once_with_an_error_that_is_understood(
+def test_a_node_that_does_not_lead_answers_a_fetch_at_once_with_an_error_that_is_understood(
     name: str,
     replica: int | None,
     epoch: int,
@@ -251,7 +251,7 @@ requests = st.one_of(
 
 @settings(deadline=None)
 @given(st.sampled_from(STATES), st.lists(st.tuples(requests, st.integers(0, 700)), max_size=8))
-def test_nobody_is_called_the_leader_of_an_epoch_who_never_said_so(
+def test_no_node_is_named_as_leader_of_an_epoch_it_never_led(
     name: str, story: list[tuple[RaftRequest, int]]
 ) -> None:
     node = in_state(name)

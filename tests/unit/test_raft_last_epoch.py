@@ -41,7 +41,7 @@ def stored(epoch: int, leader_id: int | None = None, voted: int | None = None) -
 
 
 @pytest.mark.parametrize("epoch", [HALF + MAX_EPOCH_LEAP, LAST_EPOCH - 1, LAST_EPOCH])
-def test_a_vote_in_an_epoch_that_nobody_can_have_come_to_changes_nothing(epoch: int) -> None:
+def test_a_vote_in_an_unreachable_epoch_changes_nothing(epoch: int) -> None:
     leader = RaftHarness().start().become_leader()
 
     response = leader.vote(vote(77, epoch))

@@ -108,7 +108,7 @@ def test_the_leaders_own_log_only_grows() -> None:
         leading.appended(11)
 
 
-def test_the_leaders_own_log_at_the_same_end_is_no_news() -> None:
+def test_the_leaders_own_log_at_the_same_end_changes_nothing() -> None:
     leading = leader(1)
     leading.appended(12)
 
@@ -162,7 +162,7 @@ def test_the_leader_does_not_fetch_from_itself() -> None:
 # Who has heard of it, and who follows best.
 
 
-def test_the_leader_has_heard_of_itself_and_the_others_by_answering_or_by_fetching() -> None:
+def test_the_leader_counts_itself_and_voters_that_answer_or_fetch_as_acknowledged() -> None:
     leading = leader(1, 2, 3)
 
     def heard() -> list[int]:
@@ -178,7 +178,7 @@ def test_the_leader_has_heard_of_itself_and_the_others_by_answering_or_by_fetchi
     assert heard() == [1, 2, 3]
 
 
-def test_whoever_has_no_vote_has_nothing_to_acknowledge() -> None:
+def test_a_node_without_a_vote_has_nothing_to_acknowledge() -> None:
     with pytest.raises(KeyError):
         leader(1, 2, 3).acknowledged(9)
 
@@ -248,7 +248,7 @@ def test_a_lone_voter_is_never_without_its_majority() -> None:
     assert leading.check_quorum_deadline_ms == NEVER_MS
 
 
-def test_the_voters_are_to_be_told_at_once() -> None:
+def test_begin_quorum_epoch_is_due_at_once() -> None:
     assert leader(1, 2, 3).begin_quorum_epoch_deadline_ms == START_MS
 
 
@@ -319,7 +319,7 @@ def test_an_observer_that_was_silent_for_its_session_is_forgotten() -> None:
     assert [row.replica.id for row in one_too_late] == [10]
 
 
-def test_of_too_many_observers_the_one_not_heard_of_the_longest_is_forgotten() -> None:
+def test_of_too_many_observers_the_one_with_the_oldest_fetch_is_forgotten() -> None:
     leading = leader(1, 2, 3)
     for number in range(MAX_OBSERVERS):
         leading.replica_fetched(ReplicaKey(100 + number), 0, START_MS + number)

@@ -136,7 +136,7 @@ def test_records_are_delivered_only_when_they_are_on_disk() -> None:
     assert kinds.index(FlushLog) < kinds.index(DeliverCommit)
 
 
-def test_commits_are_delivered_by_whoever_has_voted_or_stands_as_well() -> None:
+def test_commits_are_delivered_by_voted_nodes_and_candidates_as_well() -> None:
     node = follower_with(committed=3)
 
     node.vote(vote(3, 9, OffsetAndEpoch(3, 1)))
@@ -149,7 +149,7 @@ def test_commits_are_delivered_by_whoever_has_voted_or_stands_as_well() -> None:
 # Leaders.
 
 
-def test_a_listener_hears_of_each_leader_once() -> None:
+def test_a_listener_gets_each_leader_once() -> None:
     node = RaftHarness().start()
     node.register(READER)
     assert heard(node.outputs) == []
@@ -163,7 +163,7 @@ def test_a_listener_hears_of_each_leader_once() -> None:
     assert heard(node.outputs) == [leader(3, 5)]
 
 
-def test_a_listener_hears_of_an_epoch_without_a_leader_and_then_of_the_leader() -> None:
+def test_a_listener_gets_an_epoch_without_a_leader_and_then_the_leader() -> None:
     node = RaftHarness().start()
     node.register(READER)
 
@@ -182,7 +182,7 @@ def test_a_follower_that_stands_knows_no_leader_any_more() -> None:
     assert heard(node.run_ms(FETCH_MS)) == [leader(None, 5)]
 
 
-def test_a_listener_hears_that_this_node_leads_once_it_has_read_its_first_record() -> None:
+def test_a_listener_learns_that_this_node_leads_once_it_has_read_its_first_record() -> None:
     node = RaftHarness(log=log_of(1, 1)).start()
     node.register(READER)
     node.become_leader()
@@ -212,7 +212,9 @@ def test_a_leader_that_has_resigned_is_not_announced_any_more() -> None:
     assert heard(node.run_ms(ELECTION_MS)) == [leader(None, 2)]
 
 
-def test_the_listener_of_a_lone_voter_that_resigns_hears_that_nobody_leads_in_between() -> None:
+def test_the_listener_of_a_lone_voter_that_resigns_gets_an_epoch_without_a_leader_in_between() -> (
+    None
+):
     node = RaftHarness(voters=[1]).start()
     node.register(READER)
     advance(node, 1)
@@ -280,7 +282,7 @@ def test_the_listener_of_a_leader_behind_its_log_gets_a_snapshot_too() -> None:
     assert advance(node, 11) == [leader(1, 2)]
 
 
-def test_the_linger_of_an_append_is_the_time_until_its_listener_can_hear_of_it() -> None:
+def test_the_linger_of_an_append_is_the_time_until_its_listener_can_get_it() -> None:
     node = RaftHarness(voters=[1]).start()
     node.register(READER)
     advance(node, 1)

@@ -80,7 +80,7 @@ def test_names_are_twenty_and_ten_digits() -> None:
         assert parse_name(other) is None
 
 
-def test_a_frozen_snapshot_has_its_name_and_nobody_may_write_to_it(tmp_path: Path) -> None:
+def test_a_frozen_snapshot_has_its_name_and_is_read_only(tmp_path: Path) -> None:
     log = committed(tmp_path, 1, 1, 2)
     writer = log.create_snapshot(OffsetAndEpoch(3, 2))
     assert writer is not None

@@ -76,7 +76,7 @@ def test_node_0_leads_like_any_other() -> None:
     assert node.restart().state() is StateName.RESIGNED
 
 
-def test_a_leader_that_cannot_be_reached_and_resigns_is_heard() -> None:
+def test_the_resignation_of_an_unreachable_leader_is_accepted() -> None:
     node = RaftHarness().start()
 
     ended = node.asked(EndQuorumEpochResponse, end(9, 7, 1))
@@ -86,7 +86,7 @@ def test_a_leader_that_cannot_be_reached_and_resigns_is_heard() -> None:
     assert node.stored == ElectionState(7)
 
 
-def test_a_leader_does_not_resign_because_somebody_says_so_in_its_name() -> None:
+def test_a_leader_does_not_resign_because_another_node_says_so_in_its_name() -> None:
     node = RaftHarness().start().become_leader()
 
     ended = node.asked(EndQuorumEpochResponse, end(1, 1, 2, 3))
@@ -108,7 +108,7 @@ def test_a_node_without_an_id_is_nobodys_voter(key: ReplicaKey) -> None:
     )
 
 
-def test_the_first_epoch_of_all_is_news() -> None:
+def test_the_first_epoch_of_all_is_delivered() -> None:
     node = RaftHarness().start()
     node.register("reader")
 
@@ -121,7 +121,7 @@ def test_the_first_epoch_of_all_is_news() -> None:
 
 
 @pytest.mark.parametrize("max_bytes", [-1, 0, 1, 2_000])
-def test_whoever_asks_for_little_gets_a_batch_at_least(max_bytes: int) -> None:
+def test_a_fetch_with_a_small_limit_gets_a_batch_at_least(max_bytes: int) -> None:
     node = RaftHarness(log=large_log(4, 800)).start().become_leader()
 
     response = node.fetch(replace(fetch(2, 2, 1, 1), max_bytes=max_bytes))
@@ -130,7 +130,7 @@ def test_whoever_asks_for_little_gets_a_batch_at_least(max_bytes: int) -> None:
     assert got == ([1, 2] if max_bytes == 2_000 else [1])
 
 
-def test_nobody_gets_more_than_the_most_that_is_allowed() -> None:
+def test_no_fetch_gets_more_than_the_limit() -> None:
     node = RaftHarness(log=large_log(5, MAX_FETCH_BYTES // 4)).start().become_leader()
 
     response = node.fetch(replace(fetch(2, 2, 1, 1), max_bytes=2**31 - 1))
@@ -210,7 +210,7 @@ def test_a_leader_that_only_ever_fails_is_given_up() -> None:
     assert node.state() is StateName.CANDIDATE
 
 
-def test_a_voter_that_fails_to_hear_of_a_resignation_is_told_again() -> None:
+def test_a_voter_that_missed_a_resignation_gets_it_again() -> None:
     node = RaftHarness().start().become_leader()
     node.step(Resign(1))
     failed = EndQuorumEpochResponse(

@@ -13,7 +13,7 @@ from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey
 
 
-def test_an_epoch_is_on_disk_before_it_is_told_though_the_next_one_begins_at_once() -> None:
+def test_an_epoch_is_on_disk_before_it_is_sent_though_the_next_one_begins_at_once() -> None:
     """A candidate whose time is over refuses a vote of a higher epoch, and stands in the next."""
     node = RaftHarness(log=log_of(1, 1), randomness=1).start()
     node.become_candidate()

@@ -141,14 +141,14 @@ def test_a_stored_vote_can_be_given_again_to_the_same_candidate_alone() -> None:
     assert not state.can_grant_vote(ReplicaKey(3), is_log_up_to_date=True)
 
 
-def test_whoever_led_starts_resigned_in_the_same_epoch_with_nobody_told() -> None:
+def test_a_leader_that_restarts_is_resigned_in_the_same_epoch_without_successors() -> None:
     world = World(ElectionState(5, leader_id=1))
 
     assert world.quorum.state == Resigned(5, 1, START_MS + ELECTION_MS, [2, 3])
     assert world.quorum.high_watermark is None
 
 
-def test_whoever_had_voted_for_itself_is_a_candidate_of_the_same_epoch_again() -> None:
+def test_a_node_that_voted_for_itself_is_a_candidate_of_the_same_epoch_again() -> None:
     state = as_candidate(5).quorum.state
 
     assert isinstance(state, Candidate)
@@ -330,7 +330,7 @@ def test_a_leader_does_not_follow_in_its_own_epoch() -> None:
     assert world.quorum.leader_and_epoch == (2, 6)
 
 
-def test_nobody_follows_itself_or_a_leader_without_an_endpoint() -> None:
+def test_no_node_follows_itself_or_a_leader_without_an_endpoint() -> None:
     world = as_unattached(5)
 
     with pytest.raises(RaftFatal, match="follows itself"):
@@ -409,7 +409,7 @@ def test_a_lower_epoch_changes_no_state(make: Maker) -> None:
 
 
 @pytest.mark.parametrize("make", [as_candidate, as_follower, as_leader, as_resigned])
-def test_a_vote_is_given_only_by_whoever_is_unattached(make: Maker) -> None:
+def test_a_vote_is_granted_only_by_unattached_nodes(make: Maker) -> None:
     world = make()
 
     with pytest.raises(RaftFatal, match="a vote as"):
@@ -430,7 +430,7 @@ def test_there_is_no_second_vote_in_an_epoch_not_even_for_the_same_candidate(
         world.quorum.vote_for(ReplicaKey(candidate), LATER)
 
 
-def test_nobody_is_asked_for_a_vote_for_itself() -> None:
+def test_no_voter_is_asked_for_a_vote_for_itself() -> None:
     world = as_unattached()
 
     with pytest.raises(RaftFatal, match="for itself"):

@@ -65,7 +65,7 @@ def test_a_failure_leaves_its_node_in_peace_for_the_retry_back_off(
 
 
 @pytest.mark.parametrize(("node", "correlation_id"), [(5, 2), (6, 1)])
-def test_an_answer_that_nobody_waits_for_changes_nothing(
+def test_an_unexpected_answer_changes_nothing(
     requests: RequestManager, node: int, correlation_id: int
 ) -> None:
     requests.sent(5, 1, START_MS)
@@ -173,7 +173,7 @@ def test_while_all_servers_are_left_in_peace_the_first_to_be_ready_is_waited_for
     assert requests.bootstrap_ready_at_ms(START_MS + 4) == START_MS + 2 + BACKOFF_MS
 
 
-def test_without_bootstrap_servers_nobody_is_asked(random: FixedRandom) -> None:
+def test_without_bootstrap_servers_no_node_is_asked(random: FixedRandom) -> None:
     requests = RequestManager({}, REQUEST_MS, BACKOFF_MS, random)
 
     assert requests.ready_bootstrap_server(START_MS) is None

@@ -54,7 +54,7 @@ def test_a_lone_voter_leaves_at_once() -> None:
     assert stopped(RaftHarness(voters=[1]).start()) == GRACEFUL
 
 
-def test_whoever_has_left_does_nothing_any_more() -> None:
+def test_a_node_that_has_left_does_nothing_any_more() -> None:
     node = RaftHarness().start()
     node.follow(2, epoch=4)
     stopped(node)

@@ -147,7 +147,7 @@ def test_logs_may_part_where_this_one_starts() -> None:
     assert node.fetch(fetch(2, 4, 9, 2)).diverging_epoch == LATEST
 
 
-def test_the_snapshot_of_the_format_is_offered_to_nobody() -> None:
+def test_the_snapshot_of_the_format_is_offered_to_no_node() -> None:
     log = log_of(1, 1)
     log.create_snapshot(BOOTSTRAP, b"format")
     node = RaftHarness(log=log).start().become_leader()
@@ -158,7 +158,7 @@ def test_the_snapshot_of_the_format_is_offered_to_nobody() -> None:
     assert response.error is ErrorCode.snapshot_not_found
 
 
-def test_whoever_is_referred_to_a_snapshot_has_acknowledged_nothing() -> None:
+def test_a_node_referred_to_a_snapshot_has_acknowledged_nothing() -> None:
     node = leader()
 
     node.fetch(fetch(2, 4, 6, 2))
@@ -209,7 +209,7 @@ def test_a_part_that_there_is_not_is_refused_with_the_leader(
     )
 
 
-def test_whoever_does_not_lead_gives_no_snapshot() -> None:
+def test_a_node_that_does_not_lead_gives_no_snapshot() -> None:
     node = RaftHarness(log=log_with_snapshots()).start()
     node.follow(2, epoch=4)
 
@@ -470,7 +470,7 @@ def part_of(snapshot_id: OffsetAndEpoch) -> FetchSnapshotResponse:
     )
 
 
-def test_a_follower_drops_a_record_nobody_else_has_for_a_snapshot_of_an_older_epoch() -> None:
+def test_a_follower_drops_a_record_no_other_node_has_for_a_snapshot_of_an_older_epoch() -> None:
     node = downloading(follower_that_led())
 
     node.reply(node.only_send, part_of(LATEST))

@@ -35,7 +35,7 @@ def test_a_candidate_that_has_no_vote_any_more_keeps_its_promise_and_does_not_st
 
 
 @pytest.mark.parametrize("leader", [2, None])
-def test_a_voter_alone_forgets_whoever_led_before_it_was_alone(leader: int | None) -> None:
+def test_a_lone_voter_forgets_the_leader_of_before_it_was_alone(leader: int | None) -> None:
     node = RaftHarness(voters=[1], stored=ElectionState(5, leader_id=leader)).start()
 
     assert node.node.leader_and_epoch == (1, 6)

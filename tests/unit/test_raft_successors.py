@@ -25,7 +25,7 @@ HERE, ELSEWHERE = UUID(int=101), UUID(int=202)
     ],
     ids=["id alone", "this directory", "another directory", "both", "others"],
 )
-def test_a_successor_in_another_directory_is_somebody_else(
+def test_a_successor_in_another_directory_is_another_replica(
     successors: tuple[ReplicaKey, ...], wait_ms: int
 ) -> None:
     node = RaftHarness(local=ReplicaKey(1, HERE)).start()

@@ -82,7 +82,7 @@ def test_a_follower_that_refuses_its_vote_takes_the_higher_epoch_over_neverthele
     assert node.stored == ElectionState(5)
 
 
-def test_whoever_knows_the_leader_of_an_epoch_does_not_vote_in_it_and_names_him() -> None:
+def test_a_node_that_knows_the_leader_of_an_epoch_grants_no_vote_in_it_and_names_it() -> None:
     node = RaftHarness().start()
     node.follow(2, epoch=4)
 
@@ -270,7 +270,7 @@ def test_a_vote_answer_to_who_has_become_a_follower_is_dropped() -> None:
     assert node.node.leader_and_epoch == (3, 1)
 
 
-def test_a_vote_of_an_election_that_is_over_elects_nobody() -> None:
+def test_a_vote_of_an_election_that_is_over_elects_no_leader() -> None:
     node = RaftHarness().start()
     first, second = node.become_candidate()
     for send in (first, second):

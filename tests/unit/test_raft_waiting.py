@@ -40,7 +40,7 @@ def test_the_log_of_a_lone_voter_knows_what_is_committed() -> None:
     assert node.log.high_watermark == node.node.high_watermark == 3
 
 
-def test_a_candidate_that_leaves_and_has_lost_asks_nobody_any_more() -> None:
+def test_a_candidate_that_leaves_and_has_lost_sends_no_more_requests() -> None:
     node = RaftHarness(voters=[1, 2, 3, 4, 5]).start()
     *sends, last = node.become_candidate()
     node.step(Shutdown(60_000))

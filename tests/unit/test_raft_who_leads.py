@@ -23,7 +23,7 @@ OTHER = "OTHER"
 BOTH = {LISTENER: endpoint(2), OTHER: endpoint(22)}
 
 
-def test_a_leader_that_is_told_that_it_leads_goes_on() -> None:
+def test_a_leader_that_is_named_as_the_leader_goes_on() -> None:
     node = RaftHarness().start().become_leader()
     known = BeginQuorumEpochResponse(
         error=ErrorCode.not_leader_or_follower,
@@ -38,7 +38,7 @@ def test_a_leader_that_is_told_that_it_leads_goes_on() -> None:
     assert node.node.leader_and_epoch == (1, 1)
 
 
-def test_a_leader_that_is_told_that_it_leads_a_later_epoch_ends() -> None:
+def test_a_leader_that_is_named_as_the_leader_of_a_later_epoch_ends() -> None:
     node = RaftHarness().start().become_leader()
 
     with pytest.raises(RaftFatal, match="names node 1 as the leader of epoch 9"):
@@ -46,7 +46,7 @@ def test_a_leader_that_is_told_that_it_leads_a_later_epoch_ends() -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch])
-def test_a_leader_of_this_epoch_that_nobody_can_reach_is_not_followed(error: ErrorCode) -> None:
+def test_a_leader_of_this_epoch_without_an_endpoint_is_not_followed(error: ErrorCode) -> None:
     node = RaftHarness().start()
     first, _ = node.become_candidate()
 

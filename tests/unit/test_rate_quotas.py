@@ -151,7 +151,7 @@ def test_a_change_holds_for_who_is_known_already(world: World) -> None:
     assert quotas.most_at_once("alice", "app") == math.inf
 
 
-def test_a_default_that_changes_holds_for_everybody_without_a_quota(world: World) -> None:
+def test_a_default_that_changes_holds_for_every_client_without_a_quota(world: World) -> None:
     quotas = world.produce()
     quotas.record("alice", "other", 1_100)
 

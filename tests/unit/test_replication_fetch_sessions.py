@@ -100,7 +100,7 @@ def test_a_full_request_opens_a_session_and_is_told_everything() -> None:
     assert broker.cache.total_partitions == 2
 
 
-def test_an_incremental_answer_carries_only_news() -> None:
+def test_an_incremental_response_has_only_changed_partitions() -> None:
     broker = Broker()
     broker.open(0, 1, 2)
     context = broker.request(FetchMetadata(1, 1))
@@ -113,7 +113,7 @@ def test_an_incremental_answer_carries_only_news() -> None:
     assert answer == FetchAnswer(ErrorCode.none, 1, {partitions(1)[0]: moved})
 
 
-def test_records_log_start_divergence_and_preferred_replica_are_news() -> None:
+def test_records_log_start_divergence_and_preferred_replica_count_as_changes() -> None:
     for news in (
         OK._replace(records=b"batch"),
         OK._replace(log_start_offset=5),
@@ -128,7 +128,7 @@ def test_records_log_start_divergence_and_preferred_replica_are_news() -> None:
         ), news
 
 
-def test_after_an_error_the_same_good_answer_is_told_again() -> None:
+def test_after_an_error_the_same_good_result_is_sent_again() -> None:
     broker = Broker()
     broker.open(0)
     failed = FetchedPartition(ErrorCode.not_leader_or_follower)
@@ -141,7 +141,7 @@ def test_after_an_error_the_same_good_answer_is_told_again() -> None:
     assert [len(answer.partitions) for answer in (first, second, third, fourth)] == [1, 1, 1, 0]
 
 
-def test_a_watermark_that_the_follower_could_not_use_is_told_again() -> None:
+def test_a_watermark_that_the_follower_could_not_use_is_sent_again() -> None:
     broker = Broker()
     diverging = OK._replace(diverging_epoch=EpochEndOffset(1, 3))
     broker.answer(broker.request(FetchMetadata(), partitions(0)), diverging)
@@ -250,7 +250,7 @@ def test_without_a_free_slot_a_young_session_stays_and_the_newcomer_gets_none() 
     assert broker.cache.evictions == 0
 
 
-def test_a_session_that_nobody_uses_gives_way_to_anybody() -> None:
+def test_an_unused_session_gives_way_to_any_other() -> None:
     broker = Broker(slots=2)
     broker.open(0, 1, 2, is_from_follower=True)
     broker.now_ms += 1
@@ -302,7 +302,7 @@ def test_the_epoch_of_a_session_skips_zero_when_it_wraps() -> None:
     assert next_session_epoch(FINAL_SESSION_EPOCH) == FINAL_SESSION_EPOCH
 
 
-def test_what_would_be_told_is_still_news_afterwards() -> None:
+def test_a_preview_of_the_response_leaves_the_session_unchanged() -> None:
     broker = Broker()
     broker.open(0, 1)
     context = broker.request(FetchMetadata(1, 1))
@@ -315,7 +315,7 @@ def test_what_would_be_told_is_still_news_afterwards() -> None:
     assert again.answer(found, broker.now_ms).partitions == {partitions(1)[0]: moved}
 
 
-def test_a_throttled_request_that_was_overtaken_is_told_so() -> None:
+def test_a_throttled_request_that_was_overtaken_gets_an_error() -> None:
     broker = Broker()
     broker.open(0)
     context = broker.request(FetchMetadata(1, 1))

@@ -327,7 +327,7 @@ def test_a_leader_that_comes_back_at_another_port_is_found_there() -> None:
     asyncio.run(story())
 
 
-def test_a_leader_nobody_listens_for_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_leader_without_a_listener_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with replication() as (leader, follower):
             await leader.peer.close()
@@ -506,7 +506,7 @@ def test_more_fetchers_share_the_partitions_and_fewer_take_them_back() -> None:
     asyncio.run(story())
 
 
-def test_a_failure_that_nobody_foresaw_does_not_end_replication(
+def test_an_unexpected_failure_does_not_end_replication(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def story() -> None:

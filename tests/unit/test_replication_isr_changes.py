@@ -234,7 +234,7 @@ def test_the_version_is_the_newest_that_both_sides_the_dialect_and_the_topic_all
         refused({0: ErrorCode.unknown_server_error}),
     ],
 )
-def test_a_proposal_is_sent_until_somebody_decides(first: object) -> None:
+def test_a_proposal_is_sent_until_it_is_decided(first: object) -> None:
     async def story() -> None:
         async with brokers() as (controller, broker):
             controller.answers = [first, first]
@@ -455,7 +455,7 @@ def test_a_write_that_finds_its_own_work_has_succeeded(znodes: Znodes) -> None:
     assert znodes.partition.partition_epoch == PARTITION_EPOCH + 1
 
 
-def test_the_controller_is_told_once_the_isrs_have_come_to_rest(
+def test_the_controller_is_notified_once_the_isrs_have_come_to_rest(
     znodes: Znodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("replica_manager.replication.isr_znodes.CHECK_INTERVAL_MS", 1)

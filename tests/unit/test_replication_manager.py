@@ -172,7 +172,7 @@ def test_the_same_leader_in_a_new_epoch_is_fetched_from_anew() -> None:
     assert host.ended == []
 
 
-def test_a_leader_fetches_from_nobody() -> None:
+def test_a_leader_does_not_fetch() -> None:
     host = Host()
     host.hear(2, 4)
     host.woken.clear()

@@ -288,7 +288,7 @@ def test_a_cancelled_call_closes_because_its_answer_may_still_come() -> None:
     asyncio.run(story())
 
 
-def test_a_port_where_nobody_listens_is_named() -> None:
+def test_a_port_without_a_listener_is_named() -> None:
     async def story() -> None:
         async with listening(answering(b"")) as port:
             pass

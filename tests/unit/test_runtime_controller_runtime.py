@@ -222,7 +222,7 @@ def test_a_controlled_shutdown_is_answered_by_the_core() -> None:
     run(story)
 
 
-def test_a_preempted_controlled_shutdown_is_told_that_the_controller_moved() -> None:
+def test_a_preempted_controlled_shutdown_learns_that_the_controller_moved() -> None:
     async def story() -> None:
         async with world() as w:
             await w.broker.has_received(1)
@@ -242,9 +242,7 @@ def test_a_preempted_controlled_shutdown_is_told_that_the_controller_moved() -> 
     run(story)
 
 
-def test_a_controlled_shutdown_that_outlives_its_session_is_told_that_the_controller_moved() -> (
-    None
-):
+def test_a_controlled_shutdown_that_outlives_its_session_learns_that_the_controller_moved() -> None:
     async def story() -> None:
         async with world() as w:
             await w.broker.has_received(1)
@@ -302,7 +300,7 @@ def test_an_expired_session_ends_the_reign_and_the_next_begins_a_new_one(
     assert families.index("ctl-resigned") > families.index("ctl-elected")
 
 
-def test_while_there_is_no_session_nobody_waits_for_the_next_to_resign() -> None:
+def test_resigning_does_not_wait_for_the_next_session() -> None:
     async def story() -> None:
         async with world() as w:
             await w.broker.has_received(1)
@@ -386,7 +384,7 @@ def test_the_thirteen_gauges_of_kafka_are_there_from_the_start() -> None:
     run(story)
 
 
-def test_a_watch_on_something_that_concerns_nobody_becomes_no_event() -> None:
+def test_an_irrelevant_watch_becomes_no_event() -> None:
     async def story() -> None:
         async with world() as w:
             await w.broker.has_received(1)

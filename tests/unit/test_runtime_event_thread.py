@@ -137,7 +137,7 @@ def test_answers_go_back_into_the_procedure_that_asked() -> None:
     assert f.session.asked[:2] == [ReadZnodes(["/a"]), ReadZnodes(["/b"])]
 
 
-def test_deeds_are_done_before_the_next_question_is_asked_and_at_the_end() -> None:
+def test_effects_are_performed_before_the_next_question_and_at_the_end() -> None:
     seen: list[list[Deed]] = []
 
     def story(event: Event) -> Generator[Any, Any, None]:

@@ -166,7 +166,7 @@ def test_an_exception_stands_below_its_line_as_java_prints_it(tmp_path: Path) ->
     assert re.fullmatch(r"\tat test_an_exception_\w+\(test_runtime_log_files\.py:\d+\)", written[5])
 
 
-def test_causes_of_an_exception_are_told_with_kafkas_names() -> None:
+def test_causes_of_an_exception_are_printed_with_kafkas_names() -> None:
     def raise_both() -> None:
         try:
             raise ConnectionResetError("peer is gone")
@@ -256,7 +256,7 @@ def test_state_changes_wait_for_who_is_at_work_but_not_for_ever(tmp_path: Path) 
     assert asked
 
 
-def test_a_record_that_cannot_be_printed_is_told_and_the_others_are_written(
+def test_a_record_that_cannot_be_printed_is_reported_and_the_others_are_written(
     tmp_path: Path,
 ) -> None:
     broken = StateChange(Kind.LEADER_AND_ISR_IGNORED, "broker", 1, reason="no such reason")
@@ -267,7 +267,7 @@ def test_a_record_that_cannot_be_printed_is_told_and_the_others_are_written(
     assert "ERROR Cannot print the state change" in lines(tmp_path, "server.log")[0]
 
 
-def test_records_beyond_the_bound_are_dropped_counted_and_told(tmp_path: Path) -> None:
+def test_records_beyond_the_bound_are_dropped_counted_and_reported(tmp_path: Path) -> None:
     writer = LogWriter(
         tmp_path,
         files=("server.log", "controller.log"),
@@ -354,7 +354,7 @@ def test_hours_without_a_line_leave_no_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["controller.log"]
 
 
-def test_a_directory_that_cannot_be_written_is_told_once_and_tried_again(
+def test_a_directory_that_cannot_be_written_is_reported_once_and_tried_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now_s = 0.0
@@ -382,7 +382,7 @@ def test_a_directory_that_cannot_be_written_is_told_once_and_tried_again(
     assert capsys.readouterr().err == ""
 
 
-def test_all_files_of_a_directory_that_is_none_are_told_in_one_line(
+def test_all_files_of_a_directory_that_is_none_are_reported_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "logs").write_text("a file where the directory should be")
@@ -394,7 +394,7 @@ def test_all_files_of_a_directory_that_is_none_are_told_in_one_line(
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_full_disk_is_told_once_however_long_it_stays_full(
+def test_a_full_disk_is_reported_once_however_long_it_stays_full(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     now_s = 0.0

@@ -69,7 +69,7 @@ def test_a_callback_that_waits_for_the_clock_uses_no_processor_time() -> None:
     assert watch.long_count == 0
 
 
-def test_garbage_collection_is_told_apart_from_the_callbacks_own_work() -> None:
+def test_garbage_collection_is_distinguished_from_the_callbacks_own_work() -> None:
     async def collecting() -> None:
         ring: list[object] = [[] for _ in range(200_000)]
         ring.append(ring)

@@ -204,7 +204,7 @@ def test_what_the_rules_say(
     assert decision is expected
 
 
-def test_without_any_rule_everybody_may_if_it_says_so() -> None:
+def test_without_acls_everything_is_allowed_if_configured() -> None:
     generous = authorizer(
         {topic("orders"): [allow("User:bob", READ)]}, allow_everyone_if_no_acl_found=True
     )

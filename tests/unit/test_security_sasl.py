@@ -316,7 +316,7 @@ def test_after_version_0_of_the_handshake_tokens_come_bare() -> None:
     assert client.authenticator.login == Login(ALICE, "SCRAM-SHA-256", None)
 
 
-def test_who_fails_after_version_0_hears_nothing() -> None:
+def test_a_login_that_fails_after_version_0_gets_no_answer() -> None:
     client = Connected()
     client.handshake("PLAIN", version=0)
 

@@ -207,7 +207,7 @@ def test_a_key_store_that_cannot_be_is_refused_and_shows_nothing(
     assert "BEGIN" not in str(refused.value)
 
 
-def test_a_wrong_password_of_a_store_is_told_as_such(tmp_path: Path) -> None:
+def test_a_wrong_password_of_a_store_is_named_as_such(tmp_path: Path) -> None:
     store = tmp_path / "server.p12"
     store.write_bytes(SERVER.pkcs12("storepass"))
 

@@ -267,7 +267,7 @@ def test_markers_go_to_a_broker_that_was_nowhere_for_a_while(tell: Tell) -> None
     tell(story)
 
 
-def test_records_that_nobody_has_announced_are_refused(tell: Tell) -> None:
+def test_records_of_partitions_not_added_to_the_transaction_are_refused(tell: Tell) -> None:
     async def story(world: TransactionWorld) -> None:
         _, *rest = await world.init()
         producer = rest[0], rest[1]
@@ -287,7 +287,7 @@ def test_records_that_nobody_has_announced_are_refused(tell: Tell) -> None:
     tell(story)
 
 
-def test_offsets_that_nobody_has_announced_are_refused(tell: Tell) -> None:
+def test_offsets_of_groups_not_added_to_the_transaction_are_refused(tell: Tell) -> None:
     async def story(world: TransactionWorld) -> None:
         _, *rest = await world.init()
         producer = rest[0], rest[1]

@@ -589,7 +589,7 @@ LOOPS: Final = {
     "CleanerManager.run": _DEPARTURES
     + "test_an_unforeseen_exception_in_one_log_leaves_the_others_to_be_cleaned",
     "FetcherTask._run": "tests/unit/test_replication_fetchers.py::"
-    "test_a_failure_that_nobody_foresaw_does_not_end_replication",
+    "test_an_unexpected_failure_does_not_end_replication",
     "IsrChanges._run": "the verdict on one ISR",
     "IsrZnodes._tell_now_and_then": "a note about changed ISRs",
     "LogDirMoves._work": "a move of one replica",

@@ -173,7 +173,7 @@ def test_where_a_brokers_file_says_how_to_connect_a_tools_file_is_not_looked_at(
         pass
 
 
-def test_znodes_are_protected_for_whoever_zookeeper_knows(stores: Path) -> None:
+def test_znodes_are_protected_for_the_identity_that_zookeeper_knows(stores: Path) -> None:
     protected = {"zookeeper.set.acl": "true"}
     shown = ENABLED | {
         "zookeeper.ssl.keystore.location": str(stores / "kafka.p12"),

@@ -211,7 +211,7 @@ def test_records_are_views_into_what_arrived() -> None:
     assert bytes(records) == b"Records"
 
 
-def test_a_topic_that_nobody_asked_for_is_told_and_left_out() -> None:
+def test_a_topic_that_was_not_requested_is_logged_and_left_out() -> None:
     body = written(17, [(BILLS, "bills", [(0, ANSWER)]), (ORDERS, "orders", [(0, ANSWER)])])
 
     answers = read_fetch_answers(17, memoryview(body), {ORDERS: "orders"})

@@ -317,7 +317,7 @@ def test_a_request_about_another_partition_is_refused_as_a_whole(
         assert (answer.error_code, answer.topics) == (ErrorCode.invalid_request, ())
 
 
-def test_another_cluster_is_told_so_before_anything_else() -> None:
+def test_another_cluster_is_refused_before_anything_else() -> None:
     for request_, version, _ in GOLDEN:
         payload = replace(message(request_, version), cluster_id="another")
         answer = answer_to(api_key_of(request_), version, of_another_partition(payload))
@@ -357,7 +357,7 @@ def test_describing_another_partition_names_it_in_the_answer(version: int) -> No
         assert partition.error_message == "This server does not host this topic-partition."
 
 
-def test_whoever_does_not_lead_describes_nothing() -> None:
+def test_a_node_that_does_not_lead_describes_nothing() -> None:
     refused = DescribeQuorumResponse(
         error=ErrorCode.not_leader_or_follower, leader_id=2, leader_epoch=5
     )
