@@ -75,7 +75,7 @@ def ends_badly_refused(seed: int) -> bool:
 def ends_badly_contested(seed: int) -> bool:
     """As :func:`ends_badly` where controllers are deposed amid their failover."""
     try:
-        world = contested_world(seed)
+        world = contested_world(seed, deletions=100)
     except Exception:  # noqa: BLE001 - as above
         return True
     return bool(world.failures)

@@ -37,7 +37,7 @@ def refusing_world(seed: int, deeds: int = 60) -> World:
     return world
 
 
-def contested_world(seed: int, deletions: int = 100) -> World:
+def contested_world(seed: int, deletions: int) -> World:
     """Controllers follow each other so quickly that one is often deposed amid its failover."""
     world = World(seed)
     chaos = Chaos(world)
@@ -76,12 +76,13 @@ def test_a_zookeeper_that_refuses_misleads_no_controller(seed: int) -> None:
     assert [failed for failed in world.failures if not is_refusal(failed[2])] == []
 
 
-def test_a_hundred_deletions_of_the_controller_znode_always_end_with_a_controller(
-    seed: int,
-) -> None:
-    world = contested_world(seed)
+def test_deletions_of_the_controller_znode_always_end_with_a_controller(seed: int) -> None:
+    # A long history costs five times as much, and finds little that more seeds do not.
+    deletions = 100 if seed % 10 == 0 else 20
 
-    assert world.controller_epoch > 50
+    world = contested_world(seed, deletions)
+
+    assert world.controller_epoch > deletions // 2
     assert world.failures == []
 
 
