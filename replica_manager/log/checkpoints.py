@@ -90,7 +90,8 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """The offsets in a file, none without a file; CheckpointMalformed if it cannot be read."""
     offsets: dict[TopicPartition, int] = {}
     for words in _entries(path, 3):
-        offsets[TopicPartition(words[0], _number(path, words[1]))] = _number(path, words[2])
+        topic_partition = TopicPartition(words[0], _number(path, words[1], bits=32))
+        offsets[topic_partition] = _number(path, words[2])
     return offsets
 
 
@@ -102,7 +103,8 @@ def write_epochs(path: Path, entries: Sequence[EpochEntry]) -> None:
 def read_epochs(path: Path) -> list[EpochEntry]:
     """The epochs in a file, none without a file; CheckpointMalformed if it cannot be read."""
     epochs = [
-        EpochEntry(_number(path, words[0]), _number(path, words[1])) for words in _entries(path, 2)
+        EpochEntry(_number(path, words[0], bits=32), _number(path, words[1]))
+        for words in _entries(path, 2)
     ]
     for entry in epochs:
         if entry.epoch < 0 or entry.start_offset < 0:
@@ -139,7 +141,9 @@ def _entries(path: Path, words: int) -> list[list[str]]:
     return entries
 
 
-def _number(path: Path, word: str) -> int:
-    if not _NUMBER.fullmatch(word):
-        raise CheckpointMalformed(f"Malformed number in checkpoint file ({path}): {word!r}")
-    return int(word)
+def _number(path: Path, word: str, *, bits: int = 64) -> int:
+    if _NUMBER.fullmatch(word):
+        number = int(word)
+        if -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+            return number
+    raise CheckpointMalformed(f"Malformed number in checkpoint file ({path}): {word[:40]!r}")

@@ -90,7 +90,7 @@ class LogLoader:
         self._config = config
         self._environment = environment
         self._epochs = epochs
-        self._log_start_offset = log_start_offset
+        self._log_start_offset = max(0, log_start_offset)
         self._recovery_point = recovery_point
         self._had_clean_shutdown = had_clean_shutdown
         self._on_progress = on_progress

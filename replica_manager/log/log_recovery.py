@@ -74,6 +74,7 @@ def recover_segment(
     segment.transaction_index.reset()
     largest = TimestampOffset(-1, segment.base_offset)
     valid = last_indexed = 0
+    last_offset = segment.base_offset - 1
     try:
         for place, content, at in whole_batches(segment):
             header = place.header
@@ -81,6 +82,8 @@ def recover_segment(
                 raise CorruptRecord(f"Record is corrupt (stored crc = {header.crc})")
             if header.base_offset < segment.base_offset:
                 raise CorruptRecord(f"Offset {header.base_offset} is before the segment's first")
+            if header.last_offset <= last_offset:
+                raise CorruptRecord(f"Offset {header.last_offset} follows offset {last_offset}")
             if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
                 raise SegmentOverflow(segment, header.last_offset)
             if header.max_timestamp > largest.timestamp:
@@ -93,6 +96,7 @@ def recover_segment(
                 _learn_epoch(epochs, header.partition_leader_epoch, header.base_offset)
                 _replay(segment, producers, content, at, header)
             valid += header.size
+            last_offset = header.last_offset
     except (CorruptRecord, InvalidRecord) as failure:
         _log.warning(
             "Found invalid messages in log segment %s at byte offset %d: %s",
@@ -273,12 +277,25 @@ def split_segment(
 ) -> list[LogSegment]:
     """Writes a segment again as several that indexes can name, and puts them in its place.
 
+    Ends before a batch whose offset does not rise: no reader could find what follows it.
     ``new_segment`` makes one from base offset and suffix.  After a crash in between, the old one or
     all of the new ones are loaded.  Source: Kafka ``LocalLog.splitOverflowedSegment``; KAFKA-6264.
     """
     pieces: list[LogSegment] = []
+    last_offset = segment.base_offset - 1
     for place, content, at in whole_batches(segment):
         header = place.header
+        if header.last_offset <= last_offset:
+            _log.warning(
+                "Dropping the end of log segment %s from byte offset %d on: offset %d follows "
+                "offset %d",
+                segment.file.path,
+                place.position,
+                header.last_offset,
+                last_offset,
+            )
+            break
+        last_offset = header.last_offset
         if not pieces or header.last_offset - pieces[-1].base_offset > MAX_RELATIVE_OFFSET:
             pieces.append(new_segment(header.base_offset, CLEANED_SUFFIX))
         batch = memoryview(content)[at : at + header.size]

@@ -125,11 +125,7 @@ class Watch:
 
     def new_tracebacks(self) -> list[str]:
         """Failures that nobody foresaw, from the logs; each is told once."""
-        found = []
-        for file in sorted(self._logs.rglob("*")):
-            if file.is_file():
-                found += [f"{file.name}: {each}" for each in _tracebacks(file)]
-        new = [each for each in dict.fromkeys(found) if each not in self._told]
+        new = [each for each in dict.fromkeys(tracebacks_in(self._logs)) if each not in self._told]
         self._told.update(new)
         return new
 
@@ -156,6 +152,13 @@ class Watch:
 def fingerprint(tree: Path) -> dict[str, str]:
     """Path to kind and content of everything below ``tree``."""
     return {str(path.relative_to(tree)): _content(path) for path in sorted(tree.rglob("*"))}
+
+
+def tracebacks_in(logs: Path) -> Iterator[str]:
+    """Every failure in the log files below a folder that nobody foresaw."""
+    for file in sorted(logs.rglob("*")):
+        if file.is_file():
+            yield from (f"{file.name}: {each}" for each in _tracebacks(file))
 
 
 def _content(path: Path) -> str:

@@ -93,6 +93,10 @@ class BrokerProcess:
         return status
 
     @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def address(self) -> str:
         """``host:port`` of its PLAINTEXT listener."""
         return str(self.status["listeners"]["PLAINTEXT"]).removeprefix("PLAINTEXT://")

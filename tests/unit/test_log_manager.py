@@ -499,7 +499,17 @@ def test_checkpoints_are_kafkas_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["1\n0\n", "0\n", "0\n2\norders 0 5\n", "0\n1\norders 0\n", "0\n1\norders 0 x\n", "0\nx\n"],
+    [
+        *(
+            "1\n0\n",
+            "0\n",
+            "0\n2\norders 0 5\n",
+            "0\n1\norders 0\n",
+            "0\n1\norders 0 x\n",
+            "0\nx\n",
+        ),
+        *(f"0\n1\norders 0 {2**63}\n", f"0\n1\norders {2**31} 5\n"),
+    ],
 )
 def test_a_malformed_checkpoint_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "checkpoint"

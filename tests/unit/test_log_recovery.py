@@ -358,6 +358,39 @@ def test_a_segment_with_offsets_too_far_apart_is_split(world: LogWorld) -> None:
     assert files(world.directory, ".swap") + files(world.directory, ".cleaned") == []
 
 
+def test_batches_that_are_in_the_last_segment_twice_are_cut_off(world: LogWorld) -> None:
+    log = filled(world, 1)
+    log.append_as_leader(
+        batch(producer_id=8, producer_epoch=0, base_sequence=0, is_transactional=True), 1
+    )
+    end_transaction(log, 8, commit=False)
+    kept = content(log)
+    kill(log, world)
+    path = world.directory / files(world.directory, ".log")[-1]
+    path.write_bytes(path.read_bytes() * 2)
+
+    log = world.open(clean=False)
+
+    assert (content(log), log.log_end_offset) == (kept, 4)
+
+
+def test_a_segment_whose_offsets_fall_behind_a_large_one_is_split_up_to_there(
+    world: LogWorld,
+) -> None:
+    log = filled(world, 3)
+    kill(log, world)
+    path = world.directory / files(world.directory, ".log")[-1]
+    damaged = bytearray(path.read_bytes())
+    damaged[:8] = (2**40).to_bytes(8, "big")  # the first batch's offset, which no checksum covers
+    path.write_bytes(damaged)
+
+    log = world.open(clean=False)
+
+    assert log.log_end_offset == 2**40 + 2
+    log.append_as_leader(batch(2), 1)
+    assert log.log_end_offset == 2**40 + 4
+
+
 def test_epochs_that_cannot_be_read_are_found_in_what_is_recovered(world: LogWorld) -> None:
     log = filled(world)
     log.close()
