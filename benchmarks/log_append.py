@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from replica_manager.log.environment import LogEnvironment
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_values import FetchIsolation
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.record_batch import encode_batch
 from zkcontroller.protocol.records import Record
@@ -95,10 +95,10 @@ def show(name: str, measured: Measured, records: int, size: int) -> None:
     )
 
 
-def new_log(directory: Path) -> PartitionLog:
+def new_log(directory: Path) -> UnifiedLog:
     shutil.rmtree(directory, ignore_errors=True)
     environment = LogEnvironment(lambda: time.time_ns() // 1_000_000)
-    return PartitionLog.open(directory, LogConfig(), environment)
+    return UnifiedLog.open(directory, LogConfig(), environment)
 
 
 class Appender:
@@ -124,7 +124,7 @@ class Appender:
 class Reader:
     """Reads a log from its beginning to its end, slice by slice, again and again."""
 
-    def __init__(self, log: PartitionLog, step: int) -> None:
+    def __init__(self, log: UnifiedLog, step: int) -> None:
         self._log = log
         self._step = step
         self._offset = 0

@@ -17,12 +17,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zkcontroller.state_changes.event_schema import EVENT_COLUMNS
-from zkcontroller.state_changes.readers.arrow_columns import TYPES
-from zkcontroller.state_changes.readers.exceptions import exceptional
-from zkcontroller.state_changes.readers.typed_rows import candidates
-from zkcontroller.state_changes.shapes.catalogue import Shape, shapes
-from zkcontroller.state_changes.shapes.template import SPEAKER
+from zkcontroller.history.event_schema import EVENT_COLUMNS
+from zkcontroller.history.readers.arrow_columns import TYPES
+from zkcontroller.history.readers.exceptions import exceptional
+from zkcontroller.history.readers.typed_rows import candidates
+from zkcontroller.history.shapes.catalogue import Shape, shapes
+from zkcontroller.history.shapes.template import SPEAKER
 
 ROWS_AT_ONCE: Final = 50_000
 

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple, NoReturn
 
 import orjson
 
-from replica_manager.broker_status import FILE_NAME
-from replica_manager.config import BrokerConfig, load_config
-from replica_manager.properties import parse_properties
+from replica_manager.broker.broker_identity import stored_broker_id
+from replica_manager.broker.broker_status import FILE_NAME
+from replica_manager.configuration.config import BrokerConfig, load_config
 from replica_manager.security.zookeeper_tls import zookeeper_tls
 from zkcontroller.errors import ZkControllerError
 
@@ -73,11 +73,7 @@ class BrokerFile(NamedTuple):
         """The id: configured, or generated and kept in ``meta.properties``; None until then."""
         if self.config.broker_id >= 0:
             return self.config.broker_id
-        try:
-            meta = (self.config.log_dirs[0] / "meta.properties").read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
-        return int(parse_properties(meta).get("broker.id", "-1"))
+        return stored_broker_id(self.config.log_dirs[:1])
 
     def note(self, process: ProcessId) -> None:
         """Write the process into the cluster file, for ``cluster status`` and ``broker stop``."""

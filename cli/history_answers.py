@@ -25,7 +25,7 @@ from .render import Layout, Row, named
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from zkcontroller.state_changes.analyses.history import History
+    from zkcontroller.history.analyses.history import History
 
 ROWS_MAX: Final = 10_000
 """Rows that a listing shows at most; the Parquet tables have all of them."""
@@ -49,7 +49,7 @@ def _show_rows(rows: Sequence[Row], layout: Layout) -> int:
     renderer = settings().renderer
     shown = rows[:ROWS_MAX]
     if renderer.format == "table":
-        from zkcontroller.state_changes.report.moments import moment
+        from zkcontroller.history.report.moments import moment
 
         titles = {key: key.removesuffix("_ms") for key in _MOMENTS}
         shown = [
@@ -83,9 +83,9 @@ def report(target: Path | None, title: str, check: bool, **shared: Any) -> int:
 
     asked = asked_of(shared)
     history = open_history(asked)
-    from zkcontroller.state_changes.report.assemble import assemble
-    from zkcontroller.state_changes.report.html import html
-    from zkcontroller.state_changes.report.markdown import markdown
+    from zkcontroller.history.report.assemble import assemble
+    from zkcontroller.history.report.html import html
+    from zkcontroller.history.report.markdown import markdown
 
     found = assemble(history, say)
     folder = target or directory_of(asked) / "report"
@@ -117,7 +117,7 @@ def report(target: Path | None, title: str, check: bool, **shared: Any) -> int:
 @history_options
 def tenures(with_phases: bool, **shared: Any) -> None:
     """Who was controller, from when to when, and why it ended."""
-    from zkcontroller.state_changes.analyses import kept
+    from zkcontroller.history.analyses import kept
 
     asked = asked_of(shared)
     folder = kept_answers(asked)
@@ -143,7 +143,7 @@ def partition(name: str, **shared: Any) -> None:
     match = re.fullmatch(r"(.+)-(\d+)", name)
     if match is None:
         raise BadUsage(f"{name!r} is no partition such as orders-0")
-    from zkcontroller.state_changes.analyses import kept
+    from zkcontroller.history.analyses import kept
 
     asked = asked_of(shared)
     folder = kept_answers(asked)
@@ -180,7 +180,7 @@ def outages(summed: bool, **shared: Any) -> None:
     end = history.events.agg(F.max("time_ms")).first()
     end_ms = (end[0] if end else None) or 0
     if summed:
-        from zkcontroller.state_changes.analyses.leaderless import outage_sums
+        from zkcontroller.history.analyses.leaderless import outage_sums
 
         sums = outage_sums(history.leaderless, end_ms).first()
         assert sums is not None, "an aggregation has one row"
@@ -199,7 +199,7 @@ def outages(summed: bool, **shared: Any) -> None:
 def isr(storms: bool, changes: bool, **shared: Any) -> None:
     """Which followers left in-sync replicas, how often, and in which storms."""
     history = open_history(asked_of(shared))
-    from zkcontroller.state_changes.analyses.isr_changes import isr_storms, isr_sums
+    from zkcontroller.history.analyses.isr_changes import isr_storms, isr_sums
 
     if storms:
         shown = ("at_ms", "shrinks", "partitions", "leaders", "common_follower", "common_share")
@@ -219,7 +219,7 @@ def isr(storms: bool, changes: bool, **shared: Any) -> None:
 @history_options
 def rules(explain: str | None, check: bool, **shared: Any) -> int:
     """The rules that these logs hit, with their evidence; or what a rule means."""
-    from zkcontroller.state_changes.analyses.rules import RULE_BY_ID
+    from zkcontroller.history.analyses.rules import RULE_BY_ID
 
     if explain is not None:
         if explain not in RULE_BY_ID:
@@ -227,7 +227,7 @@ def rules(explain: str | None, check: bool, **shared: Any) -> int:
         settings().renderer.record(RULE_BY_ID[explain]._asdict(), named("id"))
         return ExitCode.OK
     history = open_history(asked_of(shared))
-    from zkcontroller.state_changes.report.assemble import assemble
+    from zkcontroller.history.report.assemble import assemble
 
     found = assemble(history, say)["rules"]
     rows: list[Row] = [
@@ -270,7 +270,7 @@ _StateAt: TypeAlias = tuple[str, list[int], list[Row]]
 
 
 def _kept_state(folder: Path, at_ms: int | None) -> _StateAt | None:
-    from zkcontroller.state_changes.analyses import kept
+    from zkcontroller.history.analyses import kept
 
     rows = kept.partitions_at(folder, at_ms)
     if rows is None:
@@ -284,7 +284,7 @@ def _kept_state(folder: Path, at_ms: int | None) -> _StateAt | None:
 
 
 def _state(history: History, at_ms: int | None) -> _StateAt:
-    from zkcontroller.state_changes.analyses.moment import (
+    from zkcontroller.history.analyses.moment import (
         brokers_at,
         controller_at,
         partitions_at,
@@ -313,7 +313,7 @@ def diff(first: str, second: str, **shared: Any) -> None:
     history = open_history(asked_of(shared))
     from pyspark.sql import functions as F  # noqa: N812
 
-    from zkcontroller.state_changes.analyses.windows import difference, happenings
+    from zkcontroller.history.analyses.windows import difference, happenings
 
     counted = happenings(
         history.events, history.states, history.leaderless, history.tenures, history.departures
@@ -334,9 +334,9 @@ def audit(snapshot: Path | None, **shared: Any) -> int:
 
     stored = from_file(snapshot) if snapshot else from_zookeeper(settings())
     history = open_history(asked_of(shared))
-    from zkcontroller.state_changes.analyses.audit import SNAPSHOT_SCHEMA
-    from zkcontroller.state_changes.analyses.audit import audit as differences
-    from zkcontroller.state_changes.analyses.moment import partitions_at
+    from zkcontroller.history.analyses.audit import SNAPSHOT_SCHEMA
+    from zkcontroller.history.analyses.audit import audit as differences
+    from zkcontroller.history.analyses.moment import partitions_at
 
     rows = history.events.sparkSession.createDataFrame(stored, SNAPSHOT_SCHEMA)
     found = differences(partitions_at(history.states, None), rows)

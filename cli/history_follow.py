@@ -13,7 +13,7 @@ from .options import say, settings
 from .render import named
 
 if TYPE_CHECKING:
-    from zkcontroller.state_changes.following.tailer import Problem
+    from zkcontroller.history.following.tailer import Problem
 
 
 @click.command("follow")
@@ -59,11 +59,11 @@ def follow(
     its beginning, once, and goes on where it was when follow is called again with the same --out.
     Ends with Ctrl-C, or when --timeout is over.
     """
-    from zkcontroller.state_changes.following.news import KEYS
-    from zkcontroller.state_changes.following.stream import SETTINGS, FollowOptions
-    from zkcontroller.state_changes.following.stream import follow as follow_logs
-    from zkcontroller.state_changes.readers.ingest import IngestOptions
-    from zkcontroller.state_changes.readers.session import start_spark
+    from zkcontroller.history.following.news import KEYS
+    from zkcontroller.history.following.stream import SETTINGS, FollowOptions
+    from zkcontroller.history.following.stream import follow as follow_logs
+    from zkcontroller.history.readers.ingest import IngestOptions
+    from zkcontroller.history.readers.session import start_spark
 
     given = settings()
     must_exist(logs)

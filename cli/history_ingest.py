@@ -44,10 +44,10 @@ def ingest(
     LOG is a file or a directory; .gz and .zst are read as they are. What was read before, and has
     not changed, is not read again. Prints every file with what was found in it.
     """
-    from zkcontroller.state_changes.readers.ingest import IngestOptions, checked
-    from zkcontroller.state_changes.readers.ingest import ingest as read
-    from zkcontroller.state_changes.readers.session import start_spark
-    from zkcontroller.state_changes.readers.store import read_sources
+    from zkcontroller.history.readers.ingest import IngestOptions, checked
+    from zkcontroller.history.readers.ingest import ingest as read
+    from zkcontroller.history.readers.session import start_spark
+    from zkcontroller.history.readers.store import read_sources
 
     must_exist(logs)
     options = IngestOptions(

@@ -13,7 +13,7 @@ from .errors import BadUsage, Refused
 from .options import say
 
 if TYPE_CHECKING:
-    from zkcontroller.state_changes.analyses.history import History
+    from zkcontroller.history.analyses.history import History
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -135,9 +135,9 @@ def open_history(asked: Asked) -> History:
         BadUsage: there are no logs and no history, or the logs are of several clusters.
         Refused: the history has no record of that cluster.
     """
-    from zkcontroller.state_changes.readers.ingest import IngestOptions, checked, ingest
-    from zkcontroller.state_changes.readers.session import start_spark
-    from zkcontroller.state_changes.readers.store import clusters_in, read_events, read_manifest
+    from zkcontroller.history.readers.ingest import IngestOptions, checked, ingest
+    from zkcontroller.history.readers.session import start_spark
+    from zkcontroller.history.readers.store import clusters_in, read_events, read_manifest
 
     logs, out = asked.logs, directory_of(asked)
     if out != asked.out:
@@ -156,8 +156,8 @@ def open_history(asked: Asked) -> History:
         say(f"reading {briefly(logs)}")
         ingest(spark, logs, options, progress())
     events = read_events(spark, out)
-    from zkcontroller.state_changes.analyses.history import History
-    from zkcontroller.state_changes.analyses.kept import answers_folder
+    from zkcontroller.history.analyses.history import History
+    from zkcontroller.history.analyses.kept import answers_folder
 
     cluster = _chosen(clusters_in(out), asked.cluster)
     mine = (
@@ -175,8 +175,8 @@ def kept_answers(asked: Asked) -> Path | None:
         BadUsage: the history is of several clusters.
         Refused: it has no record of that cluster.
     """
-    from zkcontroller.state_changes.analyses.kept import answers_folder
-    from zkcontroller.state_changes.readers.store import clusters_in, read_manifest
+    from zkcontroller.history.analyses.kept import answers_folder
+    from zkcontroller.history.readers.store import clusters_in, read_manifest
 
     out = directory_of(asked)
     if not (out / MANIFEST).is_file() or (asked.logs and out == asked.out):

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from replica_manager.config import BrokerConfig
-from replica_manager.properties import format_properties, parse_properties
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.configuration.properties import format_properties, parse_properties
 from replica_manager.regular_files import write_private
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.zookeeper.embedded import find_jars, find_java, is_serving

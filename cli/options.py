@@ -26,7 +26,7 @@ from .errors import BadUsage, Refused
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from zkcontroller.runtime.client_security import ClientSecurity
+    from zkcontroller.net.client_security import ClientSecurity
 
     from .cluster_file import ClusterFile
     from .render import Renderer
@@ -123,12 +123,13 @@ class Settings:
     @cached_property
     def security(self) -> ClientSecurity:
         """The security of connections to brokers; ConfigInvalid if its file is invalid."""
-        from zkcontroller.runtime.client_security import PLAINTEXT
+        from zkcontroller.net.client_security import PLAINTEXT
 
         path = self.command_config_flag or os.environ.get("ZKCTL_COMMAND_CONFIG")
         if not path:
             return PLAINTEXT
-        from replica_manager.security.client_properties import client_security_of, read_properties
+        from replica_manager.configuration.config import read_properties
+        from replica_manager.security.client_properties import client_security_of
 
         return client_security_of(read_properties(Path(path), "--command-config"))
 
@@ -138,7 +139,7 @@ class Settings:
         path = self.zk_tls_config_flag or os.environ.get("ZKCTL_ZK_TLS_CONFIG_FILE")
         if not path:
             return None
-        from replica_manager.security.client_properties import read_properties
+        from replica_manager.configuration.config import read_properties
         from replica_manager.security.zookeeper_tls import tls_of_file
 
         option = "--zk-tls-config-file"

@@ -42,7 +42,7 @@ def start(file: Path, metrics_port: int | None) -> int:
     It is a controller of a KRaft cluster with static voters, alone or beside Kafka's.  Its log goes
     to stderr.
     """
-    from replica_manager.raft.quorum_process import run_node
+    from replica_manager.quorum.quorum_process import run_node
 
     return run_node(file, metrics_port)
 

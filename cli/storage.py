@@ -113,11 +113,11 @@ def _format(
     import time
     from uuid import uuid4
 
-    from replica_manager.config import read_properties_file
-    from replica_manager.raft.controller_config import ControllerConfig
-    from replica_manager.raft.node_files import load_log_dirs
-    from replica_manager.raft.scram_arguments import FormatRefused, parse_scram
-    from replica_manager.raft.storage_format import FormatRequest, format_log_dirs
+    from replica_manager.configuration.config import read_properties_file
+    from replica_manager.quorum.controller_config import ControllerConfig
+    from replica_manager.quorum.node_files import load_log_dirs
+    from replica_manager.quorum.scram_arguments import FormatRefused, parse_scram
+    from replica_manager.quorum.storage_format import FormatRequest, format_log_dirs
     from zkcontroller.protocol.uuid_text import uuid_text
 
     properties = read_properties_file(config_file)
@@ -179,9 +179,9 @@ def info(config_file: Path) -> int:
 
 
 def _info(config_file: Path) -> int:
-    from replica_manager.config import BrokerConfig, read_properties_file
-    from replica_manager.raft.controller_config import ControllerConfig
-    from replica_manager.raft.storage_format import describe_log_dirs
+    from replica_manager.configuration.config import BrokerConfig, read_properties_file
+    from replica_manager.quorum.controller_config import ControllerConfig
+    from replica_manager.quorum.storage_format import describe_log_dirs
 
     properties = read_properties_file(config_file)
     is_kraft = bool(properties.get("process.roles", "").strip())
@@ -240,7 +240,7 @@ def _snake_case(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _metadata_version(name: str) -> MetadataVersion:
-    from replica_manager.raft.scram_arguments import FormatRefused
+    from replica_manager.quorum.scram_arguments import FormatRefused
     from zkcontroller.errors import ConfigInvalid
     from zkcontroller.kraft.metadata.metadata_version import from_name
     from zkcontroller.protocol.inter_broker_versions import version_of
@@ -257,7 +257,7 @@ def _metadata_version(name: str) -> MetadataVersion:
 
 
 def _level(argument: str) -> tuple[str, int]:
-    from replica_manager.raft.scram_arguments import FormatRefused
+    from replica_manager.quorum.scram_arguments import FormatRefused
 
     name, equals, text = argument.partition("=")
     refusal = f"Can't parse feature=level string {argument}: "

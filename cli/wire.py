@@ -26,8 +26,8 @@ from kio.static.primitive import i32Timedelta
 from typing_extensions import override
 
 from zkcontroller.errors import InvalidFrame
-from zkcontroller.runtime.client_security import ClientSecurity
-from zkcontroller.runtime.connection import Connection
+from zkcontroller.net.client_security import ClientSecurity
+from zkcontroller.net.connection import Connection
 
 from .errors import BadUsage, CannotConnect, Refused, TimedOut
 from .options import Bootstrap

@@ -35,7 +35,7 @@ from kio.schema.list_partition_reassignments.v0.response import ListPartitionRea
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i32Timedelta
 
-from zkcontroller.runtime.connection import Connection
+from zkcontroller.net.connection import Connection
 
 from .errors import Refused, TimedOut
 from .moves import NamedPartition

@@ -22,8 +22,8 @@ from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i64
 
-from zkcontroller.runtime.client_security import ClientSecurity
-from zkcontroller.runtime.connection import Connection
+from zkcontroller.net.client_security import ClientSecurity
+from zkcontroller.net.connection import Connection
 
 from .errors import CannotConnect, Refused
 from .options import Bootstrap

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from zkcontroller.runtime.client_security import PLAINTEXT, ClientSecurity
+from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
 
 from .errors import CommandFailed
 from .wire import BrokerAddress, Deadline, ask_metadata, connected, run

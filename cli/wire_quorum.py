@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.quorum.raft_channel import versions_of
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.kraft.messages import (
     AnyRaftResponse,
@@ -22,10 +23,9 @@ from zkcontroller.kraft.messages import (
     ReplicaProgress,
 )
 from zkcontroller.kraft.wire import api_key_of, common_version, read_response, write_request
+from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.error_codes import error_name
 from zkcontroller.protocol.uuid_text import uuid_text
-from zkcontroller.runtime.connection import Connection
-from zkcontroller.runtime.raft_channel import versions_of
 
 from .errors import CannotConnect, Refused
 from .options import Bootstrap

@@ -25,17 +25,17 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
-from replica_manager.broker import BrokerServer
-from replica_manager.broker_identity import stored_broker_id
-from replica_manager.broker_settings import ZOOKEEPER_AUTH_VARIABLE
-from replica_manager.config import BrokerConfig, load_config, parse_overrides
+from replica_manager.broker.broker_identity import stored_broker_id
+from replica_manager.broker.broker_server import BrokerServer
+from replica_manager.broker.broker_settings import ZOOKEEPER_AUTH_VARIABLE
+from replica_manager.configuration.config import BrokerConfig, load_config, parse_overrides
 from replica_manager.metrics_server import LOOPBACK, MetricsServer
 from replica_manager.regular_files import root_warning
 from zkcontroller.errors import ZkControllerError
-from zkcontroller.runtime.interpreter import set_up_interpreter
-from zkcontroller.runtime.log_files import LogFiles, install_log_files
-from zkcontroller.runtime.loop_watch import watching
-from zkcontroller.runtime.metrics import Metrics
+from zkcontroller.observability.log_files import LogFiles, install_log_files
+from zkcontroller.observability.loop_watch import watching
+from zkcontroller.observability.metrics import Metrics
+from zkcontroller.process.interpreter import set_up_interpreter
 from zkcontroller.zookeeper.connect_string import parse_credentials
 
 FAILED: Final = 1

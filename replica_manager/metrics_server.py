@@ -22,7 +22,8 @@ from prometheus_client import make_wsgi_app
 from typing_extensions import override
 
 from zkcontroller.errors import ConfigInvalid
-from zkcontroller.runtime.metrics import Metrics
+from zkcontroller.observability.exposition import registry_of
+from zkcontroller.observability.metrics import Metrics
 
 LOOPBACK = "127.0.0.1"
 MOST_SCRAPES: Final = 16
@@ -39,11 +40,12 @@ class MetricsServer:
     """
 
     def __init__(self, metrics: Metrics, port: int, host: str = LOOPBACK) -> None:
-        app = make_wsgi_app(metrics.registry)
+        app = make_wsgi_app(registry_of(metrics))
         try:
             server = _server_class(host, port)
             self._server = make_server(host, port, app, server, handler_class=_ScrapeHandler)
-        except (OSError, OverflowError) as failure:
+        except (OSError, OverflowError, UnicodeError) as failure:
+            # UnicodeError stands for a label of the host that is empty or too long.
             raise ConfigInvalid(
                 "--metrics-port", f"{host}:{port}", f"one to listen on ({failure})"
             ) from failure

@@ -15,6 +15,9 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from zkcontroller.process.resource_limits import exhausted_limit
+from zkcontroller.process.spare_descriptors import SPARE_DESCRIPTORS
+
 PRIVATE_MODE: Final = 0o600
 """Of files that may hold secrets: their owner reads and writes them, no one else."""
 
@@ -23,7 +26,8 @@ def open_regular(path: Path, flags: int) -> int:
     """A descriptor of a regular file; OSError for a symbolic link, a pipe, or any other kind."""
     try:
         # Without O_NONBLOCK, opening a pipe would wait for a writer.
-        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        flags |= os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = SPARE_DESCRIPTORS.opening(lambda: os.open(path, flags, 0o644))
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, f"{path} is a symbolic link, which is refused") from None
@@ -32,6 +36,20 @@ def open_regular(path: Path, flags: int) -> int:
         os.close(descriptor)
         raise OSError(errno.EPERM, f"{path} is no regular file")
     return descriptor
+
+
+def sync_file(descriptor: int) -> None:
+    """Returns when what was written to the file is on disk; OSError of a failed disk if not.
+
+    Also where memory is what was lacking (ENOMEM): the system may drop what it could not write, and
+    a second call would find nothing left to do.  So this is never tried again.
+    """
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if exhausted_limit(error) is None:
+            raise
+        raise OSError(errno.EIO, f"fsync failed: {error}") from error
 
 
 def write_private(path: Path, text: str) -> None:
@@ -48,6 +66,24 @@ def read_file(path: Path, most_bytes: int = -1) -> bytes:
     """The content of a regular file, at most so much of it.  Blocks."""
     with open(open_regular(path, os.O_RDONLY), "rb") as file:
         return file.read(most_bytes)
+
+
+def read_configured(path: Path, most_bytes: int) -> bytes:
+    """The content of a file that a configuration or a command names; it may be a link.  Blocks.
+
+    OSError, with a text in ``strerror``, for what cannot be read, what is no regular file (opening
+    a pipe would wait, a device may never end), and what has more than ``most_bytes``.
+    """
+    if "\0" in str(path):
+        raise OSError(errno.EINVAL, "its path has the character NUL")
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EPERM, "it is no regular file")
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, f"at most {most_bytes} bytes are read")
+    return data
 
 
 def refuse_link(directory: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from replica_manager.groups import group
+from replica_manager.coordinators.groups import group
 from zkcontroller.core import partition_states, replica_states
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.kraft import states as quorum_states

@@ -21,8 +21,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in every run: a run that fails must fail again.  Others come with
-# pytest --hypothesis-profile=default.
-settings.register_profile("repeatable", derandomize=True)
+# pytest --hypothesis-profile=default.  No example has a time limit: a machine may be busy.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from zkcontroller.errors import InvalidFrame
+from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.runtime.connection import Connection
 
 PATIENCE_S: Final = 40.0
 _VERSION: Final = 9

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from replica_manager.broker_keys import BROKER_KEYS
+from replica_manager.configuration.broker_keys import BROKER_KEYS
 
 ROOT: Final = Path(__file__).parent.parent
 _CONSTANT: Final = re.compile(r"`([\w/]+\.py)::([\w.]+)`")

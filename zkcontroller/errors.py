@@ -5,6 +5,21 @@ exists) are values in :mod:`zkcontroller.zookeeper.requests`.  The rest stands h
 to Kafka's wire error codes is in one place, :mod:`zkcontroller.protocol.error_codes`.
 """
 
+from __future__ import annotations
+
+from typing import Final
+
+MAX_SHOWN_VALUE: Final = 300
+"""Characters of a configuration's key or value in a message."""
+MAX_SHOWN_RULE: Final = 1000
+"""Characters of what is allowed: it may list the names that a file defines."""
+
+
+def _shortened(text: str, most: int = MAX_SHOWN_VALUE) -> str:
+    """The text on one line, its end left out where it is longer than ``most``."""
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: most + 1])
+    return shown if len(shown) <= most else shown[:most] + "…"
+
 
 class ZkControllerError(Exception):
     """Base of every error this project raises on purpose."""
@@ -80,10 +95,15 @@ class UnsupportedVersion(InvalidFrame):
 
 
 class ConfigInvalid(ZkControllerError):
-    """A configuration value is refused; the message names key, value and what is allowed."""
+    """A configuration value is refused; the message names key, value and what is allowed.
+
+    Each of the three is shortened there: a message is one sentence, whatever a file holds.
+    """
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
-        super().__init__(f"invalid value {value!r} for {key}: {allowed}")
+        shown = repr(value[: MAX_SHOWN_VALUE + 1] if isinstance(value, str) else value)
+        sentence = f"invalid value {_shortened(shown)} for {_shortened(key)}: "
+        super().__init__(sentence + _shortened(allowed, MAX_SHOWN_RULE))
         self.key = key
         self.value = value
         self.allowed = allowed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Final, NamedTuple
 
 from typing_extensions import override
@@ -130,3 +131,12 @@ class Broker:
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """The endpoint of that listener, None if the broker does not have it."""
         return next((e for e in self.endpoints if e.listener_name == listener_name), None)
+
+
+class ConfigResourceType(IntEnum):
+    """The type of a configuration resource, with Kafka's numbers (``ConfigResource.Type``)."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16

@@ -2,7 +2,7 @@
 
 From the bytes up: a :mod:`~replica_manager.log.segment` is a file of batches with two sparse
 indexes; :mod:`~replica_manager.log.local_log` is the row of segments in one folder;
-:mod:`~replica_manager.log.partition_log` adds what the records mean (leader epochs, producers, high
+:mod:`~replica_manager.log.unified_log` adds what the records mean (leader epochs, producers, high
 watermark, log start) and is what a replica uses; :mod:`~replica_manager.log.log_manager` has them
 all, in several log directories.  :mod:`~replica_manager.log.log_loading` opens what a stop or a
 crash has left.

@@ -23,10 +23,10 @@ from replica_manager.log.log_cleaner import (
     discard,
 )
 from replica_manager.log.log_manager import LogManager
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
 from zkcontroller.errors import KafkaStorage
 from zkcontroller.model import TopicPartition
-from zkcontroller.runtime.resource_limits import exhausted_limit
+from zkcontroller.process.resource_limits import exhausted_limit
 
 LOGS_AT_ONCE: Final = 50
 """So many logs are looked at before the event loop may serve others: some 2 ms."""
@@ -56,9 +56,9 @@ class CleanerManager:
             if not await self.clean_next():
                 await asyncio.sleep(backoff_ms() / 1000)
 
-    async def next_log(self) -> tuple[TopicPartition, PartitionLog] | None:
+    async def next_log(self) -> tuple[TopicPartition, UnifiedLog] | None:
         """The log to compact: past its compaction lag, with the largest share of dirty bytes."""
-        best: tuple[TopicPartition, PartitionLog] | None = None
+        best: tuple[TopicPartition, UnifiedLog] | None = None
         worst: Dirtiness | None = None
         for number, (topic_partition, log) in enumerate(list(self._manager.logs.items()), 1):
             if number % LOGS_AT_ONCE == 0:
@@ -74,7 +74,7 @@ class CleanerManager:
                 best, worst = (topic_partition, log), found
         return best
 
-    def _may_clean(self, topic_partition: TopicPartition, log: PartitionLog) -> bool:
+    def _may_clean(self, topic_partition: TopicPartition, log: UnifiedLog) -> bool:
         """Whether a log exists, is compacted, and is not being moved.
 
         Kafka pauses the cleaning of a log that moves: what the future log has copied would not be
@@ -133,7 +133,7 @@ class CleanerManager:
         return True
 
     async def _clean(
-        self, topic_partition: TopicPartition, log: PartitionLog, switch: AbortSwitch
+        self, topic_partition: TopicPartition, log: UnifiedLog, switch: AbortSwitch
     ) -> Cleaned:
         job = cleaning_job(log, self._checkpoint(topic_partition, log), self._now_ms())
         return await asyncio.get_running_loop().run_in_executor(
@@ -156,13 +156,13 @@ class CleanerManager:
         self._manager.cleaning.mark_uncleanable(topic_partition)
         return True
 
-    def _tidy(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
+    def _tidy(self, topic_partition: TopicPartition, log: UnifiedLog) -> None:
         """Removes the files of an aborted compaction."""
         if self._manager.logs.get(topic_partition) is log:
             for path in log.directory.glob(f"*{CLEANED_SUFFIX}"):
                 path.unlink(missing_ok=True)
 
-    def _checkpoint(self, topic_partition: TopicPartition, log: PartitionLog) -> int | None:
+    def _checkpoint(self, topic_partition: TopicPartition, log: UnifiedLog) -> int | None:
         return self._manager.cleaning.checkpoint(log.log_dir).get(topic_partition)
 
     def _now_ms(self) -> int:

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from replica_manager.regular_files import open_regular
+from replica_manager.regular_files import open_regular, sync_file
 from zkcontroller.errors import IllegalState
+from zkcontroller.process.spare_descriptors import SPARE_DESCRIPTORS
 
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
@@ -98,7 +99,7 @@ class LogFile:
 
     def flush(self) -> None:
         """Returns when everything written is on disk.  Blocks."""
-        os.fsync(self._descriptor)
+        sync_file(self._descriptor)
 
     def last_modified_ms(self) -> int:
         """When the file was last written, in milliseconds since 1970."""
@@ -139,7 +140,7 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
         view = memoryview(content)
         while view:
             view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
+        sync_file(descriptor)
     finally:
         os.close(descriptor)
     beside.replace(path)
@@ -148,8 +149,9 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
 
 def sync_directory(directory: Path) -> None:
     """Makes creations, renames and deletions in a directory survive a crash.  Blocks."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_CLOEXEC
+    descriptor = SPARE_DESCRIPTORS.opening(lambda: os.open(directory, flags))
     try:
-        os.fsync(descriptor)
+        sync_file(descriptor)
     finally:
         os.close(descriptor)

@@ -23,6 +23,7 @@ from typing_extensions import override
 
 from replica_manager.regular_files import open_regular, read_file
 from zkcontroller.errors import ZkControllerError
+from zkcontroller.process.spare_descriptors import SPARE_DESCRIPTORS
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
@@ -146,7 +147,10 @@ class _Index:
             return
         descriptor = open_regular(self.path, os.O_RDONLY)
         try:
-            mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+            # It has a descriptor of its own.
+            mapped = SPARE_DESCRIPTORS.opening(
+                lambda: mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+            )
         except ValueError:
             raise IndexCorrupt(f"{self.path} has become empty") from None
         finally:

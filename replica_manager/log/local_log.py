@@ -1,7 +1,7 @@
 """The files of one log: segments appended to, read, rolled, truncated and deleted.
 
 What its records mean (epochs, producers, high watermark) is for
-:class:`~replica_manager.log.partition_log.PartitionLog`.
+:class:`~replica_manager.log.unified_log.UnifiedLog`.
 Source: Kafka ``LocalLog``.
 """
 
@@ -31,9 +31,9 @@ from replica_manager.log.log_config import LogConfig
 from replica_manager.log.segment import LogSegment, RollLimits
 from replica_manager.log.segments import Segments
 from replica_manager.log.transaction_index import AbortedTransaction
-from replica_manager.regular_files import open_regular
+from replica_manager.regular_files import open_regular, sync_file
 from zkcontroller.errors import IllegalState, KafkaStorage, LimitReached, OffsetOutOfRange
-from zkcontroller.runtime.resource_limits import exhausted_limit
+from zkcontroller.process.resource_limits import exhausted_limit
 
 _log = logging.getLogger("kafka.log.LocalLog")
 
@@ -109,7 +109,7 @@ class FlushPlan(NamedTuple):
             except FileNotFoundError:
                 continue
             try:
-                os.fsync(descriptor)
+                sync_file(descriptor)
             finally:
                 os.close(descriptor)
         # A log deleted meanwhile needs no flush.
@@ -358,9 +358,8 @@ class LocalLog:
         return new
 
     def _remove_leftovers(self, base_offset: int) -> None:
-        for path in self.directory.glob(f"{base_offset:020d}.*"):
-            if path.suffix in (".log", ".index", ".timeindex", ".txnindex"):
-                path.unlink(missing_ok=True)
+        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES):
+            offset_file(self.directory, base_offset, suffix).unlink(missing_ok=True)
 
     def truncate_to(self, offset: int) -> list[LogSegment]:
         """Drops everything from ``offset`` on; returns the segments removed as a whole."""

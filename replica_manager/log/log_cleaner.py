@@ -1,7 +1,7 @@
 """Compacts one log: finds the dirty part and writes the new segments.
 
 :func:`clean` reads and writes files of segments that nothing is appended to any more, so it may run
-in a thread; :meth:`~replica_manager.log.partition_log.PartitionLog.replace_segments` then puts the
+in a thread; :meth:`~replica_manager.log.unified_log.UnifiedLog.replace_segments` then puts the
 new segments in the place of the old on the event loop, unless some of those have gone meanwhile.
 
 Source: Kafka ``LogCleaner``, ``Cleaner``, ``LogCleanerManager``.
@@ -26,10 +26,10 @@ from replica_manager.log.index import MAX_RELATIVE_OFFSET, TimestampOffset
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_recovery import read_marker, whole_batches
 from replica_manager.log.log_values import Replacement
-from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.producer_state import ProducerEntry
 from replica_manager.log.segment import LogSegment
 from replica_manager.log.transaction_index import AbortedTransaction
+from replica_manager.log.unified_log import UnifiedLog
 from zkcontroller.errors import CorruptRecord, ZkControllerError
 from zkcontroller.protocol.legacy_messages import iterate_any
 from zkcontroller.protocol.record_batch import BatchHeader, is_intact, read_header
@@ -128,7 +128,7 @@ class Cleaned(NamedTuple):
     """Of the log that was read."""
 
 
-def dirtiness(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Dirtiness:
+def dirtiness(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> Dirtiness:
     """The dirtiness of a log that was cleaned up to ``checkpoint``."""
     start = log.log_start_offset
     first_dirty = start if checkpoint is None else checkpoint
@@ -160,7 +160,7 @@ def dirtiness(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Dirtine
     )
 
 
-def cleaning_job(log: PartitionLog, checkpoint: int | None, now_ms: int) -> CleaningJob:
+def cleaning_job(log: UnifiedLog, checkpoint: int | None, now_ms: int) -> CleaningJob:
     """The part to compact of a log that was cleaned up to ``checkpoint``."""
     found = dirtiness(log, checkpoint, now_ms)
     uncleanable = found.first_uncleanable_offset

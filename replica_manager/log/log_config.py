@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from replica_manager.config_keys import ConfigValue
-from replica_manager.topic_keys import TOPIC_KEYS, inherited_value
+from replica_manager.configuration.config_keys import ConfigValue
+from replica_manager.configuration.topic_keys import TOPIC_KEYS, inherited_value
 from zkcontroller.protocol.compression import CODECS_BY_NAME, Codec
 
 MAX_LONG: Final = 2**63 - 1

@@ -38,11 +38,11 @@ from replica_manager.log.log_directory import (
     write_clean_shutdown_mark,
 )
 from replica_manager.log.log_loading import RecoveryProgress, remove_log_files
-from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.partition_metadata import PartitionMetadataCorrupt
+from replica_manager.log.unified_log import UnifiedLog
 from zkcontroller.errors import KafkaStorage, ZkControllerError
 from zkcontroller.model import TopicPartition
-from zkcontroller.runtime.resource_limits import raise_if_limit
+from zkcontroller.process.resource_limits import raise_if_limit
 
 _log = logging.getLogger("kafka.log.LogManager")
 
@@ -98,8 +98,8 @@ class LogManager:
         self._log_dirs = tuple(log_dirs)
         self._live = list(log_dirs)
         self._loaded: set[Path] = set()
-        self._current: dict[TopicPartition, PartitionLog] = {}
-        self._future: dict[TopicPartition, PartitionLog] = {}
+        self._current: dict[TopicPartition, UnifiedLog] = {}
+        self._future: dict[TopicPartition, UnifiedLog] = {}
         self._preferred: dict[TopicPartition, Path] = {}
         self._stray: list[LogFolder] = []
         self.cleaning = CleanerState()
@@ -134,12 +134,12 @@ class LogManager:
         return tuple(path for path in self._log_dirs if path not in self._live)
 
     @property
-    def logs(self) -> Mapping[TopicPartition, PartitionLog]:
+    def logs(self) -> Mapping[TopicPartition, UnifiedLog]:
         """The logs in service."""
         return self._current
 
     @property
-    def future_logs(self) -> Mapping[TopicPartition, PartitionLog]:
+    def future_logs(self) -> Mapping[TopicPartition, UnifiedLog]:
         """The logs that move to another directory."""
         return self._future
 
@@ -147,16 +147,14 @@ class LogManager:
     def stray_folders(self) -> tuple[LogFolder, ...]:
         return tuple(self._stray)
 
-    def log(
-        self, topic_partition: TopicPartition, *, is_future: bool = False
-    ) -> PartitionLog | None:
+    def log(self, topic_partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog | None:
         """The partition's log, None if this broker has none."""
         return (self._future if is_future else self._current).get(topic_partition)
 
     def is_live(self, log_dir: Path) -> bool:
         return log_dir in self._live
 
-    def _all_logs(self) -> list[tuple[TopicPartition, PartitionLog]]:
+    def _all_logs(self) -> list[tuple[TopicPartition, UnifiedLog]]:
         return [*self._current.items(), *self._future.items()]
 
     # Loading.
@@ -215,8 +213,8 @@ class LogManager:
                 log_dir,
             )
 
-        def load(folder: LogFolder) -> PartitionLog:
-            return PartitionLog.open(
+        def load(folder: LogFolder) -> UnifiedLog:
+            return UnifiedLog.open(
                 folder.path,
                 topic_configs.get(folder.topic_partition.topic, self.default_config),
                 self.environment,
@@ -251,7 +249,7 @@ class LogManager:
                 _log.warning("Loaded stray log: %s", folder.path)
                 self._stray.append(folder)
 
-    def _add(self, folder: LogFolder, log: PartitionLog) -> None:
+    def _add(self, folder: LogFolder, log: UnifiedLog) -> None:
         logs = self._future if folder.kind is FolderKind.FUTURE else self._current
         earlier = logs.get(folder.topic_partition)
         if earlier is not None:
@@ -290,7 +288,7 @@ class LogManager:
         topic_id: UUID | None = None,
         *,
         is_future: bool = False,
-    ) -> PartitionLog:
+    ) -> UnifiedLog:
         """The partition's log; a new one goes to the preferred directory or that with fewest logs.
 
         Raises InconsistentTopicId, KafkaStorage if no directory takes it, and PartitionRefused for
@@ -310,7 +308,7 @@ class LogManager:
 
     def _create(
         self, topic_partition: TopicPartition, config: LogConfig, *, is_future: bool
-    ) -> PartitionLog:
+    ) -> UnifiedLog:
         kind = FolderKind.FUTURE if is_future else FolderKind.CURRENT
         unique_id = uuid4()
         for log_dir in self._candidates(topic_partition):
@@ -320,7 +318,7 @@ class LogManager:
                     # After a crash the new log would inherit the offsets of the old one.  This
                     # waits for the disk, but seldom: the files follow a deletion within a second.
                     self.write_stale_checkpoints(log_dir)
-                log = PartitionLog.open(path, config, self.environment)
+                log = UnifiedLog.open(path, config, self.environment)
             except OSError as error:
                 doing = f"Error while creating log for {topic_partition}"
                 raise_if_limit(error, doing)
@@ -385,7 +383,7 @@ class LogManager:
         due_ms = self.environment.now_ms() + delay_ms
         self.environment.duties.add("kafka-delete-logs", path.name, path.parent, due_ms, remove)
 
-    def replace_current_with_future(self, topic_partition: TopicPartition) -> PartitionLog:
+    def replace_current_with_future(self, topic_partition: TopicPartition) -> UnifiedLog:
         """Replaces the partition's log by its future log, which has caught up.
 
         KafkaStorage if the future log's directory fails; the current one stays in service then.
@@ -433,7 +431,7 @@ class LogManager:
         for _, log in self._all_logs():
             yield self._delete_old_segments(log)
 
-    def _delete_old_segments(self, log: PartitionLog) -> int:
+    def _delete_old_segments(self, log: UnifiedLog) -> int:
         try:
             return log.delete_old_segments()
         except KafkaStorage:
@@ -444,7 +442,7 @@ class LogManager:
         for _, log in self._all_logs():
             log.remove_expired_producers()
 
-    def dirty_logs(self) -> Iterator[PartitionLog]:
+    def dirty_logs(self) -> Iterator[UnifiedLog]:
         """The logs to flush because ``flush.ms`` is over."""
         now_ms = self.environment.now_ms()
         for _, log in self._all_logs():
@@ -523,7 +521,7 @@ class LogManager:
     def start_offset_checkpoints(self) -> list[CheckpointWrite]:
         """The ``log-start-offset-checkpoint`` files; what the first segment says is left out."""
 
-        def start(log: PartitionLog) -> int | None:
+        def start(log: UnifiedLog) -> int | None:
             first = next(iter(log.segments)).base_offset
             return log.log_start_offset if log.log_start_offset > first else None
 
@@ -536,10 +534,10 @@ class LogManager:
         )
 
     def _checkpoints(
-        self, file_name: str, offset: Callable[[PartitionLog], int | None], *, with_future: bool
+        self, file_name: str, offset: Callable[[UnifiedLog], int | None], *, with_future: bool
     ) -> list[CheckpointWrite]:
         offsets: dict[Path, dict[TopicPartition, int]] = {log_dir: {} for log_dir in self._live}
-        logs: Iterable[tuple[TopicPartition, PartitionLog]] = self._current.items()
+        logs: Iterable[tuple[TopicPartition, UnifiedLog]] = self._current.items()
         for topic_partition, log in self._all_logs() if with_future else logs:
             value = offset(log)
             if value is not None and log.log_dir in offsets:
@@ -602,7 +600,7 @@ class LogManager:
         self._future.clear()
         _log.info("Shutdown complete.")
 
-    def _flush(self, logs: Sequence[PartitionLog]) -> None:
+    def _flush(self, logs: Sequence[UnifiedLog]) -> None:
         """Flushes several logs at a time, which a file system combines."""
         plans = [(log, plan) for log in logs if (plan := log.plan_flush()) is not None]
         workers = max(_FLUSH_THREADS, self.recovery_threads_per_dir)

@@ -1,6 +1,6 @@
 """The state of a log: offsets, high watermark, epochs, producers, topic id.
 
-The half of :class:`~replica_manager.log.partition_log.PartitionLog` that touches no records.
+The half of :class:`~replica_manager.log.unified_log.UnifiedLog` that touches no records.
 Source: Kafka ``UnifiedLog``.
 """
 

@@ -17,9 +17,9 @@ from typing import Any, Final
 from replica_manager.log.checkpoints import CheckpointWrite
 from replica_manager.log.environment import Duty
 from replica_manager.log.log_manager import LogManager
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
 from zkcontroller.errors import KafkaStorage
-from zkcontroller.runtime.resource_limits import exhausted_limit
+from zkcontroller.process.resource_limits import exhausted_limit
 
 _log = logging.getLogger("kafka.log.LogManager")
 
@@ -140,7 +140,7 @@ class LogMaintenance:
             case _:
                 await self._write(manager.high_watermark_checkpoints())
 
-    async def flush(self, log: PartitionLog, offset: int | None = None) -> None:
+    async def flush(self, log: UnifiedLog, offset: int | None = None) -> None:
         """Brings a log to disk in a thread; its recovery point moves when that is done."""
         try:
             plan = log.plan_flush(offset)

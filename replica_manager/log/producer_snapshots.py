@@ -21,7 +21,7 @@ from replica_manager.log.files import (
     offset_in_name,
 )
 from replica_manager.log.producer_state import BatchMetadata, ProducerEntry
-from replica_manager.regular_files import open_regular, read_file
+from replica_manager.regular_files import open_regular, read_file, sync_file
 from zkcontroller.errors import ZkControllerError
 
 _HEAD: Final = Struct(">hIi")
@@ -128,12 +128,16 @@ class SnapshotFiles:
     def sync(self) -> None:
         """Waits until the snapshots that were taken are on disk.  Blocks."""
         while self._unsynced:
+            offset = self._unsynced.pop()
             try:
-                descriptor = open_regular(self.path(self._unsynced.pop()), os.O_RDONLY)
+                descriptor = open_regular(self.path(offset), os.O_RDONLY)
             except FileNotFoundError:
                 continue  # deleted meanwhile
+            except OSError:
+                self._unsynced.add(offset)
+                raise
             try:
-                os.fsync(descriptor)
+                sync_file(descriptor)
             finally:
                 os.close(descriptor)
 

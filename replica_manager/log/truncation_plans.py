@@ -2,7 +2,7 @@
 
 After a truncation a log must know what its producers did up to its new end, for the next append is
 held against that.  To learn it, records may have to be read again: up to a whole segment.  A plan
-does so in a thread, while the log still is as it was; :meth:`PartitionLog.truncate_to` then cuts
+does so in a thread, while the log still is as it was; :meth:`UnifiedLog.truncate_to` then cuts
 the log and takes the producers over in one step.  So at no moment a log has producers that do not
 belong to its records.
 
@@ -59,7 +59,7 @@ class Prepared(NamedTuple):
 
 @dataclass(slots=True)
 class TruncationPlan:
-    """What to run in a thread before a log is cut; ``PartitionLog.plan_truncation`` makes it."""
+    """What to run in a thread before a log is cut; ``UnifiedLog.plan_truncation`` makes it."""
 
     offset: int
     """The log's end once it is cut."""

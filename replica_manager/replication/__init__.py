@@ -10,9 +10,10 @@ How to read it:
    :mod:`.partition_reads`, :mod:`.delayed_fetch`, :mod:`.fetch_sessions`;
    :mod:`.purgatory` and :mod:`.waiting_room` hold the requests that wait;
 4. the follower: :mod:`.fetch_steps` (pure: what to ask, what an answer changes),
-   :mod:`.fetcher_task` (waits), :mod:`.leader_link` (the connection), :mod:`.replica_fetchers`;
-5. the way to the controller: :mod:`.isr_proposals`, :mod:`.isr_changes`, :mod:`.controller_link`,
-   or :mod:`.isr_znodes` below 2.7-IV2;
+   :mod:`.fetcher_task` (waits), :mod:`.leader_end_point` (the connection),
+   :mod:`.replica_fetchers`;
+5. the way to the controller: :mod:`.isr_proposals`, :mod:`.alter_partition_manager`,
+   :mod:`.controller_link`, or :mod:`.isr_znodes` below 2.7-IV2;
 6. :mod:`.metadata_cache`, :mod:`.log_dir_moves`, :mod:`.throttle`.
 
 May import ``log``, configuration and ``zkcontroller``; not ``security``, ``groups`` or ``server``.

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from replica_manager.replication.metadata_cache import MetadataCache
 from zkcontroller.model import Endpoint
-from zkcontroller.runtime.client_security import ClientSecurity
-from zkcontroller.runtime.connection import Connection
+from zkcontroller.net.client_security import ClientSecurity
+from zkcontroller.net.connection import Connection
 
 LOOK_AGAIN_S: Final = 1.0
 """How often a wait looks whether the controller is still the same."""

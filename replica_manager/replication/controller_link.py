@@ -15,12 +15,12 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.replication.alter_partition_manager import Answers, Refused
 from replica_manager.replication.controller_connection import (
     ControllerConnection,
     ControllerNode,
 )
 from replica_manager.replication.isr import AlteredIsr
-from replica_manager.replication.isr_changes import Answers, Refused
 from replica_manager.replication.isr_proposals import (
     FIRST_TOPIC_ID_VERSION,
     AlterPartitionCall,
@@ -28,14 +28,14 @@ from replica_manager.replication.isr_proposals import (
 )
 from zkcontroller.errors import InvalidFrame, UnsupportedVersion
 from zkcontroller.model import UNKNOWN_BROKER_EPOCH, TopicPartition
+from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
+from zkcontroller.net.connection import Connection
+from zkcontroller.observability.log_files import log_line
+from zkcontroller.observability.log_text import throwable_text
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.protocol.inter_broker_versions import InterBrokerVersion, is_topic_id_supported
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.runtime.client_security import PLAINTEXT, ClientSecurity
-from zkcontroller.runtime.connection import Connection
-from zkcontroller.runtime.log_files import log_line
-from zkcontroller.runtime.log_text import throwable_text
 from zkcontroller.state_changes.kafka_values import node
 
 _LOGGER: Final = "kafka.server.NodeToControllerRequestThread"

@@ -13,12 +13,12 @@ import logging
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from replica_manager.config_keys import ConfigValue
+from replica_manager.configuration.config_keys import ConfigValue
+from replica_manager.configuration.topic_keys import TOPIC_KEYS
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_loading import RecoveryProgress
 from replica_manager.log.log_manager import LogManager
-from replica_manager.log.partition_log import PartitionLog
-from replica_manager.topic_keys import TOPIC_KEYS
+from replica_manager.log.unified_log import UnifiedLog
 from zkcontroller.errors import ConfigInvalid, KafkaStorage
 from zkcontroller.model import TopicPartition
 
@@ -86,7 +86,7 @@ class DiskLogs:
 
     def open(
         self, partition: TopicPartition, topic_id: UUID | None, /, *, is_new: bool
-    ) -> PartitionLog:
+    ) -> UnifiedLog:
         """The partition's log; creates a missing one, unless it may be in an offline directory."""
         manager = self.manager
         if not is_new and manager.log(partition) is None and manager.offline_log_dirs:

@@ -21,6 +21,7 @@ from typing_extensions import override
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.fetch_values import UNKNOWN_OFFSET
 from replica_manager.replication.replica_log import ReplicaLog
+from zkcontroller.java import kafka_abs, signed, string_hash
 from zkcontroller.model import NO_EPOCH, TopicPartition
 
 
@@ -122,15 +123,5 @@ def fetcher_id(partition: TopicPartition, fetchers: int) -> int:
 
     Source: Kafka ``AbstractFetcherManager.getFetcherId``.
     """
-    mixed = (31 * _java_hash(partition.topic) + partition.partition) & 0xFFFFFFFF
-    signed = mixed - (1 << 32) if mixed >> 31 else mixed
-    # Java has no absolute value of the smallest int; Kafka takes 0.
-    return (0 if signed == -(1 << 31) else abs(signed)) % fetchers
-
-
-def _java_hash(text: str) -> int:
-    """``String.hashCode``, as an unsigned number; topic names are ASCII."""
-    result = 0
-    for character in text:
-        result = (31 * result + ord(character)) & 0xFFFFFFFF
-    return result
+    mixed = 31 * string_hash(partition.topic) + partition.partition
+    return kafka_abs(signed(mixed)) % fetchers

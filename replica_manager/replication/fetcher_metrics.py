@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from zkcontroller.model import TopicPartition
-from zkcontroller.runtime.instruments import Meter
-from zkcontroller.runtime.metrics import Metrics, mbean
+from zkcontroller.observability.instruments import Meter
+from zkcontroller.observability.metrics import Metrics, mbean
 
 
 class FetcherMeters(NamedTuple):

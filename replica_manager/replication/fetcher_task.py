@@ -27,10 +27,10 @@ from replica_manager.replication.fetch_requests import (
     Request,
 )
 from replica_manager.replication.fetch_steps import ReplicaFetcher
-from replica_manager.replication.leader_link import LeaderLink, LinkSettings
+from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSettings
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.model import TopicPartition
-from zkcontroller.runtime.log_text import throwable_text
+from zkcontroller.observability.log_text import throwable_text
 
 FAIR_BYTES: Final = 1024 * 1024
 """After so many bytes of one answer have gone to logs, others get their turn: some 3 ms."""
@@ -57,7 +57,7 @@ class FetcherTask:
         self,
         fetcher: ReplicaFetcher,
         fetcher_id: int,
-        link: LeaderLink,
+        link: LeaderEndPoint,
         settings: LinkSettings,
         backoff_ms: int,
         now_ms: Callable[[], int],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from replica_manager.replication.fetch_state import InitialFetchState, initial_o
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.partition import Partition, Role
 from replica_manager.replication.partition_replicas import DEFAULT_REPLICA_LAG_TIME_MAX_MS
-from replica_manager.replication.replica_fetchers import ReplicaFetchers
+from replica_manager.replication.replica_fetchers import FollowedPartition, ReplicaFetchers
 from replica_manager.replication.replica_log import ABSENT_LOG, ReplicaLog
 from zkcontroller.model import TopicPartition
 from zkcontroller.state_changes.record import Kind, StateChange
@@ -109,7 +109,7 @@ class HostedReplicas:
         self.controller_epoch = 0
         """The largest controller epoch seen; requests below it are refused."""
 
-    def hosted(self, partition: TopicPartition) -> Partition | ErrorCode:
+    def get_partition_or_error(self, partition: TopicPartition) -> Partition | ErrorCode:
         """The partition, or the error for a client that asks this broker for it.
 
         Source: Kafka ``ReplicaManager.getPartitionOrError``.
@@ -147,24 +147,35 @@ class HostedReplicas:
         if self.fetchers is not None:
             self.fetchers.remove(partitions)
 
-    def start_fetching(self, partitions: Iterable[Partition]) -> None:
-        """Starts fetching partitions whose leaders are known."""
+    def stop_fetching_in_steps(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Generator[None, None, None]:
+        """The same for many partitions; yields in between."""
+        if self.fetchers is not None:
+            yield from self.fetchers.remove_in_steps(partitions)
+
+    def start_fetching_in_steps(
+        self, partitions: Iterable[Partition]
+    ) -> Generator[None, None, None]:
+        """Starts fetching partitions whose leaders are known; yields in between.
+
+        Those whose log directory fails meanwhile are left out.
+        """
         if self.fetchers is None:
             return
         truncates = self.fetchers.settings.truncates_on_fetch
-        self.fetchers.add(
-            {
-                partition.topic_partition: (
-                    partition.leader,
-                    InitialFetchState(
-                        partition.topic_id,
-                        partition.leader_epoch,
-                        initial_offset(partition.log, truncates_on_fetch=truncates),
-                    ),
-                )
-                for partition in partitions
-                if partition.leader is not None
-            }
+        yield from self.fetchers.add_in_steps(
+            FollowedPartition(
+                partition.topic_partition,
+                partition.leader,
+                InitialFetchState(
+                    partition.topic_id,
+                    partition.leader_epoch,
+                    initial_offset(partition.log, truncates_on_fetch=truncates),
+                ),
+            )
+            for partition in partitions
+            if partition.leader is not None and partition.topic_partition not in self.offline
         )
 
     def mark_offline(self, partitions: Iterable[TopicPartition]) -> None:

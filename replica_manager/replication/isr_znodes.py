@@ -17,8 +17,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.replication.alter_partition_manager import Answers
 from replica_manager.replication.isr import AlteredIsr
-from replica_manager.replication.isr_changes import Answers
 from replica_manager.replication.isr_proposals import AlterPartitionCall
 from zkcontroller.errors import ZkControllerError, ZnodeCorrupt
 from zkcontroller.model import TopicPartition

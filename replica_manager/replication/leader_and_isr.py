@@ -58,7 +58,7 @@ class LeaderAndIsrHandling:
         request, replicas = self._request, self._replicas
         self.log(Kind.LEADER_AND_ISR_HANDLING)
         if replicas.is_tracing():
-            self._trace_received()
+            yield from self._trace_received()
         if request.controller_epoch < replicas.controller_epoch:
             self.records.append(
                 self._base._replace(
@@ -221,11 +221,13 @@ class LeaderAndIsrHandling:
     def _make_leaders(
         self, leaders: Mapping[Partition, PartitionState]
     ) -> Generator[None, None, None]:
-        self._trace_transition(leaders, Kind.TRANSITION_STARTED, "leader")
+        yield from self._trace_transition(leaders, Kind.TRANSITION_STARTED, "leader")
         self.records.append(
             self._base._replace(kind=Kind.FETCHERS_STOPPED, role="leader", count=len(leaders))
         )
-        self._replicas.stop_fetching(partition.topic_partition for partition in leaders)
+        yield from self._replicas.stop_fetching_in_steps(
+            partition.topic_partition for partition in leaders
+        )
         for partition, state in leaders.items():
             yield
             if not self._opens_log(partition, state, "leader"):
@@ -239,12 +241,12 @@ class LeaderAndIsrHandling:
             self._replicas.partition_changed(partition.topic_partition)
             if transition.has_changed:
                 self._replicas.on_led(partition.topic_partition, partition.leader_epoch)
-        self._trace_transition(leaders, Kind.TRANSITION_COMPLETED, "leader")
+        yield from self._trace_transition(leaders, Kind.TRANSITION_COMPLETED, "leader")
 
     def _make_followers(
         self, followers: Mapping[Partition, PartitionState]
     ) -> Generator[None, None, None]:
-        self._trace_transition(followers, Kind.TRANSITION_STARTED, "follower")
+        yield from self._trace_transition(followers, Kind.TRANSITION_STARTED, "follower")
         live = self._replicas.metadata_cache.snapshot.live_brokers
         changed: list[Partition] = []
         for partition, state in followers.items():
@@ -267,7 +269,9 @@ class LeaderAndIsrHandling:
                     state_controller_epoch=state.controller_epoch,
                 )
             self._errors[partition.topic_partition] = ErrorCode.none
-        self._replicas.stop_fetching(partition.topic_partition for partition in changed)
+        yield from self._replicas.stop_fetching_in_steps(
+            partition.topic_partition for partition in changed
+        )
         self.records.append(
             self._base._replace(kind=Kind.FETCHERS_STOPPED, role="follower", count=len(changed))
         )
@@ -275,11 +279,8 @@ class LeaderAndIsrHandling:
             yield
             self._replicas.partition_changed(partition.topic_partition)
             self._replicas.on_resigned(partition.topic_partition, partition.leader_epoch)
-        offline = self._replicas.offline
-        self._replicas.start_fetching(
-            partition for partition in changed if partition.topic_partition not in offline
-        )
-        self._trace_transition(followers, Kind.TRANSITION_COMPLETED, "follower")
+        yield from self._replicas.start_fetching_in_steps(changed)
+        yield from self._trace_transition(followers, Kind.TRANSITION_COMPLETED, "follower")
 
     def _ignore(
         self,
@@ -325,8 +326,9 @@ class LeaderAndIsrHandling:
             )
         )
 
-    def _trace_received(self) -> None:
+    def _trace_received(self) -> Generator[None, None, None]:
         for tp, state in self._request.partitions.items():
+            yield
             self.records.append(
                 self._base._replace(
                     kind=Kind.LEADER_AND_ISR_RECEIVED_PARTITION,
@@ -347,10 +349,11 @@ class LeaderAndIsrHandling:
 
     def _trace_transition(
         self, partitions: Mapping[Partition, PartitionState], kind: Kind, role: str
-    ) -> None:
+    ) -> Generator[None, None, None]:
         if not self._replicas.is_tracing():
             return
         for partition, state in partitions.items():
+            yield
             tp = partition.topic_partition
             self.records.append(
                 self._base._replace(

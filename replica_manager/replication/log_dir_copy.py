@@ -14,20 +14,20 @@ import logging
 
 from replica_manager.log.local_log import LogRead
 from replica_manager.log.log_values import FetchIsolation
-from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.truncation_plans import TruncationPlan
+from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.fetch_state import truncation_for
 from replica_manager.replication.fetch_steps import append_as_follower, raise_log_start_offset
 
 _log = logging.getLogger("kafka.server.ReplicaAlterLogDirsThread")
 
 
-def has_caught_up(current: PartitionLog, future: PartitionLog) -> bool:
+def has_caught_up(current: UnifiedLog, future: UnifiedLog) -> bool:
     """Whether the future log can replace the current one now."""
     return current.log_end_offset == future.log_end_offset
 
 
-def align(current: PartitionLog, future: PartitionLog) -> TruncationPlan | None:
+def align(current: UnifiedLog, future: UnifiedLog) -> TruncationPlan | None:
     """Truncates the future log to what the current one has.
 
     Gives what to run in a thread before this is called again; None if everything is done.
@@ -56,7 +56,7 @@ def align(current: PartitionLog, future: PartitionLog) -> TruncationPlan | None:
     return None
 
 
-def _truncate(future: PartitionLog, offset: int) -> TruncationPlan | None:
+def _truncate(future: UnifiedLog, offset: int) -> TruncationPlan | None:
     plan = future.plan_truncation(offset)
     if plan is None:
         _log.info("Truncating future log %s to offset %d", future.name, offset)
@@ -64,14 +64,14 @@ def _truncate(future: PartitionLog, offset: int) -> TruncationPlan | None:
     return plan
 
 
-def read_next(current: PartitionLog, future: PartitionLog, max_bytes: int) -> LogRead:
+def read_next(current: UnifiedLog, future: UnifiedLog, max_bytes: int) -> LogRead:
     """The next records for an aligned future log; at least one whole batch if there is any."""
     return current.read(
         future.log_end_offset, max_bytes, FetchIsolation.LOG_END, min_one_message=True
     )
 
 
-def append(current: PartitionLog, future: PartitionLog, records: bytes | memoryview) -> bool:
+def append(current: UnifiedLog, future: UnifiedLog, records: bytes | memoryview) -> bool:
     """Appends the records; returns whether the future log's start has moved.
 
     Raises CorruptRecord if the bytes are damaged, KafkaStorage if the disk fails.
@@ -84,7 +84,7 @@ def append(current: PartitionLog, future: PartitionLog, records: bytes | memoryv
     return future.log_start_offset != old_start
 
 
-def take_over_epochs(current: PartitionLog, future: PartitionLog) -> None:
+def take_over_epochs(current: UnifiedLog, future: UnifiedLog) -> None:
     """Copies epochs without records, which no copied batch contains."""
     latest = -1 if future.latest_epoch is None else future.latest_epoch
     for entry in current.epoch_entries:

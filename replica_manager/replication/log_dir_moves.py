@@ -26,7 +26,7 @@ from kio.schema.errors import ErrorCode
 from replica_manager.log.local_log import LogRead
 from replica_manager.log.log_directory import FolderKind, folder_name
 from replica_manager.log.log_manager import LogManager
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.fetch_steps import batch_pieces
 from replica_manager.replication.log_dir_copy import (
     align,
@@ -39,8 +39,8 @@ from replica_manager.replication.partition import Partition
 from replica_manager.replication.replica_manager import ReplicaManager
 from zkcontroller.errors import KafkaStorage, LimitReached, OffsetOutOfRange, ZkControllerError
 from zkcontroller.model import TopicPartition
+from zkcontroller.process.resource_limits import raise_if_limit
 from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.runtime.resource_limits import raise_if_limit
 from zkcontroller.topic_names import LONGEST_FOLDER_NAME
 
 LAST_BYTES: Final = 1024 * 1024
@@ -53,6 +53,11 @@ BACKOFF_S: Final = 1.0
 
 _ANY_ID: Final = UUID(int=0)
 _log = logging.getLogger("kafka.server.ReplicaAlterLogDirsManager")
+
+
+MOST_TASKS: Final = 100
+"""So many replicas are copied at once, whatever ``num.replica.alter.log.dirs.threads`` says: a task
+waits for each, while Kafka starts a thread when there is something to copy."""
 
 
 class MoveSettings(NamedTuple):
@@ -80,8 +85,8 @@ class Pace:
 
 class _Move(NamedTuple):
     partition: Partition
-    current: PartitionLog
-    future: PartitionLog
+    current: UnifiedLog
+    future: UnifiedLog
 
 
 class LogDirMoves:
@@ -92,7 +97,7 @@ class LogDirMoves:
         replicas: ReplicaManager,
         logs: LogManager,
         settings: Callable[[], MoveSettings],
-        flush: Callable[[PartitionLog], Awaitable[None]],
+        flush: Callable[[UnifiedLog], Awaitable[None]],
     ) -> None:
         """``flush`` returns when a log is on disk, or its directory offline."""
         self._replicas = replicas
@@ -110,9 +115,8 @@ class LogDirMoves:
 
     def start(self) -> None:
         """Starts moving."""
-        self._tasks = [
-            asyncio.create_task(self._work()) for _ in range(max(1, self._settings().tasks))
-        ]
+        count = min(max(1, self._settings().tasks), MOST_TASKS)
+        self._tasks = [asyncio.create_task(self._work()) for _ in range(count)]
 
     async def stop(self) -> None:
         """Stops; the moves continue after the next start."""
@@ -153,7 +157,7 @@ class LogDirMoves:
             return ErrorCode.log_dir_not_found
         if not self._logs.is_live(log_dir) or tp in self._replicas.offline:
             return ErrorCode.kafka_storage_error
-        hosted = self._replicas.hosted(tp)
+        hosted = self._replicas.get_partition_or_error(tp)
         future = self._logs.log(tp, is_future=True)
         if isinstance(hosted, Partition) and future is not None and future.log_dir != log_dir:
             self._logs.delete(tp, is_future=True)
@@ -223,7 +227,7 @@ class LogDirMoves:
         if move is not None:
             _log.info("Beginning/resuming copy of partition %s from offset %d",
                       tp, move.future.log_end_offset)  # fmt: skip
-        on_disk: PartitionLog | None = None
+        on_disk: UnifiedLog | None = None
         while (move := self._found(tp)) is not None:
             try:
                 plan = align(move.current, move.future)
@@ -281,7 +285,7 @@ class LogDirMoves:
             # Others get their turn even where nothing must be waited for.
             await asyncio.sleep(delay_s)
 
-    async def _read(self, current: PartitionLog, found: LogRead) -> bytes:
+    async def _read(self, current: UnifiedLog, found: LogRead) -> bytes:
         piece = found.slice
         if piece is None:
             await asyncio.sleep(BACKOFF_S)

@@ -97,7 +97,7 @@ class MetadataCache:
         old = self.snapshot
         self._complain_of_full_update(update)
         records: list[StateChange] = []
-        topic_ids = _merged_topic_ids(old.topic_ids, update.topics)
+        topic_ids = yield from _merged_topic_ids(old.topic_ids, update.topics)
         live_brokers = {broker.broker_id: broker for broker in update.live_brokers}
         self._complain_of_different_listeners(live_brokers)
         partitions: Mapping[str, Mapping[int, PartitionMetadata]] = old.partitions
@@ -120,10 +120,14 @@ class MetadataCache:
                     correlation_id=correlation_id,
                 )
             )
+        topic_names: dict[UUID, str] = {}
+        for topic, topic_id in topic_ids.items():
+            yield
+            topic_names[topic_id] = topic
         self.snapshot = MetadataSnapshot(
             partitions,
             topic_ids,
-            {topic_id: topic for topic, topic_id in topic_ids.items()},
+            topic_names,
             update.controller_id if update.controller_id >= 0 else None,
             live_brokers,
         )
@@ -150,6 +154,8 @@ class MetadataCache:
                 continue
             own = dict(merged.get(topic, {}))
             for partition, state in states:
+                if trace:
+                    yield
                 if state.leader == LEADER_DURING_DELETE:
                     own.pop(partition, None)
                     deleted[TopicPartition(topic, partition)] = None
@@ -218,11 +224,20 @@ class MetadataCache:
             )
 
 
-def _merged_topic_ids(old: Mapping[str, UUID], topics: Sequence[TopicMetadata]) -> dict[str, UUID]:
-    """Adds the ids in the request; a topic sent without an id loses its id."""
+def _merged_topic_ids(
+    old: Mapping[str, UUID], topics: Sequence[TopicMetadata]
+) -> Generator[None, None, dict[str, UUID]]:
+    """Adds the ids in the request; a topic sent without an id loses its id.
+
+    A topic named both with and without an id keeps it.  Yields between topics.
+    """
     merged = dict(old)
     for topic, topic_id, _ in topics:
+        yield
         if topic_id is None:
             merged.pop(topic, None)
-    merged.update((topic, topic_id) for topic, topic_id, _ in topics if topic_id is not None)
+    for topic, topic_id, _ in topics:
+        yield
+        if topic_id is not None:
+            merged[topic] = topic_id
     return merged

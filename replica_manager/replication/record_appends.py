@@ -21,8 +21,8 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.log.log_validation import UNPACKED_BYTES
 from replica_manager.log.log_values import NO_CONVERSIONS, LogAppendInfo, RecordConversions
-from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
+from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.delayed_produce import DelayedProduce, must_wait
 from replica_manager.replication.partition import Partition
 from replica_manager.replication.record_examinations import RecordExaminations
@@ -77,7 +77,7 @@ class _Taken(NamedTuple):
     """A successful append."""
 
     partition: Partition
-    log: PartitionLog
+    log: UnifiedLog
     info: LogAppendInfo
     unpacked_bytes: int
 
@@ -88,7 +88,7 @@ class RecordAppends:
     def __init__(
         self,
         replicas: ReplicaManager,
-        flush: Callable[[PartitionLog], Awaitable[None]],
+        flush: Callable[[UnifiedLog], Awaitable[None]],
         stats: BrokerTopicStats,
         now_ms: Callable[[], int],
     ) -> None:
@@ -210,9 +210,9 @@ class RecordAppends:
 
     def _led(
         self, tp: TopicPartition, acks: int
-    ) -> tuple[Partition, PartitionLog] | AppendedPartition:
+    ) -> tuple[Partition, UnifiedLog] | AppendedPartition:
         """The partition and its log, if this broker may append to it now."""
-        partition = self._replicas.hosted(tp)
+        partition = self._replicas.get_partition_or_error(tp)
         if isinstance(partition, ErrorCode):
             return AppendedPartition(partition)
         refusal = partition.append_refusal(acks)
@@ -227,11 +227,11 @@ class RecordAppends:
         if refusal is not ErrorCode.none:
             return AppendedPartition(refusal)
         log = partition.log
-        assert isinstance(log, PartitionLog), "a leader has a log"
+        assert isinstance(log, UnifiedLog), "a leader has a log"
         return partition, log
 
     def _refused(
-        self, tp: TopicPartition, records: Buffer, log: PartitionLog, refused: ZkControllerError
+        self, tp: TopicPartition, records: Buffer, log: UnifiedLog, refused: ZkControllerError
     ) -> AppendedPartition:
         error = error_code_for(refused)
         self._count(tp, records, refused)
@@ -280,7 +280,7 @@ class RecordAppends:
                 outcomes[tp] = outcomes[tp]._replace(error=error)
 
     def _check_committed(self, tp: TopicPartition, required_offset: int) -> tuple[bool, ErrorCode]:
-        partition = self._replicas.hosted(tp)
+        partition = self._replicas.get_partition_or_error(tp)
         if isinstance(partition, ErrorCode):
             return False, partition
         return partition.check_enough_replicas_reach(required_offset)

@@ -23,7 +23,7 @@ from kio.schema.errors import ErrorCode
 from replica_manager.log.files import FileSlice
 from replica_manager.log.local_log import LogOffsetMetadata
 from replica_manager.log.log_values import FetchIsolation
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.delayed_fetch import (
     DelayedFetch,
     ParkedPartition,
@@ -194,7 +194,7 @@ class RecordReads:
         min_one: bool,
     ) -> FetchedPartition:
         tp = partition.topic_partition
-        hosted = self._replicas.hosted(tp)
+        hosted = self._replicas.get_partition_or_error(tp)
         if isinstance(hosted, ErrorCode):
             return FetchedPartition(hosted)
         if partition.topic_id is not None and hosted.topic_id not in (None, partition.topic_id):
@@ -208,7 +208,7 @@ class RecordReads:
         if isinstance(plan, FetchedPartition):
             return plan
         log = hosted.log
-        assert isinstance(log, PartitionLog), "who has offsets to read has a log"
+        assert isinstance(log, UnifiedLog), "who has offsets to read has a log"
         try:
             read = log.read(
                 wanted.fetch_offset,
@@ -271,7 +271,7 @@ class RecordReads:
     def _readable_end(
         self, params: FetchParams, parked: ParkedPartition[LogOffsetMetadata]
     ) -> LogOffsetMetadata | ErrorCode:
-        hosted = self._replicas.hosted(parked.partition.topic_partition)
+        hosted = self._replicas.get_partition_or_error(parked.partition.topic_partition)
         if isinstance(hosted, ErrorCode):
             return hosted
         error = check_read(
@@ -282,7 +282,7 @@ class RecordReads:
         if self._is_held_back(params, hosted):
             return parked.start
         log = hosted.log
-        assert isinstance(log, PartitionLog), "it was read before"
+        assert isinstance(log, UnifiedLog), "it was read before"
         match params.isolation:
             case FetchIsolation.LOG_END:
                 return log.log_end_offset_metadata
@@ -292,7 +292,7 @@ class RecordReads:
                 return log.last_stable_offset_metadata
 
     def _has_diverged(self, parked: ParkedPartition[LogOffsetMetadata]) -> bool:
-        hosted = self._replicas.hosted(parked.partition.topic_partition)
+        hosted = self._replicas.get_partition_or_error(parked.partition.topic_partition)
         if isinstance(hosted, ErrorCode):
             return True
         end = hosted.log.end_offset_for_epoch(parked.wanted.last_fetched_epoch)

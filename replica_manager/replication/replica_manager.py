@@ -76,16 +76,17 @@ class ReplicaManager(HostedReplicas):
         )
         records.append(base._replace(count=len(request.partitions)))
         if self.is_tracing():
-            records += [
-                base._replace(
-                    kind=Kind.STOP_REPLICA_RECEIVED_PARTITION,
-                    topic=tp.topic,
-                    partition=tp.partition,
-                    leader_epoch=order.leader_epoch,
-                    delete_partition=order.delete_partition,
+            for tp, order in request.partitions.items():
+                yield
+                records.append(
+                    base._replace(
+                        kind=Kind.STOP_REPLICA_RECEIVED_PARTITION,
+                        topic=tp.topic,
+                        partition=tp.partition,
+                        leader_epoch=order.leader_epoch,
+                        delete_partition=order.delete_partition,
+                    )
                 )
-                for tp, order in request.partitions.items()
-            ]
         if request.controller_epoch < self.controller_epoch:
             records.append(
                 base._replace(

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from typing import Final
 
-from replica_manager.config import BrokerConfig
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.replication.alter_partition_manager import AlterPartitionManager, IsrRoute
 from replica_manager.replication.controller_connection import controller_in
 from replica_manager.replication.controller_link import (
     ControllerLink,
@@ -26,9 +27,8 @@ from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.fetcher_metrics import FetcherMetrics
 from replica_manager.replication.fetcher_task import FetcherListener, FetcherTask
 from replica_manager.replication.isr import PendingIsr
-from replica_manager.replication.isr_changes import IsrChanges, IsrRoute
 from replica_manager.replication.isr_znodes import IsrZnodes
-from replica_manager.replication.leader_link import LeaderLink, LinkSettings
+from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSettings
 from replica_manager.replication.leader_messages import FollowerWishes, LeaderDialect
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.partition import Partition
@@ -36,14 +36,14 @@ from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetc
 from replica_manager.replication.replica_log import ReplicaLog
 from replica_manager.replication.throttle import ReplicationThrottle
 from zkcontroller.model import Endpoint, TopicPartition
+from zkcontroller.net.client_security import ClientSecurity
+from zkcontroller.observability.log_text import throwable_text
+from zkcontroller.observability.metrics import Metrics
 from zkcontroller.protocol.inter_broker_versions import (
     is_alter_partition_supported,
     is_offsets_for_leader_epoch_supported,
     is_truncation_on_fetch_supported,
 )
-from zkcontroller.runtime.client_security import ClientSecurity
-from zkcontroller.runtime.log_text import throwable_text
-from zkcontroller.runtime.metrics import Metrics
 from zkcontroller.zookeeper.session import ZooKeeperSession
 
 FAIR_PARTITIONS: Final = 2_000
@@ -103,7 +103,9 @@ class ReplicationTasks:
         self._metrics = FetcherMetrics(
             metrics, self.fetchers, self._address_of, self._is_being_added
         )
-        self._isr_changes = IsrChanges(self._route(config, security), metrics, now_ms, on_changed)
+        self._isr_changes = AlterPartitionManager(
+            self._route(config, security), metrics, now_ms, on_changed
+        )
         self._looking: asyncio.Task[None] | None = None
         self._is_stopped = False
 
@@ -144,7 +146,7 @@ class ReplicationTasks:
             return
         if self._is_stopped:
             return
-        link = LeaderLink(
+        link = LeaderEndPoint(
             key.leader, key.fetcher_id, self._link_settings, self._endpoint_of, self._broker_epoch
         )
         meters = self._metrics.added(key)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from zkcontroller.zookeeper.kafka_acl_znodes import (
+from zkcontroller.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,

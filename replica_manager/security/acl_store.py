@@ -31,20 +31,19 @@ from replica_manager.security.acl_cache import (
     VersionedAcls,
 )
 from replica_manager.security.authorizer import Authorizer
-from zkcontroller.errors import ZkControllerError, ZnodeCorrupt, ZooKeeperRefused
-from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.zookeeper.answers import optional, required
-from zkcontroller.zookeeper.change_notifications import ZkNodeChangeNotificationListener
-from zkcontroller.zookeeper.kafka_acl_znodes import (
+from zkcontroller.acls import (
     AccessControlEntry,
-    AclChangeZnode,
-    AclZnode,
     PatternType,
     ResourcePattern,
     ResourceType,
     by_pascal_name,
     pascal_name,
 )
+from zkcontroller.errors import ZkControllerError, ZnodeCorrupt, ZooKeeperRefused
+from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.zookeeper.answers import optional, required
+from zkcontroller.zookeeper.change_notifications import ZkNodeChangeNotificationListener
+from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode, AclZnode
 from zkcontroller.zookeeper.requests import (
     Create,
     Delete,

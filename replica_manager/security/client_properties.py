@@ -9,19 +9,16 @@ Source: Kafka ``CommonClientConfigs``, ``SslConfigs``, ``SaslConfigs``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
-from replica_manager.broker_keys import BROKER_KEYS
-from replica_manager.config_keys import ConfigValue, text_of
-from replica_manager.properties import parse_properties
+from replica_manager.configuration.broker_keys import BROKER_KEYS
+from replica_manager.configuration.config_keys import ConfigValue, text_of
 from replica_manager.security.logins import check_mechanism, credentials_of
 from replica_manager.security.settings import UNSUPPORTED
 from replica_manager.security.tls import client_context
 from zkcontroller.errors import ConfigInvalid
-from zkcontroller.runtime.client_security import PLAINTEXT, ClientSecurity
+from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
 
-MAX_FILE_BYTES: Final = 1024 * 1024
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DEFAULT_MECHANISM: Final = "GSSAPI"
 
@@ -74,17 +71,3 @@ def client_security_of(properties: Mapping[str, str]) -> ClientSecurity:
             "sasl.jaas.config", mechanism, properties.get("sasl.jaas.config")
         )
     return ClientSecurity(client_context(Properties(properties)) if has_tls else None, credentials)
-
-
-def read_properties(path: Path, key: str) -> dict[str, str]:
-    """The properties in the file; ConfigInvalid, which names ``key``, if unreadable."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        if len(data) > MAX_FILE_BYTES:
-            raise ConfigInvalid(key, str(path), f"a file of at most {MAX_FILE_BYTES} bytes")
-        return parse_properties(data.decode("utf-8"))
-    except OSError as failure:
-        raise ConfigInvalid(key, str(path), f"a readable file ({failure.strerror})") from None
-    except UnicodeDecodeError:
-        raise ConfigInvalid(key, str(path), "a file of text in UTF-8") from None

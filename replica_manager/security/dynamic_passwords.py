@@ -10,8 +10,8 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from replica_manager.config import is_password
-from replica_manager.config_keys import ConfigValue
+from replica_manager.configuration.config import is_password
+from replica_manager.configuration.config_keys import ConfigValue
 from zkcontroller.errors import ZkControllerError
 
 if TYPE_CHECKING:

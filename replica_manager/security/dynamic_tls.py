@@ -5,6 +5,10 @@ trust store.  When those change, or when the files they name have changed, new T
 place of the old ones: for the listener, and for this broker's connections to the others.
 Connections that exist stay as they are.
 
+The stores of the listener between brokers must be able to shake hands with themselves: brokers
+have the same authorities, and one that does not trust its own certificate would be cut off from
+the others, which would be seen only when replication stops.
+
 A new key store must be one that clients and brokers can take for the old one: the same subject,
 and every alternative name of the old certificate, unless ``ssl.allow.dn.changes`` and
 ``ssl.allow.san.changes`` say otherwise.  On the listener between brokers, the new stores and the
@@ -22,8 +26,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from replica_manager.config import BrokerConfig
-from replica_manager.dynamic_keys import STORE_KEYS
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.configuration.dynamic_keys import STORE_KEYS
 from replica_manager.security.settings import (
     INTER_BROKER_MECHANISM,
     ListenerSecurity,
@@ -31,7 +35,7 @@ from replica_manager.security.settings import (
 )
 from replica_manager.security.tls import Stores
 from zkcontroller.errors import ConfigInvalid
-from zkcontroller.runtime.client_security import ClientSecurity
+from zkcontroller.net.client_security import ClientSecurity
 
 MAX_HANDSHAKE_ROUNDS: Final = 16
 """A handshake of TLS 1.2 or 1.3 takes four at most."""
@@ -57,15 +61,18 @@ class ListenerSecurities:
 
     def add_listeners(self, config: BrokerConfig) -> None:
         """Secures the listeners of ``config`` that are not known yet.  ConfigInvalid as above."""
+        inter_broker = config.listeners.inter_broker
         added = {
             endpoint.listener_name: SecuredListener(config, endpoint)
             for endpoint in config.listeners.bound
             if endpoint.listener_name not in self._listeners
         }
         server = {name: listener.server() for name, listener in added.items()}
+        if inter_broker in added and server[inter_broker].tls is not None:
+            _check_own_handshake(added[inter_broker])
         client = {
             name: added[name].client(INTER_BROKER_MECHANISM, must_be_enabled=True)
-            for name in (config.listeners.inter_broker, config.listeners.controller_uses)
+            for name in (inter_broker, config.listeners.controller_uses)
             if name in added
         }
         self._listeners.update(added)
@@ -190,30 +197,47 @@ def _check_names(successor: SecuredListener, before: Stores, after: Stores) -> N
         )
 
 
+def _check_own_handshake(listener: SecuredListener) -> None:
+    """ConfigInvalid unless brokers that have the stores of this listener reach each other."""
+    try:
+        _shake_hands(listener, listener)
+    except ssl.SSLError as failure:
+        raise _refused(
+            listener,
+            "ssl.keystore.location",
+            "on the listener between brokers, a certificate that the trust store of the same "
+            f"listener trusts ({_reason(failure)})",
+        ) from None
+
+
 def _check_handshakes(listener: SecuredListener, successor: SecuredListener) -> None:
     """ConfigInvalid unless brokers with the old stores and with the new ones reach each other."""
     for server, client in ((listener, successor), (successor, listener)):
-        serving, connecting = server.server_tls(), client.client_tls()
-        assert serving is not None
-        assert connecting is not None
-        connecting.check_hostname = False  # it is asked whether they trust each other
         try:
-            _shake_hands(serving, connecting)
+            _shake_hands(server, client)
         except ssl.SSLError as failure:
             raise _refused(
                 successor,
                 "ssl.keystore.location",
                 "stores with which this broker and those that have the old ones trust each other "
-                f"({failure.reason or failure})",
+                f"({_reason(failure)})",
             ) from None
 
 
-def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
-    """A handshake in memory; SSLError if it fails."""
+def _reason(failure: ssl.SSLError) -> str:
+    return getattr(failure, "verify_message", "") or failure.reason or str(failure)
+
+
+def _shake_hands(server: SecuredListener, client: SecuredListener) -> None:
+    """A handshake in memory, whatever the host's name; SSLError if it fails."""
+    serving, connecting = server.server_tls(), client.client_tls()
+    assert serving is not None
+    assert connecting is not None
+    connecting.check_hostname = False  # it is asked whether they trust each other
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = [
-        client.wrap_bio(to_client, to_server),
-        server.wrap_bio(to_server, to_client, server_side=True),
+        connecting.wrap_bio(to_client, to_server),
+        serving.wrap_bio(to_server, to_client, server_side=True),
     ]
     for _ in range(MAX_HANDSHAKE_ROUNDS):
         for side in tuple(sides):

@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
+from replica_manager.regular_files import read_configured
 from replica_manager.security.certificate_names import distinguished_name
 from zkcontroller.errors import ConfigInvalid
 
@@ -304,13 +305,9 @@ def _certificates(key: str, text: str) -> str:
 
 def _read(key: str, location: str) -> bytes:
     try:
-        with Path(location).open("rb") as file:
-            data = file.read(MAX_STORE_BYTES + 1)
+        return read_configured(Path(location), MAX_STORE_BYTES)
     except OSError as failure:
         raise ConfigInvalid(key, location, f"a readable file ({failure.strerror})") from None
-    if len(data) > MAX_STORE_BYTES:
-        raise ConfigInvalid(key, location, f"a file of at most {MAX_STORE_BYTES} bytes")
-    return data
 
 
 def _refuse_jks(key: str, location: str, data: bytes) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from replica_manager.security.jaas import JaasEntry, parse_jaas
 from zkcontroller.errors import ConfigInvalid
-from zkcontroller.runtime.client_security import PLAIN, SUPPORTED_MECHANISMS, Credentials
+from zkcontroller.net.client_security import PLAIN, SUPPORTED_MECHANISMS, Credentials
 
 _PACKAGE: Final = "org.apache.kafka.common.security"
 
@@ -21,7 +21,9 @@ def login_entry(key: str, mechanism: str, text: str | None) -> JaasEntry:
     entry = parse_jaas(key, text)
     module = "plain.PlainLoginModule" if mechanism == PLAIN else "scram.ScramLoginModule"
     if entry.module != f"{_PACKAGE}.{module}":
-        raise ConfigInvalid(key, entry.module, f"{_PACKAGE}.{module}")
+        # What is no login module's name may be a password in the wrong place.
+        shown = entry.module if entry.module.endswith("LoginModule") else "[hidden]"
+        raise ConfigInvalid(key, shown, f"{_PACKAGE}.{module}")
     return entry
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,7 +24,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CBC
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 from cryptography.hazmat.primitives.padding import PKCS7
 
-from replica_manager.config_keys import ConfigValue, text_of
+from replica_manager.configuration.config_keys import ConfigValue, text_of
 from zkcontroller.errors import ConfigInvalid, ZkControllerError
 
 _KEY_FACTORY: Final = "password.encoder.keyfactory.algorithm"
@@ -167,7 +166,7 @@ def _decrypted(fields: Mapping[str, str], key: bytes) -> bytes:
 
 def _fields(encoded: str) -> dict[str, str]:
     fields = {}
-    for pair in re.split(r"\s*,\s*", encoded.strip()):
+    for pair in encoded.split(","):
         # A cipher's name may hold a colon, a value in base 64 may not.
         name, colon, value = pair.rpartition(":")
         if not colon:

@@ -12,11 +12,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer, Requester, bits
-from zkcontroller.zookeeper.kafka_acl_znodes import (
-    AclOperation,
-    ResourceType,
-    supported_operations,
-)
+from zkcontroller.acls import AclOperation, ResourceType
+from zkcontroller.zookeeper.kafka_acl_znodes import supported_operations
 
 
 class Permissions(NamedTuple):

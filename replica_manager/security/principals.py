@@ -77,9 +77,9 @@ class _Rule(NamedTuple):
 class SslPrincipalMapper:
     """``ssl.principal.mapping.rules``: from a distinguished name to a user's name."""
 
-    def __init__(self, rules: str) -> None:
-        """ConfigInvalid if that is no list of rules."""
-        self._rules = tuple(_parse_rules(rules))
+    def __init__(self, rules: str, key: str = MAPPING_RULES_KEY) -> None:
+        """ConfigInvalid, which names ``key``, if that is no list of rules."""
+        self._rules = tuple(_parse_rules(rules, key))
 
     def name_of(self, distinguished_name: str) -> str | None:
         """The user's name; None if no rule applies; the connection is then refused."""
@@ -95,14 +95,13 @@ class SslPrincipalMapper:
         return None
 
 
-def _parse_rules(text: str) -> Iterator[_Rule]:
+def _parse_rules(text: str, key: str) -> Iterator[_Rule]:
     position = 0
-    while position < len(text.strip()):
-        match = _RULE.match(text.strip(), position)
+    rules = text.strip()
+    while position < len(rules):
+        match = _RULE.match(rules, position)
         if match is None:
-            raise ConfigInvalid(
-                MAPPING_RULES_KEY, text, "DEFAULT, or RULE:pattern/replacement/[LU], with commas"
-            )
+            raise ConfigInvalid(key, text, "DEFAULT, or RULE:pattern/replacement/[LU], with commas")
         position = match.end()
         if match["default"]:
             yield _Rule(None, "", "")
@@ -110,7 +109,7 @@ def _parse_rules(text: str) -> Iterator[_Rule]:
         try:
             pattern = _compiled(match["pattern"])
         except re.error as wrong:
-            raise ConfigInvalid(MAPPING_RULES_KEY, text, f"regular expressions ({wrong})") from None
+            raise ConfigInvalid(key, text, f"regular expressions ({wrong})") from None
         yield _Rule(pattern, match["replacement"], match["case"])
 
 

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from replica_manager.broker_keys import BROKER_KEYS
-from replica_manager.config import BrokerConfig
-from replica_manager.config_keys import ConfigValue, text_of
-from replica_manager.key_effects import BROKER_EFFECTS, Kind, texts_of
+from replica_manager.configuration.broker_keys import BROKER_KEYS
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.configuration.config_keys import ConfigValue, text_of
+from replica_manager.configuration.key_effects import BROKER_EFFECTS, Kind, texts_of
 from replica_manager.security.logins import check_mechanism, credentials_of, login_entry
 from replica_manager.security.principals import (
     MAPPING_RULES_KEY,
@@ -28,7 +28,7 @@ from replica_manager.security.principals import (
 from replica_manager.security.tls import Stores, client_context, load_stores, prepare
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.model import Endpoint
-from zkcontroller.runtime.client_security import (
+from zkcontroller.net.client_security import (
     PLAIN,
     PLAINTEXT,
     SUPPORTED_MECHANISMS,
@@ -177,7 +177,7 @@ class SecuredListener:
         return ListenerSecurity(
             self._protocol,
             self.server_tls(),
-            SslPrincipalMapper(rules) if self._has_tls else None,
+            SslPrincipalMapper(rules, self._name_of(MAPPING_RULES_KEY)) if self._has_tls else None,
             self._sasl() if self._has_sasl else None,
             delay_ms / 1000,
         )
@@ -195,8 +195,13 @@ class SecuredListener:
     # Values
 
     def _value(self, key: str) -> ConfigValue:
-        own = self.texts.get(self.prefix + key)
-        return self._config.values[key] if own is None else BROKER_KEYS[key].parse(own)
+        name = self.prefix + key
+        own = self.texts.get(name)
+        return self._config.values[key] if own is None else BROKER_KEYS[key].parse(own, name)
+
+    def _name_of(self, key: str) -> str:
+        """The key as it is set: with this listener's prefix, or without."""
+        return self.prefix + key if self.prefix + key in self.texts else key
 
     def is_enabled(self, key: str) -> bool:
         return self._value(key) is True
@@ -215,7 +220,7 @@ class SecuredListener:
     def _refuse_unsupported(self) -> None:
         for key, allowed in UNSUPPORTED.items():
             if self._value(key):
-                raise ConfigInvalid(key, self.text(key), allowed)
+                raise ConfigInvalid(self._name_of(key), self.text(key), allowed)
         for name, text in self.texts.items():
             refused = next((each for each in UNSUPPORTED if name.endswith(f".{each}")), None)
             if refused is not None and name.startswith(self.prefix) and text:
@@ -282,7 +287,8 @@ class SecuredListener:
     def _max_reauth_ms(self, mechanism: str) -> int:
         key = "connections.max.reauth.ms"
         own = self._of_mechanism(mechanism, key)
-        value = self._value(key) if own is None else BROKER_KEYS[key].parse(own)
+        name = f"{self.prefix}{mechanism.lower()}.{key}"
+        value = self._value(key) if own is None else BROKER_KEYS[key].parse(own, name)
         assert isinstance(value, int)
         return value
 
@@ -295,8 +301,10 @@ class SecuredListener:
 
     def _credentials(self, key: str, *, must_be_enabled: bool) -> Credentials:
         mechanism = self.text(key) or ""
-        check_mechanism(key, mechanism)
+        check_mechanism(self._name_of(key), mechanism)
         if must_be_enabled and mechanism not in self.names("sasl.enabled.mechanisms"):
-            raise ConfigInvalid(key, mechanism, "a mechanism out of sasl.enabled.mechanisms")
+            raise ConfigInvalid(
+                self._name_of(key), mechanism, "a mechanism out of sasl.enabled.mechanisms"
+            )
         jaas_key, text = self._jaas_config(mechanism)
         return credentials_of(jaas_key, mechanism, text)

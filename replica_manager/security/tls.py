@@ -101,7 +101,7 @@ def load_stores(keys: TlsKeys) -> Stores:
 def _file_state(path: str) -> FileState:
     try:
         found = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):
         return FileState(-1, -1, -1)  # reading it says what is wrong
     return FileState(found.st_mtime_ns, found.st_size, found.st_ino)
 

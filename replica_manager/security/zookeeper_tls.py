@@ -14,8 +14,8 @@ import ssl
 from collections.abc import Mapping
 from typing import Final
 
-from replica_manager.broker_keys import BROKER_KEYS
-from replica_manager.config_keys import ConfigValue, text_of
+from replica_manager.configuration.broker_keys import BROKER_KEYS
+from replica_manager.configuration.config_keys import ConfigValue, text_of
 from replica_manager.security.tls import client_context
 from zkcontroller.errors import ConfigInvalid
 

@@ -12,11 +12,10 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.request_errors import RequestRefused
 from replica_manager.security.acl_cache import AclBinding, AclBindingFilter
 from replica_manager.security.authorizer import CLUSTER_NAME
-from replica_manager.server.errors import RequestRefused
-from replica_manager.server.schema import ResponseSchema
-from zkcontroller.zookeeper.kafka_acl_znodes import (
+from zkcontroller.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -25,6 +24,7 @@ from zkcontroller.zookeeper.kafka_acl_znodes import (
     ResourceType,
     by_code,
 )
+from zkcontroller.protocol.versioned_messages import ResponseSchema
 
 SECURITY_DISABLED: Final = "No Authorizer is configured."
 SENTENCES: Final = {

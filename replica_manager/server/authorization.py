@@ -15,14 +15,14 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.request_errors import RequestRefused
 from replica_manager.security.authorizer import CLUSTER_NAME, Requester
 from replica_manager.security.permissions import Permissions
 from replica_manager.security.principals import host_name_of
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.errors import RequestRefused
 from replica_manager.server.slices import in_slices
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.protocol.api_versions import APIS, ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 _log = logging.getLogger("kafka.server.KafkaApis")
 

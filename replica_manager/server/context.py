@@ -8,10 +8,14 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.config import BrokerConfig
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.coordinators.group_service import GroupService
+from replica_manager.coordinators.transaction_service import TransactionService
+from replica_manager.coordinators.transaction_verification import TransactionVerification
 from replica_manager.log.files import FileSlice
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
+from replica_manager.quotas.quota_managers import QuotaManagers, RequestUsage
 from replica_manager.replication.fetch_sessions import FetchSessionCache
 from replica_manager.replication.log_dir_moves import LogDirMoves
 from replica_manager.replication.metadata_cache import MetadataCache
@@ -24,20 +28,16 @@ from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.delegation_token_store import DelegationTokenStore
 from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.security.principals import ANONYMOUS, Principal
-from replica_manager.server.auto_creation import AutoTopicCreation
+from replica_manager.server.configs.reconfiguring import Reconfiguring
 from replica_manager.server.error_counts import ErrorCounts
-from replica_manager.server.group_service import GroupService
 from replica_manager.server.producer_ids import ProducerIds
-from replica_manager.server.quota_managers import QuotaManagers, RequestUsage
-from replica_manager.server.reconfiguring import Reconfiguring
 from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.request_metrics import RequestMetrics
-from replica_manager.server.topic_admin import TopicAdmin
-from replica_manager.server.transaction_service import TransactionService
-from replica_manager.server.transaction_verification import TransactionVerification
+from replica_manager.server.topics.auto_creation import AutoTopicCreation
+from replica_manager.server.topics.topic_admin import TopicAdmin
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
 from zkcontroller.core.effects import ControlledShutdownResult, Result
-from zkcontroller.core.events import Question
+from zkcontroller.core.events import RequestEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Controller(Protocol):
     ) -> ControlledShutdownResult:
         """Moves the leaderships of a broker that is about to stop."""
 
-    async def ask(self, make: Callable[[int], Question], timeout_ms: int = 0) -> Result | None:
+    async def ask(self, make: Callable[[int], RequestEvent], timeout_ms: int = 0) -> Result | None:
         """The answer to the event that ``make`` builds from a request id; None after a timeout.
 
         It may take ``timeout_ms``, or as long as a broker waits if that is longer.  Who is not the

@@ -13,10 +13,10 @@ from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext
-from replica_manager.server.errors import RequestRefused
 from zkcontroller.core.effects import Result
-from zkcontroller.core.events import Question
+from zkcontroller.core.events import RequestEvent
 from zkcontroller.model import TopicPartition
 
 _SENTENCES: Final[Mapping[ErrorCode, str]] = {
@@ -38,7 +38,10 @@ _V = TypeVar("_V")
 
 
 async def ask(
-    broker: BrokerContext, make: Callable[[int], Question], kind: type[_R], timeout_ms: int = 0
+    broker: BrokerContext,
+    make: Callable[[int], RequestEvent],
+    kind: type[_R],
+    timeout_ms: int = 0,
 ) -> _R:
     """The controller's answer to the event that ``make`` builds from a request id.
 

@@ -22,8 +22,10 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.log.files import FileSlice
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
+from replica_manager.network.connection import Answer, Peer
+from replica_manager.quotas.loop_time import Timed
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import check_cluster_gate
-from replica_manager.server.connection import Answer, Peer
 from replica_manager.server.context import (
     BrokerContext,
     EncodedBody,
@@ -33,7 +35,6 @@ from replica_manager.server.context import (
     Unanswered,
 )
 from replica_manager.server.error_counts import ErrorCounts, error_counts
-from replica_manager.server.errors import RequestRefused
 from replica_manager.server.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -97,7 +98,6 @@ from replica_manager.server.handlers import (
     write_txn_markers,
 )
 from replica_manager.server.large_answers import encoded
-from replica_manager.server.loop_time import Timed
 from replica_manager.server.request_metrics import RequestTimes
 from replica_manager.server.throttled_answers import counted, counted_as_clients, used
 from zkcontroller.errors import UnsupportedVersion, ZkControllerError

@@ -14,7 +14,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.groups.requests import (
+from replica_manager.coordinators.groups.requests import (
     INVALID_OFFSET,
     DeleteGroupsResult,
     DeleteOffsetsResult,
@@ -32,9 +32,9 @@ from replica_manager.groups.requests import (
     WantedOffsets,
 )
 from replica_manager.server.authorization import NOT_ASKED
-from replica_manager.server.schema import ResponseSchema, response_schema
 from zkcontroller.model import NO_EPOCH, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
 
 
 def write_join(result: JoinResult, version: int) -> ResponsePayload:

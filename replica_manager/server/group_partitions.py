@@ -11,17 +11,27 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.requests import CommitOffsets, CommitResult
+from replica_manager.coordinators.groups.requests import (
+    CommitOffsets,
+    CommitResult,
+    DeleteOffsets,
+    DeleteOffsetsResult,
+)
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.slices import PIECE, in_pieces, in_slices
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.model import TopicPartition
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 
 def partitions_of(topics: Iterable[Any]) -> dict[TopicPartition, None]:
     """The partitions that OffsetCommit or OffsetDelete names, each once, in their order."""
     return dict.fromkeys(_named_in(topics))
+
+
+def named_count(topics: Iterable[Any]) -> int:
+    """How many partitions the request names, each as often as it is named."""
+    return sum(len(topic.partitions) for topic in topics)
 
 
 async def partitions_in_slices(topics: Iterable[Any]) -> dict[TopicPartition, None]:
@@ -68,3 +78,25 @@ async def committed(
         part = replace(commit, request_id=broker.groups.new_request_id(), offsets=dict(piece))
         errors |= (await broker.groups.ask(part, CommitResult)).errors
     return errors
+
+
+async def deleted(deletion: DeleteOffsets, broker: BrokerContext) -> DeleteOffsetsResult:
+    """The result of deleting each offset, some of them at a time as above.
+
+    A group that lost its last offset with one piece may be gone at the next: then there is nothing
+    left to delete.  Any other error of a later piece is the error of the partitions it names.
+    """
+    if len(deletion.partitions) <= PIECE:
+        return await broker.groups.ask(deletion, DeleteOffsetsResult)
+    errors: dict[TopicPartition, ErrorCode] = {}
+    async for piece in in_pieces(deletion.partitions):
+        part = replace(deletion, request_id=broker.groups.new_request_id(), partitions=tuple(piece))
+        result = await broker.groups.ask(part, DeleteOffsetsResult)
+        if result.error is ErrorCode.none:
+            errors |= result.partitions
+        elif not errors:
+            return result
+        else:
+            is_gone = result.error is ErrorCode.group_id_not_found
+            errors |= dict.fromkeys(piece, ErrorCode.none if is_gone else result.error)
+    return DeleteOffsetsResult(ErrorCode.none, errors)

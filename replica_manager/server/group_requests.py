@@ -13,8 +13,8 @@ from datetime import timedelta
 from ipaddress import IPv6Address, ip_address
 from typing import Any, Final
 
-from replica_manager.groups.records import LONGEST_STRING_BYTES
-from replica_manager.groups.requests import (
+from replica_manager.coordinators.groups.records import LONGEST_STRING_BYTES
+from replica_manager.coordinators.groups.requests import (
     NO_GENERATION,
     UNKNOWN_MEMBER_ID,
     CommitOffsets,
@@ -196,7 +196,7 @@ def read_delete_offsets(
     request: Any, request_id: int, known: Collection[TopicPartition] | None = None
 ) -> DeleteOffsets:
     """An OffsetDelete of the partitions that exist (None: all do)."""
-    partitions = (partition for partition, _ in _partitions_of(request.topics))
+    partitions = dict.fromkeys(partition for partition, _ in _partitions_of(request.topics))
     return DeleteOffsets(
         request_id,
         request.group_id,

@@ -16,16 +16,16 @@ from replica_manager.log.log_values import (
     LATEST_TIMESTAMP,
 )
 from replica_manager.log.offsets_by_time import TimestampSearch
-from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.segment import TimestampedOffset
+from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.partition import Partition
 from replica_manager.replication.partition_reads import (
     CONSUMER_REPLICA_ID,
     check_latest_offset,
     check_read,
 )
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext
-from replica_manager.server.errors import RequestRefused
 from zkcontroller.model import NO_EPOCH, TopicPartition
 from zkcontroller.protocol.records import NO_TIMESTAMP
 
@@ -53,7 +53,7 @@ class OffsetReader(NamedTuple):
     def asks_leader_only(self) -> bool:
         return self.replica_id != DEBUGGING_REPLICA_ID
 
-    def end_of(self, log: PartitionLog) -> int:
+    def end_of(self, log: UnifiedLog) -> int:
         """The end of the offsets that the reader may see."""
         if not self.is_client:
             return log.log_end_offset
@@ -75,8 +75,8 @@ class FoundOffset(NamedTuple):
 
 def _readable(
     broker: BrokerContext, tp: TopicPartition, current_leader_epoch: int, reader: OffsetReader
-) -> tuple[Partition, PartitionLog]:
-    partition = broker.replica_manager.hosted(tp)
+) -> tuple[Partition, UnifiedLog]:
+    partition = broker.replica_manager.get_partition_or_error(tp)
     if isinstance(partition, ErrorCode):
         raise RequestRefused(partition)
     refusal = check_read(partition, current_leader_epoch, leader_only=reader.asks_leader_only)
@@ -116,7 +116,7 @@ async def find_offset(
     return FoundOffset(error)
 
 
-async def search(log: PartitionLog, timestamp: int) -> TimestampedOffset | None:
+async def search(log: UnifiedLog, timestamp: int) -> TimestampedOffset | None:
     """The log's offset for that timestamp; runs in a thread if files must be read."""
     for attempt in range(_SEARCHES):
         found = log.search_offset_by_timestamp(timestamp)

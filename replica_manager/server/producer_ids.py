@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.controller_channel import ControllerChannel
-from replica_manager.server.errors import RequestRefused
+from replica_manager.request_errors import RequestRefused
 from zkcontroller.core.producer_ids import BLOCK_LENGTH, LAST_PRODUCER_ID
 from zkcontroller.errors import ZooKeeperRefused
 from zkcontroller.protocol.api_versions import ApiKey

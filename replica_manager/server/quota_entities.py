@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.config_keys import parse_type, text_of
-from replica_manager.server.errors import RequestRefused
+from replica_manager.configuration.config_keys import parse_type, text_of
+from replica_manager.request_errors import RequestRefused
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.protocol.scram import MECHANISMS
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, desanitize, sanitize

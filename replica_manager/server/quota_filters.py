@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.server.entity_configs import read_entity_config, read_entity_configs
-from replica_manager.server.errors import RequestRefused
+from replica_manager.request_errors import RequestRefused
+from replica_manager.server.configs.entity_configs import read_entity_config, read_entity_configs
 from replica_manager.server.quota_entities import (
     CLIENT_ID,
     IP,

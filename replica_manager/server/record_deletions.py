@@ -66,7 +66,7 @@ class RecordDeletions:
 
     def low_watermark(self, tp: TopicPartition) -> int | ErrorCode:
         """The smallest log start offset of the live replicas and of a moving replica."""
-        partition = self._replicas.hosted(tp)
+        partition = self._replicas.get_partition_or_error(tp)
         if partition is ErrorCode.not_leader_or_follower:
             return ErrorCode.unknown_topic_or_partition  # it was here, but was deleted meanwhile
         if isinstance(partition, ErrorCode):
@@ -81,7 +81,7 @@ class RecordDeletions:
         """The offset that replicas must reach, or the error."""
         if tp.topic in INTERNAL_TOPICS:
             return ErrorCode.invalid_topic_exception
-        partition = self._replicas.hosted(tp)
+        partition = self._replicas.get_partition_or_error(tp)
         if isinstance(partition, ErrorCode):
             return partition
         log = self._logs.log(tp)

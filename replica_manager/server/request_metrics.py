@@ -30,12 +30,12 @@ from typing import Any, Final, TypeVar
 from kio.schema.errors import ErrorCode
 
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
+from replica_manager.quotas.loop_time import LoopTime, Timed
 from replica_manager.server.error_counts import ErrorCounts
-from replica_manager.server.loop_time import LoopTime, Timed
+from zkcontroller.observability.instruments import Histogram, Meter
+from zkcontroller.observability.metrics import Metrics, mbean
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.protocol.error_codes import error_name
-from zkcontroller.runtime.instruments import Histogram, Meter
-from zkcontroller.runtime.metrics import Metrics, mbean
 
 T = TypeVar("T")
 

@@ -3,6 +3,8 @@
 A client may put 100,000 elements into one request.  A handler that looks at all of them at once
 holds up every other client for seconds.  Such a loop runs over :func:`in_slices`: after some
 milliseconds it lets the event loop serve others.  There it also ends when its client has gone.
+A controller's request is carried out whether its connection lasts or not: it goes over
+:func:`all_in_slices` and :func:`run_in_slices`, which never end early.
 
 What needs no state of the broker (reading a request, composing and encoding an answer) is done in
 a thread instead (:mod:`.large_answers`, :mod:`.dispatch`).  A thread does not make that work
@@ -15,11 +17,11 @@ Kafka needs none of this: each request has a thread of its own there, of ``num.i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from time import perf_counter
 from typing import Final, TypeVar
 
-from zkcontroller.runtime.presence import raise_if_abandoned
+from zkcontroller.net.presence import raise_if_abandoned
 
 T = TypeVar("T")
 
@@ -33,15 +35,31 @@ GROUPS_AT_ONCE: Final = 100
 """So many groups it deletes in one step: each is an append of its own, and takes 40 us."""
 
 
-async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
+def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
     """The items; every ``SLICE_S`` the event loop serves others before the next one comes."""
+    return _sliced(items, raise_if_abandoned)
+
+
+def all_in_slices(items: Iterable[T]) -> AsyncIterator[T]:
+    """As :func:`in_slices`, but all of the items, also when the client has gone.
+
+    Source: Kafka carries out a request that it has read, and drops the answer.
+    """
+    return _sliced(items, _go_on)
+
+
+async def _sliced(items: Iterable[T], check: Callable[[], None]) -> AsyncIterator[T]:
     due = perf_counter() + SLICE_S
     for item in items:
         yield item
         if perf_counter() >= due:
             await asyncio.sleep(0)
-            raise_if_abandoned()
+            check()
             due = perf_counter() + SLICE_S
+
+
+def _go_on() -> None:
+    pass
 
 
 async def run_in_slices(steps: Generator[None, None, T]) -> T:
@@ -64,10 +82,21 @@ async def run_in_slices(steps: Generator[None, None, T]) -> T:
         steps.close()
 
 
-async def in_pieces(items: Sequence[T], size: int = PIECE) -> AsyncIterator[Sequence[T]]:
+def in_pieces(items: Sequence[T], size: int = PIECE) -> AsyncIterator[Sequence[T]]:
     """The items, at most ``size`` at once and at least one piece; others are served in between."""
+    return _pieces(items, size, raise_if_abandoned)
+
+
+def all_in_pieces(items: Sequence[T], size: int = PIECE) -> AsyncIterator[Sequence[T]]:
+    """As :func:`in_pieces`, but all of the items, also when the client has gone."""
+    return _pieces(items, size, _go_on)
+
+
+async def _pieces(
+    items: Sequence[T], size: int, check: Callable[[], None]
+) -> AsyncIterator[Sequence[T]]:
     yield items[:size]
     for start in range(size, len(items), size):
         await asyncio.sleep(0)
-        raise_if_abandoned()
+        check()
         yield items[start : start + size]

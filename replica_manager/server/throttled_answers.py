@@ -15,7 +15,8 @@ from typing import Any, Final, TypeVar, cast
 from kio.static.primitive import i32Timedelta
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.connection import Answer
+from replica_manager.network.connection import Answer
+from replica_manager.quotas.quota_managers import RequestUsage
 from replica_manager.server.context import (
     EncodedBody,
     RequestContext,
@@ -23,7 +24,6 @@ from replica_manager.server.context import (
     Throttled,
     Unanswered,
 )
-from replica_manager.server.quota_managers import RequestUsage
 from zkcontroller.protocol.api_versions import ApiKey
 
 P = TypeVar("P", bound=ResponsePayload)

@@ -18,9 +18,8 @@ from replica_manager.security.delegation_token_store import (
 )
 from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.schema import NO_THROTTLE
 from zkcontroller.protocol.numeric_times import NO_TIME, numeric_response_type
-from zkcontroller.protocol.versioned_messages import made_of
+from zkcontroller.protocol.versioned_messages import NO_THROTTLE, made_of
 
 _PLAINTEXT: Final = "PLAINTEXT"
 _SSL: Final = "SSL"

@@ -19,15 +19,13 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.server import partition_creation
-from replica_manager.server.entity_configs import (
+from replica_manager.request_errors import RequestRefused
+from replica_manager.server.configs.entity_configs import (
     delete_empty_entity,
     read_entity_config,
     read_entity_configs,
     write_entity_config,
 )
-from replica_manager.server.errors import RequestRefused
-from replica_manager.server.partition_creation import NewPartitions
 from replica_manager.server.quota_entities import (
     IP,
     Entity,
@@ -37,6 +35,8 @@ from replica_manager.server.quota_entities import (
     entity_path,
 )
 from replica_manager.server.quota_filters import Described, QuotaFilter
+from replica_manager.server.topics import partition_creation
+from replica_manager.server.topics.partition_creation import NewPartitions
 from zkcontroller.model import Broker, ReplicaAssignment, TopicPartition
 from zkcontroller.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.answers import optional, required

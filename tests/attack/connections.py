@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple, Self
 from kio.schema.errors import ErrorCode
 
 from tests.attack.shapes import Message
+from zkcontroller.net.client_security import Credentials
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.messages import read_response, request_type, write
 from zkcontroller.protocol.sasl_client import ScramClient
 from zkcontroller.protocol.scram import MECHANISMS
-from zkcontroller.runtime.client_security import Credentials
 
 CONNECT_S: Final = 20.0
 ANSWER_S: Final = 60.0

@@ -24,10 +24,10 @@ from tests.attack.watch import LOOP_BOUND_MS, Watch
 from tests.integration.broker_processes import wait_for
 from tests.integration.secured_cluster import scram_config
 from tests.unit.quorum import CLUSTER_ID, free_ports
+from zkcontroller.net.client_security import Credentials
+from zkcontroller.observability.loop_watch import VARIABLE
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read_response, request_type, write
-from zkcontroller.runtime.client_security import Credentials
-from zkcontroller.runtime.loop_watch import VARIABLE
 from zkcontroller.zookeeper.requests import Create, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode
@@ -99,6 +99,10 @@ class BrokerTarget(Target):
     @override
     def pid(self) -> int:
         return self._process.pid
+
+    def stop(self) -> int:
+        """Ends it in order, as ``zkctl cluster stop`` does; returns the exit code."""
+        return self._process.stop()
 
 
 class QuorumTarget(Target):
@@ -221,13 +225,19 @@ def _body(asked: Message) -> bytes:
 
 
 @contextmanager
-def quorum_target(directory: Path) -> Iterator[QuorumTarget]:
-    """A node of a quorum of one, as ``zkctl quorum start`` runs it."""
+def quorum_target(
+    directory: Path, properties: Mapping[str, str] | None = None
+) -> Iterator[QuorumTarget]:
+    """A node of a quorum of one, as ``zkctl quorum start`` runs it.
+
+    The address is that of the listener CONTROLLER, whose port a further one in ``properties``
+    leaves as ``{port}``.
+    """
     os.environ.setdefault(VARIABLE, str(LOOP_BOUND_MS))
     [port] = free_ports(1)
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "controller.properties"
-    properties = {
+    settings = {
         "process.roles": "controller",
         "node.id": "1",
         "controller.quorum.voters": f"1@127.0.0.1:{port}",
@@ -236,7 +246,10 @@ def quorum_target(directory: Path) -> Iterator[QuorumTarget]:
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
         "log.dirs": str(directory / "data"),
     }
-    file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    settings |= {
+        key: value.replace("{port}", str(port)) for key, value in (properties or {}).items()
+    }
+    file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     zkctl = [sys.executable, "-m", "zkcontroller_cli"]
     subprocess.run(
         [*zkctl, "storage", "format", "-t", CLUSTER_ID, "-c", str(file)],

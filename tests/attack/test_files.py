@@ -19,9 +19,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
+from replica_manager.configuration.meta_properties import LOCK_NAME
 from replica_manager.log import checkpoints
 from replica_manager.log.log_directory import CLEAN_SHUTDOWN_FILE
-from replica_manager.meta_properties import LOCK_NAME
 from tests.attack.damages import DAMAGES, Damage
 from tests.attack.record_client import START_MS, RecordClient
 from tests.attack.targets import make_decoy

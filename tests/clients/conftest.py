@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.broker_processes import Cluster, cluster_in
+from tests.integration.broker_processes import Cluster, admin_client, cluster_in
 
 NewTopicName = Callable[..., str]
 
@@ -30,7 +30,7 @@ def cluster(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) ->
 def new_topic(cluster: Cluster) -> NewTopicName:
     """Makes topics with replicas on all brokers, and gives their names."""
     module: Any = pytest.importorskip("confluent_kafka.admin")
-    admin = module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = admin_client(cluster.bootstrap_servers)
 
     def make(partitions: int = 3, **config: str) -> str:
         name = f"orders-{uuid.uuid4().hex[:8]}"

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from tests.clients.conftest import NewTopicName
-from tests.integration.broker_processes import Cluster, wait_for
+from tests.integration.broker_processes import Cluster, admin_client, wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -175,7 +175,7 @@ def test_a_static_member_comes_back_to_what_it_had(cluster: Cluster, topic: str)
 
 
 def test_groups_are_listed_described_and_deleted(cluster: Cluster, topic: str) -> None:
-    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = admin_client(cluster.bootstrap_servers)
     member = Member(cluster, "described", topic, **{"client.id": "reader"})
     try:
         live_until([member], lambda: len(member.partitions) == PARTITIONS, "the only member")

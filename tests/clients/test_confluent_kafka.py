@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.clients.conftest import NewTopicName
-from tests.integration.broker_processes import Cluster
+from tests.integration.broker_processes import Cluster, admin_client
 
 confluent: Any = pytest.importorskip("confluent_kafka")
 admin_module: Any = pytest.importorskip("confluent_kafka.admin")
@@ -137,7 +137,7 @@ def test_who_reads_committed_records_sees_what_has_no_transaction(
 def test_offsets_are_told_by_place_and_by_time(cluster: Cluster, new_topic: NewTopicName) -> None:
     topic = new_topic(1)
     empty = new_topic(1)
-    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = admin_client(cluster.bootstrap_servers)
     consumer = consumer_of(cluster)
     before_ms = time.time_ns() // 1_000_000
     produce(cluster, topic, 30, 1)
@@ -183,7 +183,7 @@ def test_deleted_records_are_gone_on_every_replica(
 ) -> None:
     topic = new_topic(1)
     written = produce(cluster, topic, 40, 1)
-    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = admin_client(cluster.bootstrap_servers)
     consumer = consumer_of(cluster, **{"auto.offset.reset": "earliest"})
 
     [deleted] = admin.delete_records([confluent.TopicPartition(topic, 0, 15)]).values()

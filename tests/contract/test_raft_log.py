@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 import pytest
 
-from replica_manager.raft.metadata_log import MetadataLog
-from replica_manager.raft.metadata_log_config import MetadataLogConfig
+from replica_manager.quorum.metadata_log import MetadataLog
+from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from tests.simulation.raft_log_model import InMemoryRaftLog
 from zkcontroller.errors import CorruptRecord, InvalidRecord, RaftFatal, UnexpectedAppendOffset
 from zkcontroller.kraft.raft_log import (

@@ -9,7 +9,7 @@ from typing import Protocol
 import pytest
 
 from replica_manager.log.leader_epochs import EpochEndOffset
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.replica_log import ReplicaLog
 from tests.simulation.replication_log import InMemoryLog, Record, encoded
 from tests.unit.log_world import LogWorld, at, batch
@@ -38,7 +38,7 @@ class OnDisk:
 
     def __init__(self, directory: Path) -> None:
         self._world = LogWorld(directory)
-        self.log: PartitionLog = self._world.open()
+        self.log: UnifiedLog = self._world.open()
 
     def lead(self, leader_epoch: int, count: int = 1) -> None:
         for _ in range(count):

@@ -13,11 +13,11 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from tests.faults.history import History, Outcome, Sent
+from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.record_batch import encode_batch
 from zkcontroller.protocol.records import Record
 from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.runtime.connection import Connection
 
 _VERSION: Final = 8
 _ALL_IN_SYNC: Final = -1

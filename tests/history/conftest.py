@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from zkcontroller.state_changes.analyses.history import History
-from zkcontroller.state_changes.readers.ingest import IngestOptions, ingest
-from zkcontroller.state_changes.readers.session import start_spark
-from zkcontroller.state_changes.report.assemble import assemble
+from zkcontroller.history.analyses.history import History
+from zkcontroller.history.readers.ingest import IngestOptions, ingest
+from zkcontroller.history.readers.session import start_spark
+from zkcontroller.history.report.assemble import assemble
 
 DATA = Path(__file__).parent / "data"
 

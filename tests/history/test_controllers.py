@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.state_changes.analyses.deposed_controllers import refusals, zombies
-from zkcontroller.state_changes.analyses.tenures import tenures
+from zkcontroller.history.analyses.deposed_controllers import refusals, zombies
+from zkcontroller.history.analyses.tenures import tenures
 
 from .rows import START_MS, answers, elected, frame, row
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from zkcontroller.state_changes.readers.sources import Source, look_at
-from zkcontroller.state_changes.report.rules_hit import rules_hit
+from zkcontroller.history.readers.sources import Source, look_at
+from zkcontroller.history.report.rules_hit import rules_hit
 
 from .stored import stored_report
 from .test_pieces import rows

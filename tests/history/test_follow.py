@@ -18,14 +18,14 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.state_changes.following import batches
-from zkcontroller.state_changes.following.spool import NOTE_SCHEMA, Spool
-from zkcontroller.state_changes.following.tailer import Tailer
-from zkcontroller.state_changes.readers.ingest import IngestOptions, ingest
-from zkcontroller.state_changes.readers.packed import content_of
-from zkcontroller.state_changes.readers.problems import HistoryInvalid
-from zkcontroller.state_changes.readers.sources import look_at
-from zkcontroller.state_changes.readers.store import read_events, read_manifest, read_sources
+from zkcontroller.history.following import batches
+from zkcontroller.history.following.spool import NOTE_SCHEMA, Spool
+from zkcontroller.history.following.tailer import Tailer
+from zkcontroller.history.readers.ingest import IngestOptions, ingest
+from zkcontroller.history.readers.packed import content_of
+from zkcontroller.history.readers.problems import HistoryInvalid
+from zkcontroller.history.readers.sources import look_at
+from zkcontroller.history.readers.store import read_events, read_manifest, read_sources
 
 from .conftest import DATA
 from .rows import assert_same_rows

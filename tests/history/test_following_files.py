@@ -13,13 +13,13 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.state_changes.following.cutting import whole_bytes
-from zkcontroller.state_changes.following.news import KEYS, news
-from zkcontroller.state_changes.following.spool import NOTES_MAX, Spool
-from zkcontroller.state_changes.following.tailer import Tailer
-from zkcontroller.state_changes.readers.packed import Content, content_of
-from zkcontroller.state_changes.readers.problems import HistoryInvalid
-from zkcontroller.state_changes.readers.sources import Source, look_at
+from zkcontroller.history.following.cutting import whole_bytes
+from zkcontroller.history.following.news import KEYS, news
+from zkcontroller.history.following.spool import NOTES_MAX, Spool
+from zkcontroller.history.following.tailer import Tailer
+from zkcontroller.history.readers.packed import Content, content_of
+from zkcontroller.history.readers.problems import HistoryInvalid
+from zkcontroller.history.readers.sources import Source, look_at
 
 # Only zst is unpacked by Spark's libraries.
 NO_SPARK = cast(SparkSession, None)

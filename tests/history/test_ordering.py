@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
-from zkcontroller.state_changes.analyses.clocks import DOUBTFUL_MS, clocks
-from zkcontroller.state_changes.readers.ordering import clock_skew, contradictions, in_order
+from zkcontroller.history.analyses.clocks import DOUBTFUL_MS, clocks
+from zkcontroller.history.readers.ordering import clock_skew, contradictions, in_order
 
 pytestmark = pytest.mark.history
 

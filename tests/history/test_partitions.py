@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.state_changes.analyses.audit import SNAPSHOT_SCHEMA, audit
-from zkcontroller.state_changes.analyses.history import History
-from zkcontroller.state_changes.analyses.isr_changes import isr_storms
-from zkcontroller.state_changes.analyses.leaderless import leaderless
-from zkcontroller.state_changes.analyses.moment import partitions_at
-from zkcontroller.state_changes.analyses.windows import difference, happenings
+from zkcontroller.history.analyses.audit import SNAPSHOT_SCHEMA, audit
+from zkcontroller.history.analyses.history import History
+from zkcontroller.history.analyses.isr_changes import isr_storms
+from zkcontroller.history.analyses.leaderless import leaderless
+from zkcontroller.history.analyses.moment import partitions_at
+from zkcontroller.history.analyses.windows import difference, happenings
 
 from .rows import START_MS, Row, answers, created, elected, frame, online, row, shrunk
 

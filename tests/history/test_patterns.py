@@ -12,15 +12,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.state_changes.readers.content import Content
-from zkcontroller.state_changes.readers.ingest import IngestOptions, ingest
-from zkcontroller.state_changes.readers.log_times import zone_of
-from zkcontroller.state_changes.readers.patterns import Pattern
-from zkcontroller.state_changes.readers.problems import HistoryInvalid
-from zkcontroller.state_changes.readers.record_blocks import patterned_blocks, record_blocks
-from zkcontroller.state_changes.readers.sources import look_at
-from zkcontroller.state_changes.readers.store import read_sources
-from zkcontroller.state_changes.readers.typed_tables import Typer
+from zkcontroller.history.readers.content import Content
+from zkcontroller.history.readers.ingest import IngestOptions, ingest
+from zkcontroller.history.readers.log_times import zone_of
+from zkcontroller.history.readers.patterns import Pattern
+from zkcontroller.history.readers.problems import HistoryInvalid
+from zkcontroller.history.readers.record_blocks import patterned_blocks, record_blocks
+from zkcontroller.history.readers.sources import look_at
+from zkcontroller.history.readers.store import read_sources
+from zkcontroller.history.readers.typed_tables import Typer
 
 from .conftest import DATA
 

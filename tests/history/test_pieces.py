@@ -14,22 +14,22 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from zkcontroller.state_changes.event_schema import EVENT_COLUMNS
-from zkcontroller.state_changes.readers import progress
-from zkcontroller.state_changes.readers.content import Content
-from zkcontroller.state_changes.readers.log_times import times_ms, zone_of
-from zkcontroller.state_changes.readers.piece_reader import Found, read_pieces
-from zkcontroller.state_changes.readers.pieces import PIECE_BYTES, Piece, tasks_of
-from zkcontroller.state_changes.readers.problems import HistoryInvalid
-from zkcontroller.state_changes.readers.record_blocks import (
+from zkcontroller.history.event_schema import EVENT_COLUMNS
+from zkcontroller.history.readers import progress
+from zkcontroller.history.readers.content import Content
+from zkcontroller.history.readers.log_times import times_ms, zone_of
+from zkcontroller.history.readers.piece_reader import Found, read_pieces
+from zkcontroller.history.readers.pieces import PIECE_BYTES, Piece, tasks_of
+from zkcontroller.history.readers.problems import HistoryInvalid
+from zkcontroller.history.readers.record_blocks import (
     RECORD_CAPACITY,
     Block,
     merged,
     record_blocks,
 )
-from zkcontroller.state_changes.readers.sources import Source
-from zkcontroller.state_changes.readers.store import Manifest, clusters_in, write_manifest
-from zkcontroller.state_changes.readers.typed_tables import Typer
+from zkcontroller.history.readers.sources import Source
+from zkcontroller.history.readers.store import Manifest, clusters_in, write_manifest
+from zkcontroller.history.readers.typed_tables import Typer
 
 DATA = Path(__file__).parent / "data"
 HEAD = "[2026-11-20 18:08:31,404]"

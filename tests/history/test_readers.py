@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from zkcontroller.history.readers.ingest import IngestOptions, ingest
+from zkcontroller.history.readers.problems import HistoryInvalid
+from zkcontroller.history.readers.sources import look_at
+from zkcontroller.history.readers.store import read_sources
 from zkcontroller.state_changes.export import json_line
 from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER, kafka_line
-from zkcontroller.state_changes.readers.ingest import IngestOptions, ingest
-from zkcontroller.state_changes.readers.problems import HistoryInvalid
-from zkcontroller.state_changes.readers.sources import look_at
-from zkcontroller.state_changes.readers.store import read_sources
 from zkcontroller.state_changes.record import Kind, StateChange
 
 pytestmark = [pytest.mark.history, pytest.mark.timeout(600)]

@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.state_changes.analyses.history import History
-from zkcontroller.state_changes.readers.ingest import IngestOptions, ingest
+from zkcontroller.history.analyses.history import History
+from zkcontroller.history.readers.ingest import IngestOptions, ingest
 
 from .rows import answers
 

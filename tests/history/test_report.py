@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from zkcontroller.state_changes.analyses.rules import RULES, worst_first
-from zkcontroller.state_changes.report import plots
-from zkcontroller.state_changes.report.html import html
-from zkcontroller.state_changes.report.markdown import markdown
-from zkcontroller.state_changes.report.moments import counted, duration, moment
-from zkcontroller.state_changes.report.rules_hit import rules_hit
-from zkcontroller.state_changes.report.verdict import verdict
+from zkcontroller.history.analyses.rules import RULES, worst_first
+from zkcontroller.history.report import plots
+from zkcontroller.history.report.html import html
+from zkcontroller.history.report.markdown import markdown
+from zkcontroller.history.report.moments import counted, duration, moment
+from zkcontroller.history.report.rules_hit import rules_hit
+from zkcontroller.history.report.verdict import verdict
 
 from .stored import REPORT_KEYS, stored_report
 

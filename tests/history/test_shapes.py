@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from zkcontroller.state_changes.event_schema import EVENT_COLUMNS, SOURCE_COLUMNS
-from zkcontroller.state_changes.readers import typed_rows
-from zkcontroller.state_changes.shapes.catalogue import Shape, shapes
-from zkcontroller.state_changes.shapes.template import SPEAKER, compile_template
+from zkcontroller.history.event_schema import EVENT_COLUMNS, SOURCE_COLUMNS
+from zkcontroller.history.readers import typed_rows
+from zkcontroller.history.shapes.catalogue import Shape, shapes
+from zkcontroller.history.shapes.template import SPEAKER, compile_template
 
 HERE = Path(__file__).parent
 REFERENCE = HERE.parent / "unit" / "data" / "kafka-log-lines.tsv"

@@ -8,9 +8,9 @@ import orjson
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.state_changes.analyses.tenures import tenures
-from zkcontroller.state_changes.readers.ingest import IngestOptions, ingest
-from zkcontroller.state_changes.readers.store import read_events
+from zkcontroller.history.analyses.tenures import tenures
+from zkcontroller.history.readers.ingest import IngestOptions, ingest
+from zkcontroller.history.readers.store import read_events
 
 from .conftest import DATA
 from .rows import assert_same_rows

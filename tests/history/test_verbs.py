@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 import pytest
 from pyspark.sql import SparkSession
 
-from zkcontroller.state_changes.analyses import kept
-from zkcontroller.state_changes.analyses.history import History
-from zkcontroller.state_changes.analyses.moment import brokers_at, controller_at, partitions_at
-from zkcontroller.state_changes.readers import session
-from zkcontroller.state_changes.readers.ingest import IngestOptions, ingest
-from zkcontroller.state_changes.readers.store import clusters_in, read_events, read_manifest
+from zkcontroller.history.analyses import kept
+from zkcontroller.history.analyses.history import History
+from zkcontroller.history.analyses.moment import brokers_at, controller_at, partitions_at
+from zkcontroller.history.readers import session
+from zkcontroller.history.readers.ingest import IngestOptions, ingest
+from zkcontroller.history.readers.store import clusters_in, read_events, read_manifest
 
 from .conftest import DATA
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -38,6 +39,21 @@ def wait_for(what: Callable[[], T | None], why: str) -> T:
             return found
         assert time.monotonic() < deadline, f"waited {PATIENCE_S} s in vain for {why}"
         time.sleep(POLL_S)
+
+
+def admin_client(bootstrap_servers: str) -> Any:
+    """confluent-kafka's AdminClient, after it was told who the controller is.
+
+    A broker serves before the first UpdateMetadata reaches it, as Kafka's does.  librdkafka does
+    not ask again soon when no controller is named, so each try is another client.
+    """
+    module: Any = importlib.import_module("confluent_kafka.admin")
+
+    def informed() -> Any | None:
+        admin = module.AdminClient({"bootstrap.servers": bootstrap_servers})
+        return admin if admin.list_topics(timeout=10).controller_id >= 0 else None
+
+    return wait_for(informed, "a broker names the controller")
 
 
 class BrokerProcess:

@@ -11,16 +11,16 @@ from cryptography.x509.oid import NameOID
 
 from tests.certificates import Authority, Identity
 from tests.integration.broker_processes import Cluster
-from zkcontroller.protocol.scram import ScramCredential, ScramMechanism, salt_password
-from zkcontroller.zookeeper.kafka_acl_znodes import (
+from zkcontroller.acls import (
     AccessControlEntry,
     AclOperation,
-    AclZnode,
     PatternType,
     PermissionType,
     ResourcePattern,
     ResourceType,
 )
+from zkcontroller.protocol.scram import ScramCredential, ScramMechanism, salt_password
+from zkcontroller.zookeeper.kafka_acl_znodes import AclZnode
 from zkcontroller.zookeeper.requests import Create, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from replica_manager.broker import BrokerServer
-from replica_manager.config import BrokerConfig
+from replica_manager.broker.broker_server import BrokerServer
+from replica_manager.configuration.config import BrokerConfig
 from tests.integration.broker_processes import PATIENCE_S, POLL_S
 from tests.zookeepers import end_session
 from zkcontroller.state_changes.record import StateChange

@@ -15,11 +15,11 @@ import pytest
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.static.primitive import i32Timedelta
 
-from tests.integration.broker_processes import Cluster, cluster_in, wait_for
+from tests.integration.broker_processes import Cluster, admin_client, cluster_in, wait_for
 from tests.unit.log_world import batch
+from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.runtime.connection import Connection
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode
@@ -49,7 +49,7 @@ def cluster(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) ->
     session.close()
     with cluster_in(tmp_path_factory.mktemp("quotas"), connect) as cluster:
         cluster.start(1, **AT_ONCE, offsets__topic__replication__factor="1")
-        admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        admin = admin_client(cluster.bootstrap_servers)
         wait_for(lambda: admin.list_topics(timeout=20).controller_id == 1, "a controller")
         [created] = admin.create_topics(
             [admin_module.NewTopic(TOPIC, 1, 1)], operation_timeout=20
@@ -213,7 +213,7 @@ def test_a_producer_of_librdkafka_is_held_up_and_loses_nothing(cluster: Cluster)
 
 def test_a_consumer_of_librdkafka_is_held_up_and_misses_nothing(cluster: Cluster) -> None:
     values = [b"%d|" % n + bytes(2_000) for n in range(100)]
-    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = admin_client(cluster.bootstrap_servers)
     [created] = admin.create_topics(
         [admin_module.NewTopic("consumed", 1, 1)], operation_timeout=20
     ).values()

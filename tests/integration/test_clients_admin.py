@@ -24,13 +24,14 @@ from kio.schema.errors import ErrorCode
 from benchmarks.kafka_peer import KafkaUnavailableError, kafka_libs, run_kafka_tool
 from tests.integration.broker_processes import (
     Cluster,
+    admin_client,
     cluster_in,
     controller_id,
     state_of,
     wait_for,
 )
 from zkcontroller.model import ReplicaAssignment
-from zkcontroller.runtime.connection import Connection
+from zkcontroller.net.connection import Connection
 from zkcontroller.zookeeper.requests import ZkCode, Znode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, ConfigZnode, TopicZnode
@@ -199,7 +200,7 @@ def change_isr(
 def test_topics_grow(cluster: Cluster, session: ZooKeeperSession) -> None:
     admin_module = pytest.importorskip("confluent_kafka.admin")
     create(cluster, "growing", "2:3")
-    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = admin_client(cluster.bootstrap_servers)
 
     [grown] = admin.create_partitions(
         [admin_module.NewPartitions("growing", 3)], operation_timeout=20
@@ -338,13 +339,12 @@ def test_javas_tool_moves_replicas(
 def test_leaders_return_to_their_preferred_brokers(
     cluster: Cluster, session: ZooKeeperSession
 ) -> None:
-    admin_module = pytest.importorskip("confluent_kafka.admin")
     kafka = pytest.importorskip("confluent_kafka")
     create(cluster, "elected", "1:2,1:2")
     for partition in (0, 1):
         lead_elsewhere(cluster, session, "elected", partition)
 
-    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = admin_client(cluster.bootstrap_servers)
     named = [kafka.TopicPartition("elected", 0), kafka.TopicPartition("none", 0)]
     outcomes = admin.elect_leaders(kafka.ElectionType.PREFERRED, named).result(30)
 
@@ -404,7 +404,7 @@ def lead_elsewhere(cluster: Cluster, session: ZooKeeperSession, topic: str, part
 def test_configurations_change(cluster: Cluster, session: ZooKeeperSession) -> None:
     admin_module = pytest.importorskip("confluent_kafka.admin")
     create(cluster, "configured", "1")
-    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = admin_client(cluster.bootstrap_servers)
     operation = admin_module.AlterConfigOpType
     entry = admin_module.ConfigEntry
     resource = admin_module.ConfigResource(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.kafka_peer import KafkaUnavailableError, kafka_libs
-from tests.integration.broker_processes import Cluster, cluster_in, state_of, wait_for
+from tests.integration.broker_processes import Cluster, admin_client, cluster_in, state_of, wait_for
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import TopicZnode
@@ -52,7 +52,7 @@ def is_gone(session: ZooKeeperSession, topic: str) -> bool:
 
 def test_confluent_kafka(cluster: Cluster, session: ZooKeeperSession) -> None:
     admin_module = pytest.importorskip("confluent_kafka.admin")
-    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = admin_client(cluster.bootstrap_servers)
     topic = admin_module.NewTopic("confluent", 6, 3, config={"retention.ms": "1000"})
 
     [created] = admin.create_topics([topic], operation_timeout=20).values()

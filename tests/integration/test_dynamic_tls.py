@@ -154,6 +154,36 @@ def test_a_broker_gets_new_certificates_without_a_restart(
     assert operator.served(broker) == serial
 
 
+def test_a_broker_whose_file_names_a_store_that_is_gone_starts_with_the_one_in_zookeeper(
+    tmp_path: Path, zookeeper_connect: str, operator: Operator
+) -> None:
+    """Without passwords there is no need of a ``password.encoder.secret``."""
+    made = [
+        operator.authority.sign((NameOID.COMMON_NAME, "broker"), hosts=True).write(tmp_path, name)
+        for name in ("first", "second")
+    ]
+    properties = {
+        "listeners": "TLS://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "listener.security.protocol.map": "TLS:SSL,PLAINTEXT:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        f"{PREFIX}ssl.keystore.type": "PEM",
+        f"{PREFIX}ssl.keystore.location": str(made[0]),
+    }
+    with cluster_in(tmp_path, f"{zookeeper_connect}/{tmp_path.name}") as cluster:
+        [broker] = cluster.start(1, **properties)
+        wait_for(lambda: admin_of(cluster).list_topics(timeout=TIMEOUT_S).brokers, "metadata")
+        first = operator.served(broker)
+        alter(cluster, **{f"{PREFIX}ssl.keystore.location": str(made[1])})
+        wait_for(lambda: operator.served(broker) != first, "the new certificate")
+        second = operator.served(broker)
+        broker.stop()
+
+        made[0].unlink()
+        broker.start().ready()
+
+        assert operator.served(broker) == second
+
+
 def test_a_store_that_does_not_fit_is_refused_and_the_old_one_is_served(
     cluster: Cluster, operator: Operator
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.integration.broker_processes import Cluster, cluster_in, wait_for
+from tests.integration.broker_processes import Cluster, admin_client, cluster_in, wait_for
 from tests.integration.coordinators import OF_GROUP, coordinator_of
 
 pytestmark = pytest.mark.integration
@@ -80,7 +80,7 @@ class Consumer:
 
 
 def test_offsets_outlive_coordinators_that_are_killed(cluster: Cluster) -> None:
-    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = admin_client(cluster.bootstrap_servers)
     [created] = admin.create_topics([admin_module.NewTopic("orders", 1, 3)]).values()
     created.result(30)
     consumer = Consumer(cluster)

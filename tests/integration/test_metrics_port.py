@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.integration.broker_processes import BrokerProcess, wait_for
+from tests.integration.broker_processes import BrokerProcess, admin_client, wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -26,7 +26,7 @@ def test_requests_of_clients_are_counted_and_timed(
     try:
         broker.start("--metrics-port", "0", "--metrics-of-partitions").ready()
         url = wait_for(lambda: _SERVED_AT.search(broker.log()), "the metrics port")[1]
-        admin = admin_module.AdminClient({"bootstrap.servers": broker.address})
+        admin = admin_client(broker.address)
         wait_for(lambda: admin.list_topics(timeout=20).controller_id == 1, "a controller")
         wanted = admin_module.NewTopic("orders", 1, 1)
         [created] = admin.create_topics([wanted], operation_timeout=20).values()

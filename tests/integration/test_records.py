@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.broker_processes import Cluster, cluster_in, state_of, wait_for
+from tests.integration.broker_processes import Cluster, admin_client, cluster_in, state_of, wait_for
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 
 pytestmark = pytest.mark.integration
@@ -53,7 +53,7 @@ def cluster(zookeeper_connect: str, tmp_path_factory: pytest.TempPathFactory) ->
 
 def wait_until_known(cluster: Cluster) -> None:
     """Clients that ask before the controller has told the broker of itself ask again much later."""
-    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = admin_client(cluster.bootstrap_servers)
     wait_for(lambda: admin.list_topics(timeout=20).controller_id == 1, "a controller")
 
 
@@ -66,7 +66,7 @@ def session(zookeeper_connect: str, chroot: str) -> Iterator[ZooKeeperSession]:
 
 
 def create(cluster: Cluster, topic: str, partitions: int = 1, **config: str) -> None:
-    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = admin_client(cluster.bootstrap_servers)
     settings = {name.replace("__", "."): value for name, value in config.items()}
     wanted = admin_module.NewTopic(topic, partitions, 1, config=settings)
     [created] = admin.create_topics([wanted], operation_timeout=20).values()
@@ -219,7 +219,7 @@ def test_a_topics_configuration_reaches_its_log_while_it_runs(cluster: Cluster) 
     folder = cluster.brokers[1].data / "short-0"
     assert len(list(folder.glob("*.log"))) > 2
 
-    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = admin_client(cluster.bootstrap_servers)
     entry = admin_module.ConfigEntry(
         "retention.bytes",
         "1",

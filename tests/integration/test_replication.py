@@ -18,17 +18,18 @@ from confluent_kafka import Producer
 from tests.integration.broker_processes import (
     BrokerProcess,
     Cluster,
+    admin_client,
     cluster_in,
     state_of,
     wait_for,
 )
 from tests.metadata import wait_until_known
+from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.protocol.record_batch import encode_batch, iterate_batches
 from zkcontroller.protocol.records import Record
 from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.runtime.connection import Connection
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 
 pytestmark = pytest.mark.integration
@@ -47,7 +48,7 @@ class Replicas:
         self.topic = topic
         self.cluster = cluster
         self.session = session
-        admin = kafka_admin.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        admin = admin_client(cluster.bootstrap_servers)
         wanted = kafka_admin.NewTopic(topic, 1, replica_assignment=[[1, 2, 3]])
         admin.create_topics([wanted], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
 

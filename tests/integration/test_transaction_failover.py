@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.integration.broker_processes import Cluster, cluster_in, wait_for
+from tests.integration.broker_processes import Cluster, admin_client, cluster_in, wait_for
 from tests.integration.coordinators import OF_TRANSACTION, coordinator_of
 
 pytestmark = pytest.mark.integration
@@ -82,7 +82,7 @@ def read(cluster: Cluster, count: int) -> list[bytes]:
 
 @pytest.mark.timeout(300)
 def test_transactions_outlive_coordinators_that_are_killed(cluster: Cluster) -> None:
-    admin = admin_module.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = admin_client(cluster.bootstrap_servers)
     [created] = admin.create_topics([admin_module.NewTopic(TOPIC, 3, 3)]).values()
     created.result(30)
     producer = confluent.Producer(

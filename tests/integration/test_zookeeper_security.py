@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from replica_manager.config import BrokerConfig
+from replica_manager.configuration.config import BrokerConfig
 from replica_manager.security.zookeeper_tls import zookeeper_tls
 from tests.integration.broker_processes import cluster_in, wait_for
 from tests.integration.conftest import Client, OpenClient

@@ -8,15 +8,15 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.batches import loaded_batches
-from replica_manager.groups.records import (
+from replica_manager.coordinators.groups.batches import loaded_batches
+from replica_manager.coordinators.groups.records import (
     GroupKey,
     OffsetKey,
     decode_group_value,
     decode_key,
     decode_offset_value,
 )
-from zkcontroller.runtime.connection import Connection
+from zkcontroller.net.connection import Connection
 
 CLIENT = "peers"
 

@@ -28,10 +28,10 @@ from zkcontroller.kraft.control_records import LeaderChange
 from zkcontroller.kraft.messages import DescribeQuorumRequest, DescribeQuorumResponse
 from zkcontroller.kraft.metadata.metadata_batches import iterate_metadata_batches
 from zkcontroller.kraft.wire import read_response, write_request
+from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
+from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.record_batch import BatchHeader, iterate_batches
-from zkcontroller.runtime.client_security import PLAINTEXT, ClientSecurity
-from zkcontroller.runtime.connection import Connection
 
 CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
 STORAGE_TOOL: Final = "kafka.tools.StorageTool"
@@ -312,7 +312,11 @@ class MixedQuorum:
         while (leader := self.leader()) not in node_ids:
             # A leader that stops names as its successor who has most of its log: whoever
             # should not lead must lack something.
-            behind = [each for each in self.voters if each not in (leader, *node_ids)]
+            behind = [
+                each
+                for each, voter in self.voters.items()
+                if voter.expected_to_run and each not in (leader, *node_ids)
+            ]
             for each in behind:
                 self.voters[each].kill()
             if behind:
@@ -329,7 +333,7 @@ class MixedQuorum:
         return self.high_watermark()
 
     def wait_until_all_follow(self) -> None:
-        """Waits until every voter has fetched since it was started, up to the high watermark."""
+        """Waits until each voter that runs has fetched to the high watermark since its start."""
 
         def are_close() -> bool:
             described = self.described()
@@ -338,6 +342,7 @@ class MixedQuorum:
                 and voter.last_fetch_timestamp
                 > self.voters[voter.replica.id].started_ms + PARKED_MS
                 for voter in described.voters
+                if self.voters[voter.replica.id].expected_to_run
             )
 
         self.wait_until(are_close, "all voters have the log")

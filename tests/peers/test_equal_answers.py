@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from tests.peers.cluster import Cluster
-from zkcontroller.runtime.connection import Connection
+from zkcontroller.net.connection import Connection
 
 pytestmark = pytest.mark.peers
 

@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.broker_process import BrokerProcess
 from tests.peers.clients import run_tool
 from tests.peers.cluster import Cluster
-from zkcontroller.state_changes.analyses.history import History
-from zkcontroller.state_changes.readers.ingest import IngestOptions, ingest
-from zkcontroller.state_changes.readers.session import start_spark
+from zkcontroller.history.analyses.history import History
+from zkcontroller.history.readers.ingest import IngestOptions, ingest
+from zkcontroller.history.readers.session import start_spark
 from zkcontroller.zookeeper.requests import Create, Written, Znode
 
 pytestmark = pytest.mark.peers

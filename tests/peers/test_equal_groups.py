@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from replica_manager.groups.java_hash import partition_for
+from replica_manager.coordinators.groups.coordinated_partition import partition_for
 from tests.peers.cluster import Cluster
 from tests.peers.group_sides import Names, Side, schema
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from tests.peers.cluster import Cluster
-from zkcontroller.runtime.connection import Connection
+from zkcontroller.net.connection import Connection
 from zkcontroller.zookeeper.requests import Create, Znode
 from zkcontroller.zookeeper.znodes import ConfigChangeZnode, ConfigZnode
 

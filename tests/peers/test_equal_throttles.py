@@ -20,15 +20,15 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 
 from benchmarks.kafka_peer import run_kafka_tool
-from replica_manager.server.client_quotas import LONGEST_THROTTLE_MS
+from replica_manager.quotas.client_quotas import LONGEST_THROTTLE_MS
 from tests.peers.cluster import PROPERTIES, Cluster
 from tests.peers.test_equal_metrics import ScrapedBroker
 from tests.unit.log_world import batch
+from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.framing import frame, request_header
 from zkcontroller.protocol.messages import write
 from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.runtime.connection import Connection
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.znodes import ConfigZnode
 

@@ -16,8 +16,8 @@ from replica_manager.log.environment import LogEnvironment
 from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogManager
-from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.log.unified_log import UnifiedLog
 from tests.peers.clients import consume, produce, run_tool
 from tests.peers.cluster import Cluster
 from zkcontroller.model import TopicPartition
@@ -44,7 +44,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def values_in(log: PartitionLog) -> list[str]:
+def values_in(log: UnifiedLog) -> list[str]:
     found: list[str] = []
     for segment in log.segments:
         data = segment.file.read(0, segment.size)
@@ -59,7 +59,7 @@ def manager_of(data: Path) -> LogManager:
     return manager
 
 
-def log_in(manager: LogManager) -> PartitionLog:
+def log_in(manager: LogManager) -> UnifiedLog:
     log = manager.log(ORDERS)
     assert log is not None
     return log
@@ -88,10 +88,10 @@ def transactional(
     )
 
 
-def written_by_us(folder: Path) -> PartitionLog:
+def written_by_us(folder: Path) -> UnifiedLog:
     """Every codec, headers, null keys, an idempotent producer, transactions of both ends."""
     environment = LogEnvironment(now_ms, verifies_transactions=lambda: False)
-    log = PartitionLog.open(folder, SMALL_SEGMENTS, environment)
+    log = UnifiedLog.open(folder, SMALL_SEGMENTS, environment)
     log.assign_topic_id(uuid4())
     sequence = 0
     for number in range(300):
@@ -154,7 +154,7 @@ def test_kafkas_dump_tool_reads_what_compaction_leaves(tmp_path: Path) -> None:
         segment_bytes=4_000, index_interval_bytes=512, is_compacted=True, delete_retention_ms=10**9
     )
     environment = LogEnvironment(now_ms, verifies_transactions=lambda: False)
-    log = PartitionLog.open(tmp_path / "orders-0", config, environment)
+    log = UnifiedLog.open(tmp_path / "orders-0", config, environment)
     for number in range(300):
         value = None if number % 7 == 0 else b"value %d" % number
         records = [Record(0, now_ms(), b"key %d" % (number % 40), value)]
@@ -243,6 +243,6 @@ def test_a_killed_kafkas_log_is_recovered_by_us_and_then_served_by_kafka(
     indexes = {p.name: p.read_bytes() for p in copy.glob("*index") if p.stem != last}
     for name in indexes:
         (copy / name).unlink()
-    PartitionLog.open(copy, SMALL_SEGMENTS, LogEnvironment(now_ms)).close()
+    UnifiedLog.open(copy, SMALL_SEGMENTS, LogEnvironment(now_ms)).close()
     assert len(indexes) > 6
     assert {name: (copy / name).read_bytes() for name in indexes} == indexes

@@ -16,10 +16,10 @@ from typing import Final
 import pytest
 
 from benchmarks.kafka_peer import kafka_tool, run_kafka_tool
-from replica_manager.raft.metadata_log import FOLDER, MetadataLog
-from replica_manager.raft.metadata_log_config import MetadataLogConfig
-from replica_manager.raft.node_files import initialize_log_dirs
-from replica_manager.raft.quorum_state_file import read_quorum_state
+from replica_manager.quorum.metadata_log import FOLDER, MetadataLog
+from replica_manager.quorum.metadata_log_config import MetadataLogConfig
+from replica_manager.quorum.node_files import initialize_log_dirs
+from replica_manager.quorum.quorum_state_file import read_quorum_state
 from tests.peers.clients import run_tool
 from zkcontroller.kraft.control_records import LeaderChange, SnapshotFooter, SnapshotHeader
 from zkcontroller.kraft.metadata.metadata_batches import encode_control_batch, encode_data_batch

@@ -25,8 +25,8 @@ from tests.integration.secured_cluster import (
 )
 from tests.peers.cluster import TOPIC_COMMAND, Cluster
 from tests.unit.guarded_world import cluster_requests, creation
-from zkcontroller.runtime.client_security import ClientSecurity, Credentials
-from zkcontroller.runtime.connection import Connection
+from zkcontroller.net.client_security import ClientSecurity, Credentials
+from zkcontroller.net.connection import Connection
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.znodes import BrokerIdZnode
 

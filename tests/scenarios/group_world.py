@@ -17,9 +17,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.config import GroupConfig
-from replica_manager.groups.coordinator import GroupCoordinator
-from replica_manager.groups.events import (
+from replica_manager.coordinators.groups.config import GroupConfig
+from replica_manager.coordinators.groups.coordinator import GroupCoordinator
+from replica_manager.coordinators.groups.events import (
     Answer,
     Append,
     Appended,
@@ -37,8 +37,8 @@ from replica_manager.groups.events import (
     Startup,
     Tick,
 )
-from replica_manager.groups.group import Group, GroupState
-from replica_manager.groups.records import (
+from replica_manager.coordinators.groups.group import Group, GroupState
+from replica_manager.coordinators.groups.records import (
     GroupKey,
     OffsetAndMetadata,
     OffsetKey,
@@ -48,7 +48,7 @@ from replica_manager.groups.records import (
     decode_offset_value,
     encode_group_key,
 )
-from replica_manager.groups.requests import (
+from replica_manager.coordinators.groups.requests import (
     CommitOffsets,
     CommitResult,
     CommittedOffset,

@@ -12,8 +12,8 @@ from zkcontroller.core.events import (
     ElectionTrigger,
     ElectionType,
     IsrChange,
-    Question,
     ReplicaLeaderElection,
+    RequestEvent,
 )
 from zkcontroller.model import RECOVERED, TopicPartition
 
@@ -21,7 +21,7 @@ R = TypeVar("R", bound=Result)
 FIRST_REQUEST_ID = 1_000_000
 
 
-def put(world: World, make: Callable[[int], Question], to: int | None = None) -> int:
+def put(world: World, make: Callable[[int], RequestEvent], to: int | None = None) -> int:
     """Queues a request at the active controller (or at broker ``to``); the request's id."""
     if to is None:
         to = world.active_controller
@@ -32,7 +32,9 @@ def put(world: World, make: Callable[[int], Question], to: int | None = None) ->
     return request_id
 
 
-def ask(world: World, kind: type[R], make: Callable[[int], Question], to: int | None = None) -> R:
+def ask(
+    world: World, kind: type[R], make: Callable[[int], RequestEvent], to: int | None = None
+) -> R:
     """The answer to a request, which must be of that kind."""
     request_id = put(world, make, to)
     world.run_until_quiet()
@@ -43,7 +45,7 @@ def ask(world: World, kind: type[R], make: Callable[[int], Question], to: int | 
 
 def election(
     partitions: Sequence[TopicPartition] | None, election_type: ElectionType
-) -> Callable[[int], Question]:
+) -> Callable[[int], RequestEvent]:
     """ElectLeaders."""
     wanted = None if partitions is None else tuple(partitions)
     return lambda request_id: ReplicaLeaderElection(
@@ -81,7 +83,7 @@ def alter_partition(
     *changes: IsrChange,
     api_version: int = 3,
     broker_epoch: int | None = None,
-) -> Callable[[int], Question]:
+) -> Callable[[int], RequestEvent]:
     """AlterPartition as that broker sends it."""
     if broker_epoch is None:
         broker_epoch = world.living[broker_id].broker.broker_epoch

@@ -16,7 +16,7 @@ from typing_extensions import override
 from tests.scenarios.workbench import CONTROLLER_ID, Workbench
 from tests.unit.broker_world import ORDERS_ID, BrokerWorld, SwitchedController
 from zkcontroller.core.effects import Result
-from zkcontroller.core.events import AlterPartitionReceived, Question
+from zkcontroller.core.events import AlterPartitionReceived, RequestEvent
 from zkcontroller.core.isr_changes import IsrChanges
 from zkcontroller.core.partition_table import PartitionState
 from zkcontroller.core.reassignment import Reassignments
@@ -55,7 +55,7 @@ class CoreOnABench(SwitchedController):
         self._changes = IsrChanges(bench.desk, reassignments)
 
     @override
-    async def ask(self, make: Callable[[int], Question], timeout_ms: int = 0) -> Result | None:
+    async def ask(self, make: Callable[[int], RequestEvent], timeout_ms: int = 0) -> Result | None:
         event = make(7)
         assert isinstance(event, AlterPartitionReceived)
         self.bench.run(self._changes.alter(event))

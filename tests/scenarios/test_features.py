@@ -6,12 +6,12 @@ from functools import partial
 
 import pytest
 
-from tests.scenarios.questions import ask
+from tests.scenarios.questions import ask, put
 from tests.simulation.world import World
 from zkcontroller.core.effects import FeatureResults
 from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
 from zkcontroller.model import Broker, Endpoint
-from zkcontroller.zookeeper.requests import Create
+from zkcontroller.zookeeper.requests import Create, SetData
 from zkcontroller.zookeeper.znodes import FeatureStatus, FeatureZnode
 
 ENABLED, DISABLED = FeatureStatus.ENABLED, FeatureStatus.DISABLED
@@ -238,3 +238,20 @@ def test_a_broker_that_is_not_the_controller_changes_no_feature(featured: World)
     answer = ask(featured, FeatureResults, lambda i: UpdateFeatures((item,), False, i), to=2)
 
     assert answer == FeatureResults(NOT_CONTROLLER)
+
+
+def test_a_controller_that_slept_does_not_undo_what_its_successor_wrote(featured: World) -> None:
+    sleeper = featured.living[1]
+    sleeper.pause()
+    put(featured, lambda i: UpdateFeatures((FeatureUpdate("f", 5, UPGRADE),), False, i), to=1)
+    featured.delete_controller_znode()
+    featured.run_until(lambda: featured.active_controller == 2)
+    written = FeatureZnode({"f": 4}, ENABLED, 2)
+    featured.write(SetData(FeatureZnode.PATH, written.encode()))
+
+    sleeper.resume()
+    featured.run_until_quiet()
+
+    assert finalized(featured)[0] == {"f": 4}
+    assert featured.active_controller == 2
+    assert any("Controller moved" in line and "UpdateFeatures" in line for line in featured.log(1))

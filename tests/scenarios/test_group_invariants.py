@@ -17,16 +17,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
-from replica_manager.groups.config import GroupConfig
-from replica_manager.groups.events import Elected
-from replica_manager.groups.group import Group, GroupState
-from replica_manager.groups.requests import (
+from replica_manager.coordinators.groups.config import GroupConfig
+from replica_manager.coordinators.groups.events import Elected
+from replica_manager.coordinators.groups.group import Group, GroupState
+from replica_manager.coordinators.groups.requests import (
     CommitOffsets,
     DeleteGroups,
     DeleteGroupsResult,
     Protocol,
 )
-from replica_manager.groups.timers import Timer, TimerKind
+from replica_manager.coordinators.groups.timers import Timer, TimerKind
 from tests.scenarios.group_world import GROUP, Consumer, GroupWorld, subscription
 
 CLIENTS = st.integers(0, 5)
@@ -249,7 +249,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def whoever_may_fall_silent_has_a_timer(self) -> None:
-        timers = self.world.coordinator._desk.timers
+        timers = self.world.coordinator._manager.timers
         group = self.group
         if group is None:
             assert list(timers) == [Timer(TimerKind.SWEEP)]

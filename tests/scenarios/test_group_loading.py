@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.config import MAX_GROUPS_PER_INSTALL, GroupConfig
-from replica_manager.groups.events import (
+from replica_manager.coordinators.groups.config import MAX_GROUPS_PER_INSTALL, GroupConfig
+from replica_manager.coordinators.groups.events import (
     Elected,
     Loaded,
     LoadedBatch,
@@ -18,7 +18,7 @@ from replica_manager.groups.events import (
     Tick,
     TransactionCompleted,
 )
-from replica_manager.groups.records import (
+from replica_manager.coordinators.groups.records import (
     NO_TIMESTAMP,
     GroupRecord,
     MemberRecord,
@@ -29,7 +29,7 @@ from replica_manager.groups.records import (
     encode_offset_key,
     encode_offset_value,
 )
-from replica_manager.groups.requests import (
+from replica_manager.coordinators.groups.requests import (
     DeleteGroups,
     DeleteGroupsResult,
     DeleteOffsets,

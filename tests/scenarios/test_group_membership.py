@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups import joining
-from replica_manager.groups.config import GroupConfig
-from replica_manager.groups.requests import (
+from replica_manager.coordinators.groups import joining
+from replica_manager.coordinators.groups.config import GroupConfig
+from replica_manager.coordinators.groups.requests import (
     DescribedGroup,
     DescribeGroups,
     DescribeResult,

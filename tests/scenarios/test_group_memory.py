@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from replica_manager.groups.config import MAX_PENDING_MEMBER_CHARACTERS, GroupConfig
-from replica_manager.groups.requests import Protocol
+from replica_manager.coordinators.groups.config import MAX_PENDING_MEMBER_CHARACTERS, GroupConfig
+from replica_manager.coordinators.groups.requests import Protocol
 from tests.scenarios.group_world import GroupWorld
 
 KILOBYTE = b"\0" * 1_000

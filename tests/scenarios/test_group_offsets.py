@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.config import MAX_GROUPS_PER_SWEEP, GroupConfig
-from replica_manager.groups.events import PartitionsDeleted, Tick
-from replica_manager.groups.records import GroupKey, OffsetKey
-from replica_manager.groups.requests import (
+from replica_manager.coordinators.groups.config import MAX_GROUPS_PER_SWEEP, GroupConfig
+from replica_manager.coordinators.groups.events import PartitionsDeleted, Tick
+from replica_manager.coordinators.groups.records import GroupKey, OffsetKey
+from replica_manager.coordinators.groups.requests import (
     CommitOffsets,
     CommitResult,
     CommittedOffset,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.config import GroupConfig
+from replica_manager.coordinators.groups.config import GroupConfig
 from tests.scenarios.group_world import Consumer, GroupWorld
 
 

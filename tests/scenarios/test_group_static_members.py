@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.config import GroupConfig
-from replica_manager.groups.requests import JoinResult, LeaveGroup, LeaveResult, LeavingMember
+from replica_manager.coordinators.groups.config import GroupConfig
+from replica_manager.coordinators.groups.requests import (
+    JoinResult,
+    LeaveGroup,
+    LeaveResult,
+    LeavingMember,
+)
 from tests.scenarios.group_world import GROUP, Consumer, GroupWorld
 from zkcontroller.protocol.inter_broker_versions import version_of
 

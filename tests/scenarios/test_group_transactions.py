@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.events import Elected, LoadFinished, TransactionCompleted
-from replica_manager.groups.requests import TransactionalProducer
+from replica_manager.coordinators.groups.events import Elected, LoadFinished, TransactionCompleted
+from replica_manager.coordinators.groups.requests import TransactionalProducer
 from tests.scenarios.group_world import GROUP, ORDERS_0, ORDERS_1, GroupWorld
 
 FIRST = TransactionalProducer(70, 0)

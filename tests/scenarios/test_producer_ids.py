@@ -9,7 +9,7 @@ import pytest
 from tests.scenarios.questions import ask, put
 from tests.simulation.world import World
 from zkcontroller.core.effects import ProducerIdBlock
-from zkcontroller.core.events import AllocateProducerIds, Question
+from zkcontroller.core.events import AllocateProducerIds, RequestEvent
 from zkcontroller.zookeeper.requests import Delete, FencedBatch, SetData
 from zkcontroller.zookeeper.znodes import ProducerIdBlockZnode
 
@@ -27,7 +27,7 @@ def cluster(world: World) -> World:
     return world
 
 
-def request(world: World, broker_id: int, *, off_by: int = 0) -> Callable[[int], Question]:
+def request(world: World, broker_id: int, *, off_by: int = 0) -> Callable[[int], RequestEvent]:
     epoch = world.living[broker_id].broker.broker_epoch + off_by
     return lambda request_id: AllocateProducerIds(broker_id, epoch, request_id)
 

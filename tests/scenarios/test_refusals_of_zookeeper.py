@@ -25,6 +25,7 @@ from zkcontroller.zookeeper.znodes import (
     FeatureZnode,
     IsrChangeNotificationSequenceZnode,
     TopicZnode,
+    encode_partition_state,
 )
 
 IDS = "/brokers/ids"
@@ -220,6 +221,49 @@ def test_the_end_of_a_reassignment_that_was_refused_is_written_by_the_same_contr
     assert orders.controller_epoch == epoch
     orders.settle()
     orders.invariants.check_memory()
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_a_leader_learns_of_its_new_replicas_though_the_leader_epoch_was_refused(
+    orders: World, code: ZkCode
+) -> None:
+    epoch, moved = orders.controller_epoch, TopicPartition("orders", 0)
+    orders.refused["/brokers/topics/orders/partitions/0/state"] = code
+
+    orders.ask_for_reassignment({moved: [3, 1]})
+    orders.run_for(3_000)
+    assert orders.living[2].broker.hosted[moved].replicas == (2, 3)
+    orders.refused.clear()
+    orders.run_for(FIRST_RETRY_MS + 1_000)
+    assert orders.living[2].broker.hosted[moved].replicas == (3, 1, 2)
+    orders.catch_up(moved)
+    orders.settle()
+
+    assert orders.topic_znode("orders").partitions[0] == ReplicaAssignment((3, 1))
+    assert orders.controller_epoch == epoch
+
+
+def test_a_write_that_landed_and_whose_repetition_was_refused_is_found_out(orders: World) -> None:
+    """Its reply was lost.  Else the leader's next change of the ISR would be refused for ever."""
+    path, led = "/brokers/topics/orders/partitions/0/state", TopicPartition("orders", 0)
+    epoch, before = orders.controller_epoch, orders.state_znode("orders", 0)
+    assert before.in_sync_replicas == (2, 3)
+    orders.write(SetData(path, encode_partition_state(2, before.leader_epoch, (2,), epoch, 0)))
+    orders.refused[path] = ZkCode.SYSTEM_ERROR
+
+    orders.fall_behind(led, 3)
+    orders.run_for(1_000)
+    orders.refused.clear()
+    orders.run_for(FIRST_RETRY_MS + 1_000)
+    orders.invariants.check_memory()
+    assert orders.state_znode("orders", 0).in_sync_replicas == (2,)
+    orders.catch_up(led)
+    orders.run_until_quiet()
+
+    after = orders.state_znode("orders", 0)
+    assert after.in_sync_replicas == (2, 3)
+    assert after.leader_epoch == before.leader_epoch + 1
+    assert orders.controller_epoch == epoch
 
 
 def test_a_busy_zookeeper_is_asked_again_and_costs_no_controller(orders: World) -> None:

@@ -276,7 +276,7 @@ def test_brokers_that_get_the_same_states_share_the_bytes() -> None:
     batch.add_update_metadata([1, 2, 3], [0, 1])
     batch.send()
 
-    sends = [deed for deed in bench.desk.outbox if isinstance(deed, Send)]
+    sends = [effect for effect in bench.desk.outbox if isinstance(effect, Send)]
 
     shared = set(map(id, sends[0].body)) & set(map(id, sends[1].body))
     assert sum(len(chunk) for chunk in sends[0].body if id(chunk) in shared) > 50
@@ -341,7 +341,9 @@ def test_an_answer_to_a_stop_says_nothing_of_what_it_does_not_name() -> None:
     batch = bench.desk.new_batch()
     batch.add_stop_replica([2], [0, 1], delete=True)
     batch.send()
-    (send,) = [deed for deed in bench.desk.outbox if isinstance(deed, Send) and deed.api_key == 5]
+    (send,) = [
+        effect for effect in bench.desk.outbox if isinstance(effect, Send) and effect.api_key == 5
+    ]
 
     event = stop_event(send, 0, {ORDERS_0: 0})
     assert event is not None
@@ -361,9 +363,9 @@ def test_an_answer_to_a_probe_names_every_partition_and_any_other_only_refusals(
     batch.add_leader_and_isr([1, 2], [0, 1])
     batch.send()
     sends = {
-        deed.broker_id: deed
-        for deed in bench.desk.outbox
-        if isinstance(deed, Send) and deed.api_key == 4
+        effect.broker_id: effect
+        for effect in bench.desk.outbox
+        if isinstance(effect, Send) and effect.api_key == 4
     }
 
     def understood(broker_id: int, errors: dict[TopicPartition, int]) -> list[tuple[int, int]]:
@@ -385,6 +387,8 @@ def test_the_deletion_of_a_replica_that_a_move_left_behind_becomes_no_event() ->
     batch = bench.desk.new_batch()
     batch.add_stop_replica([2], [0], delete=True)
     batch.send()
-    (send,) = [deed for deed in bench.desk.outbox if isinstance(deed, Send) and deed.api_key == 5]
+    (send,) = [
+        effect for effect in bench.desk.outbox if isinstance(effect, Send) and effect.api_key == 5
+    ]
 
     assert stop_event(send, 0, {ORDERS_0: 0}) is None

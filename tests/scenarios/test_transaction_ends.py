@@ -10,16 +10,19 @@ from typing import Final
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.events import Resigned
-from replica_manager.transactions.config import MARKER_RETRY_MS, MAX_MARKERS_PER_REQUEST
-from replica_manager.transactions.events import Marker
-from replica_manager.transactions.markers import NO_LEADER
-from replica_manager.transactions.requests import (
+from replica_manager.coordinators.groups.events import Resigned
+from replica_manager.coordinators.transactions.config import (
+    MARKER_RETRY_MS,
+    MAX_MARKERS_PER_REQUEST,
+)
+from replica_manager.coordinators.transactions.events import Marker
+from replica_manager.coordinators.transactions.markers import NO_LEADER
+from replica_manager.coordinators.transactions.requests import (
     AddPartitions,
     EndTransaction,
     ErrorResult,
 )
-from replica_manager.transactions.states import TransactionState
+from replica_manager.coordinators.transactions.states import TransactionState
 from tests.scenarios.transaction_world import EPOCH, ID, TIMEOUT_MS, A, B, World
 from zkcontroller.model import TopicPartition
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.events import Resigned
-from replica_manager.transactions import producers
-from replica_manager.transactions.requests import InitProducerIdResult
-from replica_manager.transactions.states import TransactionState
-from replica_manager.transactions.transaction import LAST_PRODUCER_EPOCH
+from replica_manager.coordinators.groups.events import Resigned
+from replica_manager.coordinators.transactions import producers
+from replica_manager.coordinators.transactions.requests import InitProducerIdResult
+from replica_manager.coordinators.transactions.states import TransactionState
+from replica_manager.coordinators.transactions.transaction import LAST_PRODUCER_EPOCH
 from tests.scenarios.transaction_world import EPOCH, ID, A, B, World
 
 

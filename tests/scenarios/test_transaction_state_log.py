@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.events import (
+from replica_manager.coordinators.groups.events import (
     Elected,
     Loaded,
     LoadFailed,
@@ -15,21 +15,21 @@ from replica_manager.groups.events import (
     Resigned,
     Shutdown,
 )
-from replica_manager.groups.records import Record
-from replica_manager.transactions.config import (
+from replica_manager.coordinators.groups.records import Record
+from replica_manager.coordinators.transactions.config import (
     MAX_INSTALLED_AT_ONCE,
     MAX_TOMBSTONE_BATCH_BYTES,
 )
-from replica_manager.transactions.events import Marker
-from replica_manager.transactions.records import encode_key
-from replica_manager.transactions.requests import (
+from replica_manager.coordinators.transactions.events import Marker
+from replica_manager.coordinators.transactions.records import encode_key
+from replica_manager.coordinators.transactions.requests import (
     DescribedTransaction,
     DescribeResult,
     DescribeTransactions,
     ListResult,
     ListTransactions,
 )
-from replica_manager.transactions.states import VALID_PREVIOUS, TransactionState
+from replica_manager.coordinators.transactions.states import VALID_PREVIOUS, TransactionState
 from tests.scenarios.transaction_world import EPOCH, ID, TIMEOUT_MS, A, B, World
 
 DAY_MS = 24 * 60 * 60 * 1000

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.events import (
+from replica_manager.coordinators.groups.events import (
     Elected,
     Load,
     Loaded,
@@ -23,10 +23,10 @@ from replica_manager.groups.events import (
     Startup,
     Tick,
 )
-from replica_manager.groups.records import Record
-from replica_manager.transactions.config import TransactionConfig
-from replica_manager.transactions.coordinator import TransactionCoordinator
-from replica_manager.transactions.events import (
+from replica_manager.coordinators.groups.records import Record
+from replica_manager.coordinators.transactions.config import TransactionConfig
+from replica_manager.coordinators.transactions.coordinator import TransactionCoordinator
+from replica_manager.coordinators.transactions.events import (
     Answer,
     Append,
     Appended,
@@ -39,8 +39,8 @@ from replica_manager.transactions.events import (
     ProducerIdGiven,
     SendMarkers,
 )
-from replica_manager.transactions.records import decode_key, decode_value
-from replica_manager.transactions.requests import (
+from replica_manager.coordinators.transactions.records import decode_key, decode_value
+from replica_manager.coordinators.transactions.requests import (
     AddPartitions,
     EndTransaction,
     ErrorResult,
@@ -52,8 +52,8 @@ from replica_manager.transactions.requests import (
     VerifyPartitions,
     VerifyResult,
 )
-from replica_manager.transactions.states import TransactionState
-from replica_manager.transactions.transaction import Transaction
+from replica_manager.coordinators.transactions.states import TransactionState
+from replica_manager.coordinators.transactions.transaction import Transaction
 from zkcontroller.model import TopicPartition
 
 ID = "billing"

@@ -150,16 +150,16 @@ class Workbench:
 
     def gather(self) -> None:
         """Decodes and keeps what was done since the last time."""
-        for deed in self.desk.outbox:
-            match deed:
+        for effect in self.desk.outbox:
+            match effect:
                 case Send(broker_id, api_key, version, body):
                     self.sent.append((broker_id, decode(api_key, version, b"".join(body))))
                 case StateChanges(records):
                     self.records.extend(records)
                 case LogLine():
-                    self.lines.append(deed)
+                    self.lines.append(effect)
                 case Answer():
-                    self.answers.append(deed)
+                    self.answers.append(effect)
                 case _:
                     pass
         self.desk.outbox.clear()

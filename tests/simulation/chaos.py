@@ -164,6 +164,8 @@ class Chaos:
             deed()
             self.world.run_for(self.world.timeline.within((0, 3_000)))
         self.world.weather = CALM
+        if not self._candidates():
+            self._start()  # else no broker could become the controller
         # A failed election of a controller is tried once more, and so are those of partitions.
         self.world.run_for(max(ELECTION_RETRY_MS, LONGEST_RETRY_MS) + SETTLE_MS)
         self.world.run_until_quiet()

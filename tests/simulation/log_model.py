@@ -29,7 +29,7 @@ from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogDirFailure, LogManager
 from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.maintenance import LogMaintenance, Schedule
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.log_dir_copy import (
     align,
     append,
@@ -135,7 +135,7 @@ class Life:
         }
         self.fsynced = max(self.fsynced, end)
 
-    def check(self, found: dict[int, tuple[bytes, bytes | None]], log: PartitionLog) -> None:
+    def check(self, found: dict[int, tuple[bytes, bytes | None]], log: UnifiedLog) -> None:
         """Unreadable if the log is not what it may be."""
         if log.log_end_offset != self.end:
             raise Unreadable(f"{log.name} ends at {log.log_end_offset} instead of {self.end}")
@@ -241,7 +241,7 @@ class LogStory:
             if log is not None and life is not None:
                 life.check(dict(_read(log)), log)
 
-    def _pick(self) -> tuple[TopicPartition, PartitionLog, Life]:
+    def _pick(self) -> tuple[TopicPartition, UnifiedLog, Life]:
         """A partition, created if it is not there."""
         [tp] = self.random.choices(PARTITIONS, _WEIGHTS)
         log = self.manager.get_or_create(tp, CONFIGS[tp.topic])
@@ -254,11 +254,11 @@ class LogStory:
         for _ in range(self.random.randint(1, 6)):
             self._append_batch(log, life)
 
-    def _append_batch(self, log: PartitionLog, life: Life) -> None:
+    def _append_batch(self, log: UnifiedLog, life: Life) -> None:
         records = [self._record(i) for i in range(self.random.randint(1, 3))]
         self._append_records(log, life, records)
 
-    def _append_records(self, log: PartitionLog, life: Life, records: list[Record]) -> None:
+    def _append_records(self, log: UnifiedLog, life: Life, records: list[Record]) -> None:
         life.batch_starts.append(life.end)
         log.append_as_leader(encode_batch(records), life.epoch)
         for record in records:
@@ -267,7 +267,7 @@ class LogStory:
             life.end += 1
         log.update_high_watermark(log.log_end_offset)
 
-    def _maybe_refill(self, log: PartitionLog, life: Life, end: int) -> None:
+    def _maybe_refill(self, log: UnifiedLog, life: Life, end: int) -> None:
         """A producer may write as much again as was cut off or deleted, before anything else."""
         if self.random.random() < 0.6:
             self.history.append("refilled")
@@ -360,7 +360,7 @@ class LogStory:
                 life.cleaned(min(end, life.end))
                 self.compactions += 1
 
-    def _checkpoint(self, tp: TopicPartition, log: PartitionLog) -> int | None:
+    def _checkpoint(self, tp: TopicPartition, log: UnifiedLog) -> int | None:
         return self.manager.cleaning.checkpoint(log.log_dir).get(tp)
 
     def _compact_everything(self) -> None:
@@ -449,7 +449,7 @@ class LogStory:
                 self.lives[tp].fsynced = self.lives[tp].end
                 self.history.append(f"moved {tp}")
 
-    def _align(self, current: PartitionLog, future: PartitionLog) -> None:
+    def _align(self, current: UnifiedLog, future: UnifiedLog) -> None:
         while (plan := align(current, future)) is not None:
             plan.run()
 
@@ -520,7 +520,7 @@ class LogStory:
             log.update_high_watermark(log.log_end_offset)
 
 
-def _read(log: PartitionLog) -> Iterator[tuple[int, tuple[bytes, bytes | None]]]:
+def _read(log: UnifiedLog) -> Iterator[tuple[int, tuple[bytes, bytes | None]]]:
     """Every record that a client gets, by offset."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -538,7 +538,7 @@ def _read(log: PartitionLog) -> Iterator[tuple[int, tuple[bytes, bytes | None]]]
         offset = after
 
 
-def _cut_files(log: PartitionLog, offset: int, random: Random) -> None:
+def _cut_files(log: UnifiedLog, offset: int, random: Random) -> None:
     """Leaves in the files what is before ``offset``, and perhaps some bytes of the next batch."""
     for segment in list(log.segments):
         if segment.base_offset > offset:

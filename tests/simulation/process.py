@@ -31,7 +31,7 @@ from zkcontroller.core.effects import (
     AddChannel,
     Answer,
     CancelPuts,
-    Deed,
+    Effect,
     LogLine,
     MarkMeter,
     Pause,
@@ -46,8 +46,8 @@ from zkcontroller.core.effects import (
 from zkcontroller.core.events import (
     Event,
     Expire,
-    Question,
     RegisterBrokerAndReelect,
+    RequestEvent,
     Startup,
 )
 from zkcontroller.core.watches import event_for_watch
@@ -186,7 +186,7 @@ class BrokerProcess:
         self._wake()
 
     def _preempted(self, event: Event) -> None:
-        if isinstance(event, Question) and event.request_id is not None:
+        if isinstance(event, RequestEvent) and event.request_id is not None:
             result = self.controller.refusal(event)
             assert result is not None
             self.answers[event.request_id] = result
@@ -309,15 +309,15 @@ class BrokerProcess:
 
     def _perform_outbox(self) -> None:
         outbox = self.controller.outbox
-        deeds = list(outbox)
+        effects = list(outbox)
         outbox.clear()
-        for deed in deeds:
-            self._perform(deed)
+        for effect in effects:
+            self._perform(effect)
 
-    def _perform(self, deed: Deed) -> None:
-        match deed:
+    def _perform(self, effect: Effect) -> None:
+        match effect:
             case AddChannel() | RemoveChannel() | RemoveAllChannels() | Send():
-                self._perform_on_channels(deed)
+                self._perform_on_channels(effect)
             case Answer(request_id, result):
                 self.answers[request_id] = result
                 self._world.answered(request_id, result)
@@ -326,16 +326,16 @@ class BrokerProcess:
             case CancelPuts():
                 self._puts_cancelled += 1
             case LogLine():
-                self.log_lines.append(deed)
+                self.log_lines.append(effect)
             case StateChanges(records):
                 self.state_changes.extend(records)
             case MarkMeter():
                 pass
 
     def _perform_on_channels(
-        self, deed: AddChannel | RemoveChannel | RemoveAllChannels | Send
+        self, effect: AddChannel | RemoveChannel | RemoveAllChannels | Send
     ) -> None:
-        match deed:
+        match effect:
             case AddChannel(broker):
                 if broker.broker_id not in self.channels:
                     channel = Channel(self._world, self, broker.broker_id)
@@ -347,9 +347,9 @@ class BrokerProcess:
                     channel.close()
                 self.channels.clear()
             case Send():
-                self.sent.append(deed)
-                if deed.broker_id in self.channels:
-                    self.channels[deed.broker_id].put(deed)
+                self.sent.append(effect)
+                if effect.broker_id in self.channels:
+                    self.channels[effect.broker_id].put(effect)
 
     def _put_later(self, event: Event, delay_ms: int) -> None:
         generation = self._puts_cancelled

@@ -155,6 +155,8 @@ class RaftChaos:
             (2, self._leave),
             (3, self._change_weather),
             (4, self._clean),
+            (2, self._reach_limit),
+            (2, self._reach_limit_of_leader),
             (1, self._lose_disk),
         )
         deed = self._random.choices([deed for _, deed in deeds], [often for often, _ in deeds])[0]
@@ -231,6 +233,24 @@ class RaftChaos:
 
     def _clean(self) -> None:
         self.world.clean(self._any())
+
+    def _reach_limit(self) -> None:
+        self._reach_limit_of(self.world.nodes[self._any()])
+
+    def _reach_limit_of_leader(self) -> None:
+        if self.world.leader is not None:
+            self._reach_limit_of(self.world.leader)
+
+    def _reach_limit_of(self, process: RaftProcess) -> None:
+        """No file can be opened for a while: the log stays as it is."""
+        log = process.log
+        self.world.timeline.tell(f"{process.number} reaches its limit of open files")
+        log.is_at_limit = True
+
+        def leave() -> None:
+            log.is_at_limit = False
+
+        self._later((10, 5_000), leave)
 
     def _lose_disk(self) -> None:
         if not self.may_lose_disk or self._lost is not None:

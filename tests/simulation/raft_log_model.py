@@ -14,7 +14,7 @@ from itertools import islice, pairwise
 from random import Random
 from typing import Final, NamedTuple
 
-from zkcontroller.errors import CorruptRecord, UnexpectedAppendOffset
+from zkcontroller.errors import CorruptRecord, LimitReached, UnexpectedAppendOffset
 from zkcontroller.kraft.raft_log import LogPosition, validate_position
 from zkcontroller.kraft.values import OffsetAndEpoch
 from zkcontroller.protocol.record_batch import BatchHeader, is_intact, iterate_batches
@@ -82,6 +82,8 @@ class InMemoryRaftLog:
         """Gets every offset that the log is told to be committed up to."""
         self.on_append: Callable[[Batch, int], None] | None = None
         """Gets each batch that is appended, with the epoch of the record before it."""
+        self.is_at_limit = False
+        """Whether no file can be opened, so that nothing can be appended or cut off."""
         self._epochs: list[tuple[int, int]] = []
         self._durable: list[Batch] | None = None
         """What a loss of power leaves; None: the first batches, as many as are flushed."""
@@ -102,7 +104,12 @@ class InMemoryRaftLog:
         assert latest is None or latest.offset in (0, self.start_offset), "a gap behind a snapshot"
         return 0 if latest is None else latest.epoch
 
+    def refuse_at_limit(self) -> None:
+        if self.is_at_limit:
+            raise LimitReached("the process may open 100 files (ulimit -n)")
+
     def append_as_leader(self, batches: bytes, epoch: int) -> None:
+        self.refuse_at_limit()
         taken = whole_batches(batches)
         assert taken, "a leader that appends nothing"
         for batch in taken:
@@ -110,6 +117,7 @@ class InMemoryRaftLog:
             self._append(batch)
 
     def append_as_follower(self, batches: bytes, epoch: int) -> int:
+        self.refuse_at_limit()
         offered = whole_batches(batches)
         if offered and offered[0].base_offset < self.end_offset:
             first, last = offered[0].base_offset, offered[-1].next_offset - 1
@@ -138,6 +146,7 @@ class InMemoryRaftLog:
         return OffsetAndEpoch(end, epoch)
 
     def truncate_to(self, offset: int) -> None:
+        self.refuse_at_limit()
         assert offset >= self.high_watermark, f"S8: {offset} is below {self.high_watermark}"
         assert offset <= self.end_offset, f"nothing to cut at {offset}"
         if self._durable is None:

@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 
 from typing_extensions import override
 
-from replica_manager.raft.metadata_log import MetadataLog
-from replica_manager.raft.metadata_log_config import MetadataLogConfig
+from replica_manager.quorum.metadata_log import MetadataLog
+from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from tests.simulation.raft_log_model import Batch, InMemoryRaftLog, whole_batches
 from zkcontroller.errors import RecordsRefused
 from zkcontroller.kraft.values import OffsetAndEpoch
@@ -75,12 +75,14 @@ class MirroredRaftLog(InMemoryRaftLog):
 
     @override
     def append_as_leader(self, batches: bytes, epoch: int) -> None:
+        self.refuse_at_limit()
         self._files.append_as_leader(batches, epoch)
         super().append_as_leader(batches, epoch)
         self._compare("a leader's append")
 
     @override
     def append_as_follower(self, batches: bytes, epoch: int) -> int:
+        self.refuse_at_limit()
         try:
             taken = self._files.append_as_follower(batches, epoch)
         except RecordsRefused as refused:

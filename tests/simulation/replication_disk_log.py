@@ -14,8 +14,8 @@ from replica_manager.log.environment import Duties, LogEnvironment
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_values import FetchIsolation, LogAppendInfo
-from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.truncation_plans import TruncationPlan
+from replica_manager.log.unified_log import UnifiedLog
 from tests.simulation.replication_log import Record
 from zkcontroller.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
 from zkcontroller.protocol.records import Record as DataRecord
@@ -36,13 +36,11 @@ class DiskLog:
         self._records: tuple[int, list[Record]] = (-1, [])
         self._log = self._open()
 
-    def _open(self) -> PartitionLog:
+    def _open(self) -> UnifiedLog:
         environment = LogEnvironment(
             self._now_ms, Duties(), Random(4), verifies_transactions=lambda: False
         )
-        return PartitionLog.open(
-            self._directory, self._config, environment, had_clean_shutdown=False
-        )
+        return UnifiedLog.open(self._directory, self._config, environment, had_clean_shutdown=False)
 
     @property
     def log_start_offset(self) -> int:

@@ -13,7 +13,7 @@ import pytest
 from replica_manager.log.cleaner_state import CleanerState
 from replica_manager.log.log_cleaner import AbortSwitch
 from replica_manager.log.log_manager import LogManager
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
 from tests.simulation.log_model import LogStory
 from zkcontroller.model import TopicPartition
 
@@ -74,9 +74,9 @@ def never_abort_a_cleaning(patch: Patch) -> None:
 def overwrite_a_tail_that_was_refilled(patch: Patch) -> None:
     """A cleaning that began before a truncation takes effect after it."""
     patch.setattr(AbortSwitch, "abort", lambda _: None)
-    real = PartitionLog.replace_segments
+    real = UnifiedLog.replace_segments
 
-    def replace_segments(self: PartitionLog, replacements: Sequence[Any], _: int) -> bool:
+    def replace_segments(self: UnifiedLog, replacements: Sequence[Any], _: int) -> bool:
         active = self.active_segment
         now = {segment.base_offset: segment for segment in self.segments if segment is not active}
         same = [
@@ -88,7 +88,7 @@ def overwrite_a_tail_that_was_refilled(patch: Patch) -> None:
         ]
         return real(self, [each for each in same if each.old], self.generation)
 
-    patch.setattr(PartitionLog, "replace_segments", replace_segments)
+    patch.setattr(UnifiedLog, "replace_segments", replace_segments)
 
 
 def forget_that_checkpoints_are_stale(patch: Patch) -> None:

@@ -19,8 +19,8 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.log import log_recovery
 from replica_manager.log.leader_epochs import LeaderEpochs
-from replica_manager.raft import metadata_log
-from replica_manager.raft.metadata_log import MetadataLog
+from replica_manager.quorum import metadata_log
+from replica_manager.quorum.metadata_log import MetadataLog
 from tests.simulation.raft_chaos import (
     quorum_with_strangers,
     stormy_quorum,

@@ -29,6 +29,7 @@ WHAT_STORMS_BRING: Final = (
     "crashes before",
     "crashes after",
     "has left",
+    "reaches its limit",
 )
 """Were any of it missing from some ten stories, they would prove less than they seem to."""
 

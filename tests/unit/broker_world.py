@@ -18,10 +18,21 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
-from replica_manager.config import BrokerConfig
-from replica_manager.feature_epoch import FeatureEpoch
+from replica_manager.broker.feature_epoch import FeatureEpoch
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.coordinators.group_loading import led_log
+from replica_manager.coordinators.group_service import GroupService
+from replica_manager.coordinators.group_settings import group_settings
+from replica_manager.coordinators.transaction_service import TransactionService
+from replica_manager.coordinators.transaction_settings import transaction_settings
+from replica_manager.coordinators.transaction_verification import TransactionVerification
 from replica_manager.log.log_manager import LogManager
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
+from replica_manager.network.broker_links import BrokerLinks, LinkKeys
+from replica_manager.network.connection import Peer
+from replica_manager.quotas.mutation_quotas import MutationQuotas
+from replica_manager.quotas.quota_managers import QuotaManagers
+from replica_manager.quotas.rate_quotas import QuotaWindows
 from replica_manager.replication.control_requests import LeaderAndIsrRequest
 from replica_manager.replication.disk_logs import DiskLogs
 from replica_manager.replication.fetch_sessions import MAX_SESSION_ID, FetchSessionCache
@@ -41,34 +52,23 @@ from replica_manager.replication.topic_stats import BrokerTopicStats
 from replica_manager.security.dynamic_passwords import DynamicPasswords
 from replica_manager.security.dynamic_tls import ListenerSecurities
 from replica_manager.security.principals import ANONYMOUS
-from replica_manager.server.auto_creation import AutoTopicCreation
-from replica_manager.server.broker_links import BrokerLinks, LinkKeys
-from replica_manager.server.connection import Peer
+from replica_manager.server.configs.reconfiguring import Reconfiguring
 from replica_manager.server.context import BrokerContext
 from replica_manager.server.dispatch import OFFERED, respond
-from replica_manager.server.group_loading import led_log
-from replica_manager.server.group_service import GroupService
-from replica_manager.server.group_settings import group_settings
-from replica_manager.server.mutation_quotas import MutationQuotas
 from replica_manager.server.producer_ids import ProducerIdsFromZooKeeper
-from replica_manager.server.quota_managers import QuotaManagers
-from replica_manager.server.rate_quotas import QuotaWindows
-from replica_manager.server.reconfiguring import Reconfiguring
 from replica_manager.server.record_deletions import RecordDeletions
-from replica_manager.server.topic_admin import TopicAdmin
-from replica_manager.server.transaction_service import TransactionService
-from replica_manager.server.transaction_settings import transaction_settings
-from replica_manager.server.transaction_verification import TransactionVerification
+from replica_manager.server.topics.auto_creation import AutoTopicCreation
+from replica_manager.server.topics.topic_admin import TopicAdmin
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
 from tests.simulation.zookeeper import SimulatedSession
 from tests.simulation.zookeeper_server import SimulatedZooKeeper
 from tests.steps import completed
 from zkcontroller.core.effects import ControlledShutdownResult, Result
-from zkcontroller.core.events import Question
+from zkcontroller.core.events import RequestEvent
 from zkcontroller.model import Broker, Endpoint, TopicPartition
+from zkcontroller.observability.metrics import Metrics
 from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read_response, write
-from zkcontroller.runtime.metrics import Metrics
 from zkcontroller.state_changes.kafka_lines import kafka_line
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import (
@@ -101,7 +101,7 @@ class SwitchedController:
         self.result = ControlledShutdownResult(0)
         self.asked: list[tuple[int, int]] = []
         self.answer: Result | None = None
-        self.questions: list[Question] = []
+        self.questions: list[RequestEvent] = []
         self.timeouts_ms: list[int] = []
 
     async def controlled_shutdown(
@@ -110,7 +110,7 @@ class SwitchedController:
         self.asked.append((broker_id, broker_epoch))
         return self.result
 
-    async def ask(self, make: Callable[[int], Question], timeout_ms: int = 0) -> Result | None:
+    async def ask(self, make: Callable[[int], RequestEvent], timeout_ms: int = 0) -> Result | None:
         self.questions.append(make(len(self.questions)))
         self.timeouts_ms.append(timeout_ms)
         return self.answer
@@ -264,7 +264,7 @@ class BrokerWorld:
     def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
         """The same."""
 
-    async def flush(self, log: PartitionLog) -> None:
+    async def flush(self, log: UnifiedLog) -> None:
         """Brings a log to disk."""
         log.flush()
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
 from tests.unit.broker_world import BrokerWorld
 from tests.unit.log_world import batch
 from zkcontroller.model import TopicPartition
@@ -111,7 +111,7 @@ def fetch(world: BrokerWorld, *partitions: tuple[int, int], **how: Any) -> list[
     return [answer for topic in response.responses for answer in topic.partitions]
 
 
-def log_of(world: BrokerWorld, tp: TopicPartition = ORDERS) -> PartitionLog:
+def log_of(world: BrokerWorld, tp: TopicPartition = ORDERS) -> UnifiedLog:
     log = world.logs.log(tp)
     assert log is not None
     return log

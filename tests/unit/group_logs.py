@@ -10,8 +10,8 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from replica_manager.log.log_config import LogConfig
-from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
+from replica_manager.log.unified_log import UnifiedLog
 from tests.unit.log_world import LogWorld
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.compression import Buffer
@@ -28,7 +28,7 @@ class GroupLogs:
     def __init__(self, folder: Path, config: LogConfig | None = None) -> None:
         self.folder = folder
         self._config = LogConfig() if config is None else config
-        self.led: dict[TopicPartition, PartitionLog] = {}
+        self.led: dict[TopicPartition, UnifiedLog] = {}
 
     def lead(self, partition: TopicPartition) -> None:
         self.led[partition] = LogWorld(self.folder / str(partition), self._config).open()

@@ -17,7 +17,7 @@ from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer
 from replica_manager.security.principals import Principal
 from replica_manager.security.settings import authorizer_settings
 from tests.unit.broker_world import ORDERS_ID, BrokerWorld, metadata
-from zkcontroller.zookeeper.kafka_acl_znodes import (
+from zkcontroller.acls import (
     AccessControlEntry,
     AclOperation,
     PermissionType,

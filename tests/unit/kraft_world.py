@@ -19,7 +19,6 @@ from zkcontroller.kraft.controller.config_schema import (
     ConfigKeySchema,
     ConfigResource,
     ConfigSynonym,
-    ResourceType,
 )
 from zkcontroller.kraft.controller.configuration_control import (
     ConfigOperation,
@@ -58,6 +57,7 @@ from zkcontroller.kraft.metadata.records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+from zkcontroller.model import ConfigResourceType
 
 T = TypeVar("T")
 
@@ -166,13 +166,13 @@ class Keys:
     """The keys of this cluster: schema and validator."""
 
     def key(self, resource_type: int, name: str) -> ConfigKeySchema | None:
-        return TOPIC_KEYS.get(name) if resource_type == ResourceType.TOPIC else None
+        return TOPIC_KEYS.get(name) if resource_type == ConfigResourceType.TOPIC else None
 
     def topic_keys(self) -> Iterable[ConfigKeySchema]:
         return TOPIC_KEYS.values()
 
     def validate_resource(self, resource: ConfigResource) -> None:
-        if resource.resource_type == ResourceType.BROKER_LOGGER:
+        if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             raise ApiException(ErrorCode.invalid_request, "Unknown resource type BROKER_LOGGER")
 
     def validate(
@@ -183,7 +183,7 @@ class Keys:
     ) -> None:
         del existing_configs
         self.validate_resource(resource)
-        if resource.resource_type == ResourceType.TOPIC:
+        if resource.resource_type == ConfigResourceType.TOPIC:
             for name in new_configs:
                 if name not in TOPIC_KEYS:
                     raise ConfigInvalid(name, new_configs[name], "a known topic key")
@@ -279,7 +279,7 @@ class KraftWorld:
         return partition
 
     def set_topic_config(self, topic: str, name: str, value: str) -> None:
-        resource = ConfigResource(ResourceType.TOPIC, topic)
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         operations = {name: ConfigOperation(OpType.SET, value)}
         errors = self.commit(self.configs.incremental_alter_configs({resource: operations}))
         assert not errors[resource].is_failure

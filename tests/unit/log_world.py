@@ -11,8 +11,8 @@ from replica_manager.log.environment import Duties, LogEnvironment
 from replica_manager.log.local_log import LogRead
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_values import FetchIsolation, LogAppendInfo
-from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.log.unified_log import UnifiedLog
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
 from zkcontroller.protocol.records import EndTransactionMarker, Record
@@ -43,8 +43,8 @@ class LogWorld:
 
     def open(
         self, *, clean: bool = True, recovery_point: int = 0, log_start_offset: int = 0
-    ) -> PartitionLog:
-        return PartitionLog.open(
+    ) -> UnifiedLog:
+        return UnifiedLog.open(
             self.directory,
             self.config,
             self.environment,
@@ -112,7 +112,7 @@ def at(offset: int, *batches: bytes, epoch: int = 0) -> bytes:
 
 
 def end_transaction(
-    log: PartitionLog,
+    log: UnifiedLog,
     producer_id: int,
     *,
     commit: bool,
@@ -131,7 +131,7 @@ def end_transaction(
 
 
 def read(
-    log: PartitionLog,
+    log: UnifiedLog,
     offset: int,
     max_bytes: int = 2**20,
     isolation: FetchIsolation = FetchIsolation.LOG_END,
@@ -152,7 +152,7 @@ def records_of(found: LogRead) -> Iterator[Record]:
         yield from iterate_batch(data, position, header)
 
 
-def content(log: PartitionLog) -> list[tuple[int, bytes | None]]:
+def content(log: UnifiedLog) -> list[tuple[int, bytes | None]]:
     """Offset and value of everything in the log, segment by segment."""
     found: list[tuple[int, bytes | None]] = []
     for segment in log.segments:
@@ -166,5 +166,5 @@ def files(directory: Path, suffix: str) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if path.name.endswith(suffix))
 
 
-def base_offsets(log: PartitionLog) -> list[int]:
+def base_offsets(log: UnifiedLog) -> list[int]:
     return [segment.base_offset for segment in log.segments]

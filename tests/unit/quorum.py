@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from replica_manager.raft.quorum_node import QuorumNode, QuorumNodeSettings
+from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
+from replica_manager.quorum.raft_driver import CommittedBatches
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import Endpoint, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey, VoterSet
 from zkcontroller.model import Endpoint as Listener
+from zkcontroller.observability.metrics import Metrics
 from zkcontroller.protocol.record_batch import iterate_batches
-from zkcontroller.runtime.metrics import Metrics
-from zkcontroller.runtime.raft_driver import CommittedBatches
 
 CLUSTER_ID: Final = "AAECAwQFBgcICQoLDA0ODw"
 QUICK: Final = QuorumConfig(

@@ -10,18 +10,19 @@ from typing import Final, TypeVar
 
 from typing_extensions import override
 
-from replica_manager.raft.controller_config import ControllerConfig
-from replica_manager.raft.controller_service import controller_maker, read_bootstrap
-from replica_manager.raft.metadata_log import FOLDER
-from replica_manager.raft.metadata_log_config import MetadataLogConfig
-from replica_manager.raft.quorum_node import QuorumNode, QuorumNodeSettings
+from replica_manager.quorum.controller_config import ControllerConfig
+from replica_manager.quorum.controller_service import controller_maker, read_bootstrap
+from replica_manager.quorum.metadata_log import FOLDER
+from replica_manager.quorum.metadata_log_config import MetadataLogConfig
+from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
 from tests.unit.quorum import CLUSTER_ID, Quorum, in_the_end
 from tests.unit.test_kraft_state_records import everything
-from zkcontroller.kraft.controller.config_schema import ConfigResource, ResourceType
+from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_requests import IncrementalAlterConfigs
 from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
+from zkcontroller.model import ConfigResourceType
 
 SMALL: Final = SnapshotConfig(max_record_bytes_between_snapshots=1_000)
 TIGHT: Final = MetadataLogConfig(retention_max_bytes=1, file_delete_delay_ms=0)
@@ -75,7 +76,7 @@ class Controllers(Quorum):
 
     async def configure(self, node_id: int, value: str) -> None:
         """Writes some hundred bytes, and waits until they are committed."""
-        resource = ConfigResource(ResourceType.BROKER, "")
+        resource = ConfigResource(ConfigResourceType.BROKER, "")
         change = {"ssl.truststore.location": ConfigOperation(OpType.SET, value * 100)}
         asked = IncrementalAlterConfigs({resource: change})
         await self.nodes[node_id].controller.ask(asked, 10_000)

@@ -12,22 +12,22 @@ from typing import Any, Final
 from kio.static.protocol import RequestPayload
 from typing_extensions import override
 
-from replica_manager.raft.controller_apis.envelope import principal_bytes
-from replica_manager.raft.controller_config import ControllerConfig
-from replica_manager.raft.controller_service import controller_maker, read_bootstrap
-from replica_manager.raft.described_config import described_config
-from replica_manager.raft.metadata_publishing import LISTENER_NAME, MetadataPublishing
-from replica_manager.raft.node_security import NodeSecurity, node_security
-from replica_manager.raft.quorum_node import QuorumNode, QuorumNodeSettings
+from replica_manager.quorum.controller_apis.envelope import principal_bytes
+from replica_manager.quorum.controller_config import ControllerConfig
+from replica_manager.quorum.controller_service import controller_maker, read_bootstrap
+from replica_manager.quorum.described_config import described_config
+from replica_manager.quorum.metadata_publishing import LISTENER_NAME, MetadataPublishing
+from replica_manager.quorum.node_security import NodeSecurity, node_security
+from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
 from replica_manager.security.principals import Principal
 from tests.unit.quorum import CLUSTER_ID, Quorum, eventually, in_the_end
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
+from zkcontroller.net.client_security import ClientSecurity, Credentials
+from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.runtime.client_security import ClientSecurity, Credentials
-from zkcontroller.runtime.connection import Connection
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 PASSWORDS: Final = {user: f"{user}-secret-0451" for user in ("controller", "admin", "alice")}
@@ -91,7 +91,7 @@ class SecuredQuorum(Quorum):
         return replace(
             super().settings(node_id),
             listeners=config.listeners,
-            gates=security.gates,
+            authenticators=security.authenticators,
             security=security.client,
             authorizer=security.authorizer,
             config=described_config(config),

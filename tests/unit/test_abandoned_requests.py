@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
+from replica_manager.network import listener
+from replica_manager.network.connection import Answer, Peer, Respond
+from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.replication.waiting_room import WaitingRoom
-from replica_manager.server import listener
-from replica_manager.server.connection import Answer, Peer, Respond
 from replica_manager.server.dispatch import respond
-from replica_manager.server.listener import ServerLimits, SocketServer
 from tests.unit import fetch_world
 from tests.unit.log_world import batch
 from tests.unit.test_produce import request as produced
 from zkcontroller.model import Endpoint
+from zkcontroller.net.presence import abandonable, raise_if_abandoned
 from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.messages import write
-from zkcontroller.runtime.presence import abandonable, raise_if_abandoned
 
 CLIENTS = 200
 FOREVER_MS = 2**31 - 1

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from replica_manager.server.assignment import assign_replicas, rack_alternated
-from replica_manager.server.errors import RequestRefused
+from replica_manager.request_errors import RequestRefused
+from replica_manager.server.topics.assignment import assign_replicas, rack_alternated
 
 FIVE = dict.fromkeys(range(5))
 SIX = dict(enumerate(["rack1", "rack3", "rack3", "rack2", "rack2", "rack1"]))

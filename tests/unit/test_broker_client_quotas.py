@@ -17,10 +17,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 
+from replica_manager.network.connection import Peer
 from replica_manager.security.acl_cache import AclCache
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import USER, Principal
-from replica_manager.server.connection import Peer
 from replica_manager.server.dispatch import respond
 from replica_manager.server.request_metrics import RequestMetrics
 from tests.unit.broker_world import CORRELATION_ID, BrokerWorld

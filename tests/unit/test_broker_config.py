@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from replica_manager.broker_keys import BROKER_KEYS
-from replica_manager.config import BrokerConfig, load_config, parse_overrides
-from replica_manager.config_keys import text_of
-from replica_manager.topic_keys import (
+from replica_manager.configuration.broker_keys import BROKER_KEYS
+from replica_manager.configuration.config import BrokerConfig, load_config, parse_overrides
+from replica_manager.configuration.config_keys import text_of
+from replica_manager.configuration.topic_keys import (
     BROKER_SYNONYMS,
     TOPIC_KEYS,
     TopicConfigRefused,
@@ -58,7 +58,8 @@ def test_a_default_fits_its_own_rule() -> None:
         ("num.partitions", "9" * 5000, "a whole number of 32 bits"),
         ("auto.create.topics.enable", "yes", "true or false"),
         ("log.cleaner.min.cleanable.ratio", "1.5", "between 0 and 1"),
-        ("log.cleaner.min.cleanable.ratio", "nan", "between 0 and 1"),
+        ("log.cleaner.min.cleanable.ratio", "NaN", "between 0 and 1"),
+        ("log.cleaner.min.cleanable.ratio", "0x1p-1", "a number"),
         ("log.cleanup.policy", "delete,shred", "one of compact, delete"),
         ("compression.gzip.level", "0", "between 1 and 9, or -1"),
         ("compression.type", "bzip2", "one of uncompressed, zstd"),

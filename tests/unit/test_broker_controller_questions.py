@@ -33,8 +33,8 @@ from zkcontroller.core.events import (
     FeatureUpdate,
     IsrChange,
     ListPartitionReassignments,
-    Question,
     ReplicaLeaderElection,
+    RequestEvent,
     UpdateFeatures,
 )
 from zkcontroller.model import LeaderAndIsr, ReplicaAssignment, TopicPartition
@@ -211,7 +211,9 @@ def slow_controller(world: BrokerWorld, delay_s: float) -> None:
     """A controller that needs that long for its answer."""
     answer_at_once = world.controller.ask
 
-    async def answer_late(make: Callable[[int], Question], timeout_ms: int = 0) -> Result | None:
+    async def answer_late(
+        make: Callable[[int], RequestEvent], timeout_ms: int = 0
+    ) -> Result | None:
         await asyncio.sleep(delay_s)
         return await answer_at_once(make, timeout_ms)
 

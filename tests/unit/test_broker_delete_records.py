@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
 from replica_manager.log.log_config import LogConfig
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
 from tests.unit.broker_world import BrokerWorld, broker, metadata
 from tests.unit.led_partitions import lead
 from tests.unit.log_world import batch
@@ -34,7 +34,7 @@ def world(tmp_path: Path) -> Iterator[BrokerWorld]:
         yield world
 
 
-def filled(world: BrokerWorld, tp: TopicPartition = ORDERS) -> PartitionLog:
+def filled(world: BrokerWorld, tp: TopicPartition = ORDERS) -> UnifiedLog:
     """Ten records, of which eight are committed."""
     log = world.logs.log(tp)
     assert log is not None

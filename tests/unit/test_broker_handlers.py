@@ -13,9 +13,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.partition import Role
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import EncodedBody, RequestContext, Unanswered
 from replica_manager.server.dispatch import HANDLERS, OFFERED, READERS
-from replica_manager.server.errors import RequestRefused
 from tests.unit.broker_world import BROKER_EPOCH, ORDERS_ID, BrokerWorld, broker, metadata
 from tests.unit.test_broker_hostile import empty_body
 from zkcontroller.core.effects import ControlledShutdownResult

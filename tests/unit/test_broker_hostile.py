@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from replica_manager.server.connection import Answer, Peer
+from replica_manager.network.connection import Answer, Peer
+from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.server.dispatch import HANDLERS, respond
-from replica_manager.server.listener import ServerLimits, SocketServer
 from tests.unit.broker_world import ORDERS_ID, BrokerWorld, metadata
 from zkcontroller.model import Endpoint
 from zkcontroller.protocol.api_versions import APIS, ApiKey

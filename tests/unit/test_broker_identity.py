@@ -11,19 +11,19 @@ from typing import Any, cast
 
 import pytest
 
-from replica_manager.meta_properties import (
-    LogDirLocks,
-    MetaProperties,
-    check_meta_properties,
-    read_meta_properties,
-    write_meta_properties,
-)
-from replica_manager.registration import (
+from replica_manager.broker.registration import (
     Registration,
     check_endpoints,
     cluster_id,
     create_persistent_paths,
     generate_broker_id,
+)
+from replica_manager.configuration.meta_properties import (
+    LogDirLocks,
+    MetaProperties,
+    check_meta_properties,
+    read_meta_properties,
+    write_meta_properties,
 )
 from tests.simulation.zookeeper import SimulatedSession
 from tests.simulation.zookeeper_server import SimulatedZooKeeper

@@ -22,8 +22,8 @@ from replica_manager.log.log_values import (
     MAX_TIMESTAMP,
 )
 from replica_manager.log.offsets_by_time import TimestampSearch
-from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.segment import TimestampedOffset
+from replica_manager.log.unified_log import UnifiedLog
 from tests.unit.broker_world import BrokerWorld, metadata
 from tests.unit.led_partitions import lead
 from tests.unit.log_world import START_MS, batch
@@ -44,7 +44,7 @@ def world(tmp_path: Path) -> Iterator[BrokerWorld]:
         yield world
 
 
-def fill(world: BrokerWorld, *timestamps: int) -> PartitionLog:
+def fill(world: BrokerWorld, *timestamps: int) -> UnifiedLog:
     """A batch of two records for each timestamp, all of them committed."""
     log = world.logs.log(ORDERS)
     assert log is not None
@@ -221,7 +221,7 @@ def test_a_partition_named_twice_is_refused_both_times(world: BrokerWorld) -> No
     assert errors == [ErrorCode.invalid_request] * 2
 
 
-class StaleOnce(PartitionLog):
+class StaleOnce(UnifiedLog):
     """A log whose first search is one that began before its files were deleted."""
 
     stale: TimestampSearch | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replica_manager.listeners import (
+from replica_manager.configuration.listeners import (
     Listeners,
     connection_string,
     resolve_listeners,
@@ -121,7 +121,7 @@ def test_advertised_listeners_may_share_a_port() -> None:
             "inter.broker.listener.name",
             "only one of",
         ),
-        ({"security": "SSL"}, "inter.broker.listener.name", "that is advertised: PLAINTEXT"),
+        ({"security": "SSL"}, "security.inter.broker.protocol", "that is advertised: PLAINTEXT"),
         ({"advertised": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners", "route to"),
         (
             {"advertised": "PLAINTEXT://a:1,SSL://a:2"},

@@ -15,10 +15,10 @@ from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.fetch_steps import BATCHES_AT_ONCE
 from replica_manager.replication.log_dir_copy import align, append, has_caught_up, read_next
-from replica_manager.replication.log_dir_moves import LogDirMoves, MoveSettings, Pace
+from replica_manager.replication.log_dir_moves import MOST_TASKS, LogDirMoves, MoveSettings, Pace
 from tests.unit.broker_world import ORDERS_ID, BrokerWorld, metadata
 from tests.unit.led_partitions import lead
 from tests.unit.log_world import START_MS, at, batch, content
@@ -41,7 +41,7 @@ def world(dirs: list[Path]) -> Iterator[BrokerWorld]:
         yield world
 
 
-def filled(world: BrokerWorld, dirs: list[Path], batches: int = 5, size: int = 100) -> PartitionLog:
+def filled(world: BrokerWorld, dirs: list[Path], batches: int = 5, size: int = 100) -> UnifiedLog:
     """A led partition with two records a batch, in the first directory."""
     world.logs.prefer_log_dir(ORDERS, dirs[0])
     lead(world, ORDERS, replicas=(1,), topic_id=ORDERS_ID)
@@ -333,7 +333,7 @@ def test_a_future_log_forgets_an_epoch_that_the_current_one_does_not_know(
     assert (future.log_start_offset, future.log_end_offset) == (50, 50)
 
 
-def copy(current: PartitionLog, future: PartitionLog) -> None:
+def copy(current: UnifiedLog, future: UnifiedLog) -> None:
     """All that a move copies."""
     align(current, future)
     while not has_caught_up(current, future):
@@ -380,3 +380,17 @@ def test_a_log_without_a_role_has_an_unknown_lag_and_a_failed_directory_tells_no
     result = describe(world)[str(dirs[0])]
     assert result.error_code is ErrorCode.kafka_storage_error
     assert (result.topics, result.total_bytes, result.usable_bytes) == ((), -1, -1)
+
+
+def test_no_more_than_so_many_replicas_are_copied_at_once(world: BrokerWorld) -> None:
+    moves = LogDirMoves(
+        world.replicas, world.logs, lambda: MoveSettings(tasks=2**31 - 1), world.flush
+    )
+
+    async def run() -> None:
+        before = len(asyncio.all_tasks())
+        moves.start()
+        assert len(asyncio.all_tasks()) - before == MOST_TASKS
+        await moves.stop()
+
+    asyncio.run(run())

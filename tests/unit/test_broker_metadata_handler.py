@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.groups.desk import OFFSETS_TOPIC
+from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from tests.unit.broker_world import ORDERS_ID, BrokerWorld, broker, metadata
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.znodes import DeleteTopicZnode, TopicZnode

@@ -14,7 +14,7 @@ from replica_manager import metrics_server
 from replica_manager.metrics_server import MOST_SCRAPES, MetricsServer
 from tests.integration.broker_processes import wait_for
 from zkcontroller.errors import ConfigInvalid
-from zkcontroller.runtime.metrics import Metrics, mbean
+from zkcontroller.observability.metrics import Metrics, mbean
 
 ACTIVE = mbean("kafka.controller", "KafkaController", "ActiveControllerCount")
 
@@ -52,6 +52,12 @@ def test_a_port_in_use_is_refused_with_a_sentence() -> None:
             MetricsServer(Metrics(), port)
     with pytest.raises(ConfigInvalid, match="--metrics-port"):
         MetricsServer(Metrics(), 70_000)
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64, ""])
+def test_a_host_that_cannot_be_looked_up_is_refused_with_a_sentence(host: str) -> None:
+    with pytest.raises(ConfigInvalid, match="--metrics-port"):
+        MetricsServer(Metrics(), 0, host)
 
 
 def test_silent_clients_hold_no_more_than_a_few_threads() -> None:

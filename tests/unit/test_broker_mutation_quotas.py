@@ -13,11 +13,10 @@ from typing import Any, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.config import BrokerConfig
-from replica_manager.dynamic_config import DynamicConfig
-from replica_manager.security.principals import ANONYMOUS, USER, Principal
-from replica_manager.server import client_quotas
-from replica_manager.server.client_quotas import (
+from replica_manager.broker.dynamic_config import DynamicConfig
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.quotas import client_quotas
+from replica_manager.quotas.client_quotas import (
     INACTIVE_MS,
     LONGEST_THROTTLE_MS,
     ClientKey,
@@ -25,8 +24,9 @@ from replica_manager.server.client_quotas import (
     QuotaEntity,
     entity_of,
 )
-from replica_manager.server.errors import RequestRefused
-from replica_manager.server.mutation_quotas import MutationQuotas
+from replica_manager.quotas.mutation_quotas import MutationQuotas
+from replica_manager.request_errors import RequestRefused
+from replica_manager.security.principals import ANONYMOUS, USER, Principal
 from tests.simulation.zookeeper_server import SimulatedZooKeeper
 from tests.unit.broker_world import BrokersSession, BrokerWorld, broker, metadata
 from zkcontroller.zookeeper.requests import Create, SetData

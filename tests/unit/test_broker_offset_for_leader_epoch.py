@@ -20,11 +20,7 @@ from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer
 from replica_manager.security.principals import Principal
 from tests.simulation.replication_log import InMemoryLog
 from tests.unit.broker_world import BrokerWorld, metadata
-from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.state_changes.record import Kind, StateChange
-from zkcontroller.zookeeper.kafka_acl_znodes import (
+from zkcontroller.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -32,6 +28,10 @@ from zkcontroller.zookeeper.kafka_acl_znodes import (
     ResourcePattern,
     ResourceType,
 )
+from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import request_schema
+from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.session import ZooKeeperSession
 
 LED, FOLLOWED, ELSEWHERE, OFFLINE, UNKNOWN = range(5)

@@ -14,7 +14,7 @@ from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
-from replica_manager.server.errors import RequestRefused
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.producer_ids import (
     RETRY_MS,
     Block,

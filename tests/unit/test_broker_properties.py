@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_manager.properties import format_properties, parse_properties
+from replica_manager.configuration.properties import format_properties, parse_properties
 from zkcontroller.errors import ConfigInvalid
 
 

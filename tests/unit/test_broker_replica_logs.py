@@ -15,10 +15,10 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.broker_gauges import LATE_TRANSACTION_BUFFER_MS, register_replica_gauges
+from replica_manager.broker.broker_gauges import LATE_TRANSACTION_BUFFER_MS, register_replica_gauges
 from replica_manager.log.checkpoints import write_offsets
-from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.partition_metadata import FILE_NAME, read_topic_id
+from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.control_requests import (
     LeaderAndIsrRequest,
     StopReplicaPartition,
@@ -29,7 +29,7 @@ from tests.steps import completed
 from tests.unit.broker_world import CORRELATION_ID, ORDERS_ID, BrokerWorld, broker
 from tests.unit.log_world import batch
 from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
-from zkcontroller.runtime.metrics import Metrics
+from zkcontroller.observability.metrics import Metrics
 
 ORDERS = TopicPartition("orders", 0)
 BILLS = TopicPartition("bills", 0)
@@ -76,7 +76,7 @@ def stop(world: BrokerWorld, leader_epoch: int) -> ErrorCode:
     return answer.partitions[ORDERS]
 
 
-def log_of(world: BrokerWorld, tp: TopicPartition = ORDERS) -> PartitionLog:
+def log_of(world: BrokerWorld, tp: TopicPartition = ORDERS) -> UnifiedLog:
     log = world.logs.log(tp)
     assert log is not None
     return log

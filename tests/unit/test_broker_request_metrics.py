@@ -14,12 +14,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 from prometheus_client.parser import text_string_to_metric_families
 
-from replica_manager.server.loop_time import LoopTime, Timed
+from replica_manager.quotas.loop_time import LoopTime, Timed
 from replica_manager.server.request_metrics import RequestMetrics
 from tests.unit.broker_world import BrokerWorld
 from tests.unit.fetch_world import ORDERS, ORDERS_ID, ask, fetch, made, request, waiting
 from tests.unit.log_world import START_MS, batch
 from zkcontroller.errors import InvalidFrame
+from zkcontroller.observability.exposition import exposition_of
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.legacy_messages import encode_messages
@@ -88,7 +89,7 @@ def test_prometheus_reads_them_by_kind_and_version(world: BrokerWorld) -> None:
 
     samples = {
         (sample.name, *sorted(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(world.metrics.exposition().decode())
+        for family in text_string_to_metric_families(exposition_of(world.metrics).decode())
         for sample in family.samples
     }
     start = "kafka_network_requestmetrics_"
@@ -110,13 +111,13 @@ def test_what_a_request_waits_for_is_remote_time(world: BrokerWorld, clock: Cloc
 def test_what_a_request_holds_the_loop_for_is_local_time(
     world: BrokerWorld, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = world.replicas.hosted
+    original = world.replicas.get_partition_or_error
 
     def slow(tp: Any) -> Any:
         clock.ns += 30 * MS
         return original(tp)
 
-    monkeypatch.setattr(world.replicas, "hosted", slow)
+    monkeypatch.setattr(world.replicas, "get_partition_or_error", slow)
     [answer] = fetch(world)
 
     assert answer.error_code is ErrorCode.none

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from replica_manager.server.connection import REQUESTS_AT_ONCE, Answer, ClientConnection, Peer
-from replica_manager.server.listener import ServerLimits, SocketServer
+from replica_manager.network.connection import REQUESTS_AT_ONCE, Answer, ClientConnection, Peer
+from replica_manager.network.listener import ServerLimits, SocketServer
 from tests.unit.broker_world import BrokerWorld, metadata
 from zkcontroller.errors import ConfigInvalid, InvalidFrame
 from zkcontroller.model import Endpoint
@@ -359,6 +359,23 @@ def test_a_port_in_use_is_refused_with_its_address() -> None:
             with pytest.raises(ConfigInvalid, match=rf"PLAINTEXT://127\.0\.0\.1:{port}"):
                 server.open()
             await server.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64, "999.1.1.1"])
+def test_a_host_that_is_none_is_refused_with_its_listener(host: str) -> None:
+    async def story() -> None:
+        server = SocketServer(
+            (Endpoint(host, 9092, "PLAINTEXT", "PLAINTEXT"),),
+            ServerLimits(),
+            echo,
+            broker_id=1,
+            protected_listener="PLAINTEXT",
+        )
+        with pytest.raises(ConfigInvalid, match="that can be bound"):
+            server.open()
+        await server.close()
 
     run(story())
 

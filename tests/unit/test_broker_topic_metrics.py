@@ -19,9 +19,9 @@ from tests.unit.broker_world import BROKER_EPOCH, BrokerWorld, metadata
 from tests.unit.fetch_world import ORDERS_ID, fetch, fill
 from tests.unit.log_world import batch
 from zkcontroller.model import TopicPartition
+from zkcontroller.observability.metrics import Metrics
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.runtime.metrics import Metrics
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 OF_LEADERS = {"BytesInPerSec", "MessagesInPerSec", "TotalProduceRequestsPerSec"}

@@ -20,36 +20,33 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
-from replica_manager.config import BrokerConfig
-from replica_manager.dynamic_config import DynamicConfig
-from replica_manager.feature_epoch import FeatureEpoch
-from replica_manager.refresher import Refresher
-from replica_manager.registration import (
+from replica_manager.broker.dynamic_config import DynamicConfig
+from replica_manager.broker.feature_epoch import FeatureEpoch
+from replica_manager.broker.refresher import Refresher
+from replica_manager.broker.registration import (
     Registration,
     check_endpoints,
     cluster_id,
     generate_broker_id,
 )
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.coordinators.group_settings import partition_count
 from replica_manager.replication.isr_znodes import _write
 from replica_manager.security.acl_cache import AclBinding, AclBindingFilter, AclCache
 from replica_manager.security.acl_store import AclStore
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.delegation_token_store import DelegationTokenStore
 from replica_manager.security.delegation_tokens import DelegationTokens
-from replica_manager.server import entity_configs
-from replica_manager.server.group_settings import partition_count
-from replica_manager.server.partition_creation import NewPartitions
+from replica_manager.server.configs import entity_configs
 from replica_manager.server.producer_ids import ProducerIdsFromZooKeeper
 from replica_manager.server.quota_filters import QuotaFilter
-from replica_manager.server.topic_admin import TopicAdmin
+from replica_manager.server.topics.partition_creation import NewPartitions
+from replica_manager.server.topics.topic_admin import TopicAdmin
 from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
 from tests.simulation.refusals import READ_REFUSALS, WRITE_REFUSALS, perform_in_part
 from tests.simulation.zookeeper import SimulatedZooKeeper
 from tests.unit.broker_world import BrokersSession
-from zkcontroller.errors import ZooKeeperRefused
-from zkcontroller.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
-from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
-from zkcontroller.zookeeper.kafka_acl_znodes import (
+from zkcontroller.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -57,6 +54,9 @@ from zkcontroller.zookeeper.kafka_acl_znodes import (
     ResourcePattern,
     ResourceType,
 )
+from zkcontroller.errors import ZooKeeperRefused
+from zkcontroller.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
+from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
 from zkcontroller.zookeeper.requests import Create, ZkCode, ZkRequest
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import (

@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from replica_manager.raft.metadata_log import FOLDER
+from replica_manager.quorum.metadata_log import FOLDER
 from tests.unit.cli_world import Answer, Zkctl, installed_zkctl
 from tests.unit.quorum import CLUSTER_ID, Quorum, eventually, free_ports
 from zkcontroller.kraft.control_records import SnapshotFooter, SnapshotHeader

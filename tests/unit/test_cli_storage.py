@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from replica_manager.meta_properties import MetaProperties, write_meta_properties
-from replica_manager.raft.node_files import load_log_dirs
-from replica_manager.raft.scram_arguments import FormatRefused, parse_scram
+from replica_manager.configuration.meta_properties import MetaProperties, write_meta_properties
+from replica_manager.quorum.node_files import load_log_dirs
+from replica_manager.quorum.scram_arguments import FormatRefused, parse_scram
 from tests.unit.cli_world import Answer, Zkctl, installed_zkctl
 from zkcontroller.kraft.metadata.bootstrap import decode_bootstrap
 from zkcontroller.kraft.metadata.records import FeatureLevelRecord, UserScramCredentialRecord

@@ -13,17 +13,18 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_manager.properties import format_properties
-from replica_manager.security.client_properties import client_security_of, read_properties
+from replica_manager.configuration.config import read_properties
+from replica_manager.configuration.properties import format_properties
+from replica_manager.network.listener_authenticator import ListenerAuthenticator
+from replica_manager.security.client_properties import client_security_of
 from replica_manager.security.scram_credentials import ScramCredentials
 from replica_manager.security.settings import ListenerSecurity
 from replica_manager.server.dispatch import refusal
-from replica_manager.server.gate import Gate
 from tests.certificates import Authority
 from tests.unit.cli_world import Zkctl, installed_zkctl
 from tests.unit.quorum import Quorum
 from zkcontroller.errors import ConfigInvalid
-from zkcontroller.runtime.client_security import PLAINTEXT, Credentials
+from zkcontroller.net.client_security import PLAINTEXT, Credentials
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -124,8 +125,8 @@ def test_what_makes_no_sense_is_one_sentence_for_whoever_types(
     [
         (None, "No such file"),
         (b"\xff\xfe", "UTF-8"),
-        (b"a=\\u12", "\\u12"),
-        (b"#" * (1024 * 1024 + 1), "1048576 bytes"),
+        (b"a=\\u12", "behind each \\u"),
+        (b"#" * (16 * 1024 * 1024 + 1), "16777216 bytes"),
     ],
     ids=["missing", "no text", "half a character", "endless"],
 )
@@ -188,14 +189,16 @@ def test_a_quorum_behind_tls_is_described(zkctl: Zkctl, tmp_path: Path) -> None:
     pem = identity.write(tmp_path, "controller")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem)
-    gate = Gate(ListenerSecurity("SSL", context), ScramCredentials(), refusal)
+    authenticator = ListenerAuthenticator(
+        ListenerSecurity("SSL", context), ScramCredentials(), refusal
+    )
     file = tmp_path / "client.properties"
     file.write_text(format_properties({"security.protocol": "SSL", **TRUSTED}))
 
     async def story() -> None:
         quorum = Quorum(tmp_path, (1, 2, 3))
         peers = client_security_of({"security.protocol": "SSL", **TRUSTED})
-        await quorum.start(1, 2, 3, gates={"CONTROLLER": gate}, security=peers)
+        await quorum.start(1, 2, 3, authenticators={"CONTROLLER": authenticator}, security=peers)
         try:
             leader = await quorum.leader()
             follower = next(each for each in quorum.voters if each != leader)

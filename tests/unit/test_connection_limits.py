@@ -15,14 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replica_manager.broker_settings import limits_of
-from replica_manager.config import BrokerConfig
-from replica_manager.server import listener
-from replica_manager.server.connection import Answer, Peer
-from replica_manager.server.connection_quotas import ConnectionQuotas
-from replica_manager.server.listener import ServerLimits, SocketServer
+from replica_manager.broker.broker_settings import limits_of
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.network import listener
+from replica_manager.network.connection import Answer, Peer
+from replica_manager.network.connection_quotas import ConnectionQuotas
+from replica_manager.network.listener import ServerLimits, SocketServer
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.model import Endpoint
+from zkcontroller.process.spare_descriptors import SPARE_DESCRIPTORS
 
 PUBLIC, INTERNAL = "PUBLIC", "INTERNAL"
 LISTENERS = {
@@ -149,23 +150,25 @@ def test_clients_leave_descriptors_for_logs_and_brokers(
 
     async def steps() -> None:
         async with server_with() as server:
-            # Both ends of a connection are in this process, so only half of them are the server's.
+            # Both ends of a connection are in this process, so the next client comes when the last
+            # one was answered: the clients' own ends take nothing of what is reserved.
             resource.setrlimit(resource.RLIMIT_NOFILE, (open_descriptors() + 160, hard))
-            clients = [await Client.to(server) for _ in range(75)]
             reserved = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8
-
+            clients: list[Client] = []
             while "accepts no connection for now" not in caplog.text:
-                await asyncio.sleep(0.01)
-            assert server.connection_count < len(clients)
+                clients.append(await Client.to(server))
+                await clients[-1].is_answered()
+
             free = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - open_descriptors()
             assert free >= reserved // 2
-            broker = await Client.to(server, INTERNAL)
+            waiting, broker = await Client.to(server), await Client.to(server, INTERNAL)
             await broker.is_answered()
+            assert server.connection_count == len(clients) + 1
 
             for client in clients[:40]:
                 client.writer.close()
-            await clients[-1].is_answered()
-            for client in (*clients, broker):
+            await waiting.is_answered()
+            for client in (*clients, waiting, broker):
                 client.writer.close()
 
     caplog.set_level(logging.INFO)
@@ -207,3 +210,50 @@ def test_a_listener_without_descriptors_names_the_limit_and_accepts_later(
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert "(ulimit -n)" in caplog.text
+
+
+def test_spare_descriptors_come_back_before_a_connection_is_accepted(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", 0.02)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def opened() -> int:
+        return os.open(os.devnull, os.O_RDONLY)
+
+    def is_any_left() -> bool:
+        try:
+            os.close(opened())
+        except OSError:
+            return False
+        return True
+
+    async def steps() -> None:
+        async with server_with() as server:
+            first = await Client.to(server, INTERNAL)
+            await first.is_answered()
+            connecting = asyncio.create_task(Client.to(server, INTERNAL))
+            lowest_free = opened()
+            os.close(lowest_free)
+            await asyncio.sleep(0)  # the client's own descriptor is there
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + 1, hard))
+            segment, index = SPARE_DESCRIPTORS.opening(opened), SPARE_DESCRIPTORS.opening(opened)
+
+            os.close(index)
+            while is_any_left():
+                await asyncio.sleep(0.01)
+            assert server.connection_count == 1
+
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            second = await connecting
+            await second.is_answered()
+            os.close(segment)
+            for each in (first, second):
+                each.writer.close()
+
+    try:
+        with SPARE_DESCRIPTORS.kept(4):
+            run(steps())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert "no connection is accepted before all 4 are there again" in caplog.text

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from replica_manager.broker_quotas import BrokerQuotas
-from replica_manager.broker_settings import limits_of
-from replica_manager.config import BrokerConfig
-from replica_manager.server import listener
-from replica_manager.server.connection import Answer, Peer
-from replica_manager.server.connection_rates import ConnectionRates
-from replica_manager.server.listener import ServerLimits, SocketServer
-from replica_manager.server.rate_quotas import QuotaWindows
+from replica_manager.broker.broker_quotas import BrokerQuotas
+from replica_manager.broker.broker_settings import limits_of
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.network import listener
+from replica_manager.network.connection import Answer, Peer
+from replica_manager.network.connection_rates import ConnectionRates
+from replica_manager.network.listener import ServerLimits, SocketServer
+from replica_manager.quotas.rate_quotas import QuotaWindows
 from zkcontroller.model import Endpoint
-from zkcontroller.runtime.metrics import Metrics
+from zkcontroller.observability.metrics import Metrics
 
 UNLIMITED = 2**31 - 1
 HOME = "192.0.2.1"

@@ -14,23 +14,23 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i16, i32, i64, u16
 
-from replica_manager.raft.controller_apis.envelope import principal_bytes
-from replica_manager.raft.controller_config import ControllerConfig
-from replica_manager.raft.controller_service import (
+from replica_manager.quorum.controller_apis.envelope import principal_bytes
+from replica_manager.quorum.controller_config import ControllerConfig
+from replica_manager.quorum.controller_service import (
     ControllerRegistrations,
     controller_maker,
     read_bootstrap,
 )
-from replica_manager.raft.described_config import described_config
-from replica_manager.raft.quorum_node import QuorumNode
+from replica_manager.quorum.described_config import described_config
+from replica_manager.quorum.quorum_node import QuorumNode
 from replica_manager.security.principals import ANONYMOUS
 from tests.unit.quorum import CLUSTER_ID, Quorum, in_the_end
+from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey, request_header_version
 from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.protocol.primitives import MAX_STRING_BYTES
 from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.runtime.connection import Connection
 
 BROKER: Final = 11
 SOON: Final = timedelta(seconds=10)

@@ -14,11 +14,11 @@ from kio.static.protocol import RequestPayload
 
 from tests.unit.secured_quorum import AUTHORIZED, SecuredNode, told
 from tests.unit.test_controller_permissions import CLUSTER, DENIED, TOPIC_DENIED, allow, codes
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read, write
 from zkcontroller.protocol.numeric_times import numeric_response_type
 from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 SOMEWHERE: Final = UUID(int=7)
 TOPIC, BROKER, LOGGER, METRICS = 2, 4, 8, 16

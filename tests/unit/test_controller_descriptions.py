@@ -11,8 +11,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i32
 
-from replica_manager.raft.client_metrics_configs import validate_client_metrics
-from replica_manager.raft.node_versions import NodeVersions
+from replica_manager.quorum.client_metrics_configs import validate_client_metrics
+from replica_manager.quorum.node_versions import NodeVersions
 from tests.unit.config_messages import altered_resources
 from tests.unit.quorum import CLUSTER_ID, in_the_end
 from tests.unit.test_controller_apis import Client, told

@@ -15,6 +15,7 @@ from kio.static.protocol import RequestPayload
 
 from tests.unit.quorum import CLUSTER_ID, in_the_end
 from tests.unit.secured_quorum import AUTHORIZED, Client, SecuredNode, told
+from zkcontroller.acls import AclOperation, PatternType, PermissionType, ResourceType
 from zkcontroller.kraft.controller.cluster_requests import BrokerRegistrationRequest
 from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
 from zkcontroller.kraft.controller.quorum_controller_requests import (
@@ -24,12 +25,6 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
 from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.zookeeper.kafka_acl_znodes import (
-    AclOperation,
-    PatternType,
-    PermissionType,
-    ResourceType,
-)
 
 SOON: Final = timedelta(seconds=10)
 CLUSTER: Final = "kafka-cluster"

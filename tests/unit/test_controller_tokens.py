@@ -12,15 +12,15 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i64Timedelta
 
-from replica_manager.raft.controller_apis.call import (
+from replica_manager.quorum.controller_apis.call import (
     Call,
     ControllerServices,
     LocalNode,
     RequestContext,
 )
-from replica_manager.raft.controller_apis.envelope import principal_bytes
-from replica_manager.raft.controller_apis.tokens import TOKEN_APIS
-from replica_manager.raft.described_config import UNCONFIGURED
+from replica_manager.quorum.controller_apis.envelope import principal_bytes
+from replica_manager.quorum.controller_apis.tokens import TOKEN_APIS
+from replica_manager.quorum.described_config import UNCONFIGURED
 from replica_manager.security.acl_cache import AclCache
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import ANONYMOUS, Principal

@@ -20,19 +20,20 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i64Timedelta
 
+from replica_manager.network.connection import Peer
 from replica_manager.security import delegation_token_store
 from replica_manager.security.delegation_token_store import DelegationTokenStore
 from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.security.principals import ANONYMOUS, Principal
 from replica_manager.security.sasl_authenticator import SaslAuthenticator
 from replica_manager.security.sasl_mechanisms import LoginFailed, SaslServer, ScramServer
-from replica_manager.server.connection import Peer
 from replica_manager.server.dispatch import respond
 from replica_manager.server.handlers import envelope
 from replica_manager.server.token_requests import are_token_requests_allowed
 from replica_manager.server.token_sweep import TokenSweep
 from tests.unit.guarded_world import guarded_world, permit
 from tests.unit.quorum import eventually
+from zkcontroller.acls import AclOperation, ResourcePattern, ResourceType
 from zkcontroller.errors import ZnodeCorrupt, ZooKeeperRefused
 from zkcontroller.model import Endpoint
 from zkcontroller.protocol import scram
@@ -47,7 +48,6 @@ from zkcontroller.zookeeper.delegation_token_znodes import (
     DelegationTokenZnode,
     TokenChangeZnode,
 )
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourcePattern, ResourceType
 from zkcontroller.zookeeper.requests import Create, ReadZnodes, SetData, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 

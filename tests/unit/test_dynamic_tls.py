@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from replica_manager.config import BrokerConfig
+from replica_manager.broker.broker_server import BrokerServer
+from replica_manager.configuration.config import BrokerConfig
 from replica_manager.security.dynamic_tls import ListenerSecurities
 from tests.certificates import Authority, Identity
 from zkcontroller.errors import ConfigInvalid
+from zkcontroller.state_changes.record import StateChange
 
 AUTHORITY = Authority()
 PREFIX = "listener.name.tls."
@@ -69,6 +72,13 @@ class Files:
         shown = asking.getpeercert(binary_form=True)
         assert shown is not None
         return x509.load_der_x509_certificate(shown).serial_number
+
+
+class StateChanges:
+    """No broker is started here."""
+
+    def write(self, records: Sequence[StateChange]) -> None:
+        assert not records
 
 
 def serial_of(store: Identity) -> int:
@@ -189,6 +199,48 @@ def test_on_the_listener_of_brokers_old_and_new_stores_must_trust_each_other(
 
     assert files.securities.client["TLS"] is client
     assert client.tls is not before
+
+
+@pytest.mark.parametrize("client_auth", ["none", "required"])
+def test_a_broker_whose_own_stores_do_not_trust_each_other_does_not_start(
+    tmp_path: Path, client_auth: str
+) -> None:
+    """Source: Kafka ``SslFactory.configure``, which validates the stores against themselves."""
+    other = tmp_path / "other.pem"
+    other.write_text(Authority("Another").identity.certificate_pem)
+    wrong = {
+        f"{PREFIX}ssl.truststore.location": str(other),
+        f"{PREFIX}ssl.client.auth": client_auth,
+    }
+
+    Files(tmp_path, **wrong)  # brokers do not use that listener
+    with pytest.raises(ConfigInvalid, match=r"tls\.ssl\.keystore\.location: on the listener") as no:
+        Files(tmp_path, inter__broker__listener__name="TLS", **wrong)
+
+    assert "local issuer" in str(no.value)
+
+
+def test_a_listener_of_brokers_that_is_replaced_for_one_that_lost_its_trust_is_refused(
+    tmp_path: Path,
+) -> None:
+    files = Files(tmp_path, inter__broker__listener__name="TLS")
+    other = tmp_path / "other.pem"
+    other.write_text(Authority("Another").identity.certificate_pem)
+
+    with pytest.raises(ConfigInvalid, match="trust each other"):
+        files.securities.check(files.with_own({f"{PREFIX}ssl.truststore.location": str(other)}))
+
+    assert files.served() == serial_of(files.first)
+
+
+def test_only_a_store_may_be_missing_until_zookeeper_is_asked(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    gone = {**files.config.originals, f"{PREFIX}ssl.keystore.location": str(tmp_path / "gone")}
+    wrong = {**files.config.originals, f"{PREFIX}ssl.principal.mapping.rules": "RULE"}
+
+    BrokerServer(BrokerConfig.parse(gone), state_changes=StateChanges())
+    with pytest.raises(ConfigInvalid, match="mapping"):
+        BrokerServer(BrokerConfig.parse(wrong), state_changes=StateChanges())
 
 
 def test_what_is_no_store_stays_as_the_listener_was_made(tmp_path: Path) -> None:

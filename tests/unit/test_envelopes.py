@@ -10,15 +10,15 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
-from replica_manager.raft.controller_apis.call import Controller, RequestContext
-from replica_manager.raft.controller_apis.envelope import (
+from replica_manager.network.connection import Peer
+from replica_manager.quorum.controller_apis.call import Controller, RequestContext
+from replica_manager.quorum.controller_apis.envelope import (
     EnvelopeRefused,
     open_envelope,
     principal_bytes,
 )
-from replica_manager.raft.quorum_requests import QuorumRequests
+from replica_manager.quorum.quorum_requests import QuorumRequests
 from replica_manager.security.principals import Principal
-from replica_manager.server.connection import Peer
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.framing import parse_response_header, request_header

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import resource
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from replica_manager.log.checkpoints import CheckpointFile
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogDirFailure, LogManager
 from replica_manager.log.maintenance import RETRY_MS, LogMaintenance
+from replica_manager.log.producer_snapshots import SnapshotFiles
 from tests.unit.log_world import (
     START_MS,
     LogWorld,
@@ -25,9 +27,9 @@ from tests.unit.log_world import (
     content,
     end_transaction,
 )
-from zkcontroller.errors import LimitReached
+from zkcontroller.errors import KafkaStorage, LimitReached
 from zkcontroller.model import TopicPartition
-from zkcontroller.runtime.resource_limits import (
+from zkcontroller.process.resource_limits import (
     MOST_RESERVED,
     exhausted_limit,
     first_reserved_descriptor,
@@ -42,13 +44,20 @@ SEGMENT = LogConfig(segment_bytes=2 * len(batch()))
 def no_more_files() -> Iterator[int]:
     """Lowers the limit of open files to what is open now; gives the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest_free = os.open(os.devnull, os.O_RDONLY)
-    os.close(lowest_free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    gc.collect()  # what other tests have left closes its files now, and not meanwhile
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    free = [os.open(os.devnull, os.O_RDONLY)]
+    while free[-1] <= highest:
+        free.append(os.open(os.devnull, os.O_RDONLY))
+    limit = free.pop()  # those below it stay open: every number is taken
+    os.close(limit)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     try:
-        yield lowest_free
+        yield limit
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for each in free:
+            os.close(each)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +104,37 @@ def test_an_append_that_may_open_no_segment_changes_nothing_and_works_later(
     assert base_offsets(log) == [0, 2]
 
 
+def test_a_sync_that_lacks_memory_is_a_failed_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = LogWorld(tmp_path / "orders-0", SEGMENT)
+    log = world.open()
+    log.append_as_leader(batch(), leader_epoch=0)
+
+    def refused(_: int) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(os, "fsync", refused)
+    with pytest.raises(KafkaStorage) as failure:
+        log.flush()
+
+    assert not isinstance(failure.value, LimitReached)
+    assert len(world.failures) == 1
+
+
+def test_a_log_keeps_one_file_open_for_each_segment(tmp_path: Path) -> None:
+    log = LogWorld(tmp_path / "orders-0", SEGMENT).open()
+    log.append_as_leader(batch(), leader_epoch=0)
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+
+    for _ in range(9):
+        log.append_as_leader(batch(), leader_epoch=0)
+
+    assert len(base_offsets(log)) == 5
+    assert len(os.listdir("/proc/self/fd")) == before + 4
+
+
 def test_a_truncation_that_may_open_no_file_changes_nothing_and_works_later(
     tmp_path: Path,
 ) -> None:
@@ -129,6 +169,28 @@ def test_a_marker_whose_index_may_not_be_opened_is_not_in_the_log(tmp_path: Path
     log.update_high_watermark(2)
     assert (log.log_end_offset, log.last_stable_offset) == (2, 2)
     assert [each.producer_id for each in log.aborted_transactions(0, 2)] == [7]
+
+
+def test_a_snapshot_of_producers_that_may_not_be_opened_is_synced_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def counting(descriptor: int) -> None:
+        synced.append(descriptor)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", counting)
+    snapshots = SnapshotFiles(tmp_path)
+    snapshots.take([], 5)
+
+    with no_more_files(), pytest.raises(OSError, match="Too many open files"):
+        snapshots.sync()
+
+    assert synced == []
+    snapshots.sync()
+    assert len(synced) == 1
 
 
 def test_no_directory_fails_because_a_new_log_may_open_no_file(tmp_path: Path) -> None:

@@ -373,14 +373,14 @@ def test_of_many_partitions_only_those_that_changed_are_looked_at_again(
         world.lead("orders", partition, topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2))
     changed = TopicPartition("orders", 7)
     looked_at: list[TopicPartition] = []
-    hosted = world.replicas.hosted
+    original = world.replicas.get_partition_or_error
 
     def noted(tp: TopicPartition) -> Any:
         looked_at.append(tp)
-        return hosted(tp)
+        return original(tp)
 
     async def append() -> None:
-        monkeypatch.setattr(world.replicas, "hosted", noted)
+        monkeypatch.setattr(world.replicas, "get_partition_or_error", noted)
         await world.appends.append({changed: batch(2)}, acks=1, timeout_ms=1)
 
     async def story() -> Any:

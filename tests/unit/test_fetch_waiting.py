@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.config import RACK_AWARE_SELECTOR
+from replica_manager.configuration.config import RACK_AWARE_SELECTOR
 from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
 from tests.steps import completed
 from tests.unit.broker_world import CORRELATION_ID, BrokerWorld, broker

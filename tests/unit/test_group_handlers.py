@@ -14,23 +14,23 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
-from replica_manager.groups.desk import OFFSETS_TOPIC
+from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
+from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
 from replica_manager.security.acl_cache import AclBinding, AclCache
 from replica_manager.security.acl_store import AclStore
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import Principal
 from replica_manager.server.large_answers import ENTRIES_AT_ONCE
-from replica_manager.transactions.desk import TRANSACTION_TOPIC
 from tests.unit.broker_world import BrokerWorld, broker, metadata
-from zkcontroller.model import LEADER_DURING_DELETE, TopicPartition
-from zkcontroller.protocol.api_versions import APIS, ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import (
+from zkcontroller.acls import (
     AccessControlEntry,
     AclOperation,
     PermissionType,
     ResourcePattern,
     ResourceType,
 )
+from zkcontroller.model import LEADER_DURING_DELETE, TopicPartition
+from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode, TopicZnode
 

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.config import BrokerConfig
-from replica_manager.groups.desk import OFFSETS_TOPIC
-from replica_manager.groups.requests import (
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.coordinators.group_service import GroupService
+from replica_manager.coordinators.group_settings import group_settings
+from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
+from replica_manager.coordinators.groups.requests import (
     CommitOffsets,
     CommitResult,
     CommittedOffset,
@@ -39,15 +41,13 @@ from replica_manager.groups.requests import (
 from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_values import FetchIsolation
-from replica_manager.server.group_service import GroupService
-from replica_manager.server.group_settings import group_settings
 from tests.unit.group_logs import GroupLogs
 from tests.unit.log_world import START_MS, batch
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.model import TopicPartition
+from zkcontroller.observability.metrics import Metrics
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.record_batch import iterate_batches
-from zkcontroller.runtime.metrics import Metrics
 
 GROUP = "billing"
 ORDERS = TopicPartition("orders", 0)

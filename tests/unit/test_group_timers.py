@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replica_manager.groups.timers import Timer, TimerKind, Timers
+from replica_manager.coordinators.groups.timers import Timer, TimerKind, Timers
 
 A, B, C = (Timer(TimerKind.SESSION, "billing", name) for name in "abc")
 

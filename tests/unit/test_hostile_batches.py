@@ -17,20 +17,20 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_validation import MOST_RECORDS, Examined
+from replica_manager.network.connection import ClientConnection
 from replica_manager.replication import record_appends
 from replica_manager.replication.record_examinations import RecordExaminations
-from replica_manager.server.connection import ClientConnection
 from replica_manager.server.dispatch import respond
 from tests.unit.broker_world import BrokerWorld
 from tests.unit.hostile_batches import Hostile, block, every_kind, packed_batch
 from tests.unit.log_world import batch
 from tests.unit.test_produce import ORDERS, log_of, produce, request
 from zkcontroller.model import TopicPartition
+from zkcontroller.observability.loop_watch import LoopWatch
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.framing import frame, request_header
 from zkcontroller.protocol.messages import read_response, write
-from zkcontroller.runtime.loop_watch import LoopWatch
 
 LOOP_BOUND_MS = 60.0
 """Processor time of a callback; a slice of a check is one or two milliseconds of it."""

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from replica_manager.groups.group import Group, GroupState
-from replica_manager.transactions.states import TransactionState
-from replica_manager.transactions.transaction import LAST_PRODUCER_EPOCH, Transaction
+from replica_manager.coordinators.groups.group import Group, GroupState
+from replica_manager.coordinators.transactions.states import TransactionState
+from replica_manager.coordinators.transactions.transaction import LAST_PRODUCER_EPOCH, Transaction
 from zkcontroller.errors import IllegalState
 
 

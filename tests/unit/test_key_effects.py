@@ -13,42 +13,48 @@ from typing import cast
 import pytest
 
 import replica_manager
-from replica_manager.broker_keys import BROKER_KEYS
-from replica_manager.broker_settings import (
+from replica_manager.broker.broker_settings import (
     channel_settings,
     controller_settings,
     limits_of,
     zookeeper_settings,
 )
-from replica_manager.config import BrokerConfig
-from replica_manager.config_keys import ConfigKey, text_of
-from replica_manager.dynamic_config import DynamicConfig
-from replica_manager.dynamic_keys import DYNAMIC_IN_KAFKA
-from replica_manager.key_effects import BROKER_EFFECTS, TOPIC_EFFECTS, Kind, texts_of
-from replica_manager.log.log_config import LogConfig
-from replica_manager.resizable_executor import ResizableExecutor
-from replica_manager.server.broker_links import link_keys
-from replica_manager.server.group_settings import group_settings
-from replica_manager.server.transaction_settings import transaction_settings
-from replica_manager.storage import Storage
-from replica_manager.topic_keys import (
+from replica_manager.broker.dynamic_config import DynamicConfig
+from replica_manager.broker.storage import Storage
+from replica_manager.configuration.broker_keys import BROKER_KEYS
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.configuration.config_keys import ConfigKey, text_of
+from replica_manager.configuration.dynamic_keys import DYNAMIC_IN_KAFKA
+from replica_manager.configuration.key_effects import BROKER_EFFECTS, TOPIC_EFFECTS, Kind, texts_of
+from replica_manager.configuration.topic_keys import (
     BROKER_SYNONYMS,
     TOPIC_KEYS,
     TopicConfigRefused,
     validate_topic_config,
 )
+from replica_manager.coordinators.group_settings import group_settings
+from replica_manager.coordinators.transaction_settings import transaction_settings
+from replica_manager.log.log_config import LogConfig
+from replica_manager.network.broker_links import link_keys
+from replica_manager.resizable_executor import ResizableExecutor
 from tests.simulation.zookeeper_server import SimulatedZooKeeper
 from tests.unit.broker_world import BrokersSession
 from zkcontroller.errors import ConfigInvalid
-from zkcontroller.runtime.client_security import PLAINTEXT
+from zkcontroller.net.client_security import PLAINTEXT
 from zkcontroller.zookeeper.requests import Create
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode
 
 ROOT = Path(replica_manager.__file__).parent
-TABLES = ("broker_keys", "topic_keys", "dynamic_keys", "key_documentation", "key_effects")
+TABLES = (
+    "configuration.broker_keys",
+    "configuration.topic_keys",
+    "configuration.dynamic_keys",
+    "configuration.key_documentation",
+    "configuration.key_effects",
+)
 """They name keys, and read none."""
-ONLY_CHECKED = ("config", "reconfiguration")
+ONLY_CHECKED = ("configuration.config", "configuration.reconfiguration")
 """They also look at keys that have no effect: whether their values agree."""
 EFFECTIVE = texts_of(BROKER_EFFECTS, Kind.EFFECTIVE)
 INHERITED = {key for synonyms in BROKER_SYNONYMS.values() for key, _ in synonyms}
@@ -75,7 +81,7 @@ def strings_of(module: str) -> frozenset[str]:
 def modules() -> list[str]:
     """The modules of a broker."""
     names = (".".join(path.relative_to(ROOT).with_suffix("").parts) for path in ROOT.rglob("*.py"))
-    return [name for name in names if not name.startswith("raft.") and name not in TABLES]
+    return [name for name in names if not name.startswith("quorum.") and name not in TABLES]
 
 
 def is_read_in(key: str, module: str) -> bool:
@@ -115,16 +121,16 @@ def test_a_key_without_effect_is_read_nowhere() -> None:
 
 
 READERS: Mapping[str, Callable[[BrokerConfig], object]] = {
-    "broker_settings": lambda c: (
+    "broker.broker_settings": lambda c: (
         limits_of(c),
         controller_settings(c, 1, trace_state_changes=False),
         replace(channel_settings(c, 1, PLAINTEXT)),
         zookeeper_settings(c, (("digest", "a:b"),)),
     ),
-    "server.group_settings": lambda c: group_settings(c, 1),
-    "server.transaction_settings": lambda c: transaction_settings(c, 1),
-    "server.broker_links": lambda c: link_keys(c, {}, "x"),
-    "listeners": lambda c: c.listeners,
+    "coordinators.group_settings": lambda c: group_settings(c, 1),
+    "coordinators.transaction_settings": lambda c: transaction_settings(c, 1),
+    "network.broker_links": lambda c: link_keys(c, {}, "x"),
+    "configuration.listeners": lambda c: c.listeners,
 }
 """Modules that turn the configuration into the settings of a part, as one function."""
 

@@ -9,11 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.security.acl_cache import AclBindingFilter
-from zkcontroller.kraft.controller.acl_control import AclControlManager, StandardAcl
-from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiException
-from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
-from zkcontroller.kraft.metadata.records import AccessControlEntryRecord
-from zkcontroller.zookeeper.kafka_acl_znodes import (
+from zkcontroller.acls import (
     AccessControlEntry,
     AclOperation,
     PatternType,
@@ -21,6 +17,10 @@ from zkcontroller.zookeeper.kafka_acl_znodes import (
     ResourcePattern,
     ResourceType,
 )
+from zkcontroller.kraft.controller.acl_control import AclControlManager, StandardAcl
+from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiException
+from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
+from zkcontroller.kraft.metadata.records import AccessControlEntryRecord
 
 MOST = 10_000
 

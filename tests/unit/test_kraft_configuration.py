@@ -7,12 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from tests.unit.kraft_world import Keys
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiException
-from zkcontroller.kraft.controller.config_schema import (
-    ALL_BROKERS,
-    ConfigResource,
-    ConfigSource,
-    ResourceType,
-)
+from zkcontroller.kraft.controller.config_schema import ALL_BROKERS, ConfigResource, ConfigSource
 from zkcontroller.kraft.controller.configuration_control import (
     ConfigOperation,
     ConfigurationControlManager,
@@ -20,10 +15,11 @@ from zkcontroller.kraft.controller.configuration_control import (
 )
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.metadata.records import ConfigRecord
+from zkcontroller.model import ConfigResourceType
 
-TOPIC = ConfigResource(ResourceType.TOPIC, "foo")
-BROKER = ConfigResource(ResourceType.BROKER, "1")
-LOGGER = ConfigResource(ResourceType.BROKER_LOGGER, "1")
+TOPIC = ConfigResource(ConfigResourceType.TOPIC, "foo")
+BROKER = ConfigResource(ConfigResourceType.BROKER, "1")
+LOGGER = ConfigResource(ConfigResourceType.BROKER_LOGGER, "1")
 
 
 class NothingBelowASecond:
@@ -40,7 +36,7 @@ class NothingBelowASecond:
 
 
 def only_foo_exists(resource: ConfigResource) -> None:
-    if resource.resource_type == ResourceType.TOPIC and resource.name != "foo":
+    if resource.resource_type == ConfigResourceType.TOPIC and resource.name != "foo":
         raise ApiException(ErrorCode.unknown_topic_or_partition, "no such topic")
 
 
@@ -162,7 +158,7 @@ def test_a_resource_is_changed_as_a_whole_or_not_at_all(configs: Configurations)
 
 
 def test_a_resource_must_exist(configs: Configurations) -> None:
-    bar = ConfigResource(ResourceType.TOPIC, "bar")
+    bar = ConfigResource(ConfigResourceType.TOPIC, "bar")
 
     assert configs.alter(bar, retention_ms=(OpType.SET, "5"))[0] == (
         ErrorCode.unknown_topic_or_partition,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.kraft_world import Keys
-from zkcontroller.kraft.controller.config_schema import ConfigResource, ResourceType
+from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import (
     ConfigOperation,
     ConfigurationControlManager,
@@ -11,8 +11,9 @@ from zkcontroller.kraft.controller.configuration_control import (
 )
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.metadata.records import ConfigRecord
+from zkcontroller.model import ConfigResourceType
 
-FOO = ConfigResource(ResourceType.TOPIC, "foo")
+FOO = ConfigResource(ConfigResourceType.TOPIC, "foo")
 
 
 def manager() -> ConfigurationControlManager:
@@ -23,7 +24,7 @@ def manager() -> ConfigurationControlManager:
 
 def set_keys(configs: ConfigurationControlManager, **values: str | None) -> None:
     for key, value in values.items():
-        configs.replay(ConfigRecord(ResourceType.TOPIC, "foo", key.replace("_", "."), value))
+        configs.replay(ConfigRecord(ConfigResourceType.TOPIC, "foo", key.replace("_", "."), value))
 
 
 def test_the_last_key_that_goes_takes_the_resource_along_and_none_before() -> None:

@@ -14,7 +14,7 @@ from zkcontroller.kraft.controller.cluster_requests import (
     BrokerRegistrationRequest,
     ControllerRegistrationRequest,
 )
-from zkcontroller.kraft.controller.config_schema import ConfigResource, ResourceType
+from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
 from zkcontroller.kraft.controller.features import FeatureUpdate
 from zkcontroller.kraft.controller.leader_elections import ElectionType
@@ -42,6 +42,7 @@ from zkcontroller.kraft.metadata.records import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
+from zkcontroller.model import ConfigResourceType
 
 SESSION_TIMEOUT_MS = 9_000
 
@@ -128,7 +129,7 @@ def test_controllers_register_and_the_log_grows(world: QuorumWorld) -> None:
         ElectLeaders(ElectionType.PREFERRED, None),
         UpdateFeatures({FEATURE_NAME: FeatureUpdate(21)}),
         IncrementalAlterConfigs(
-            {ConfigResource(ResourceType.BROKER, ""): {"x": ConfigOperation(OpType.SET, "1")}}
+            {ConfigResource(ConfigResourceType.BROKER, ""): {"x": ConfigOperation(OpType.SET, "1")}}
         ),
         AlterClientQuotas(
             (ClientQuotaAlteration((("user", "alice"),), (("producer_byte_rate", 1.0),)),)

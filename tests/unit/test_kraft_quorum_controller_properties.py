@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from tests.unit.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_requests import BrokerRegistrationRequest
-from zkcontroller.kraft.controller.config_schema import ConfigResource, ResourceType
+from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
 from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
@@ -31,6 +31,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
 from zkcontroller.kraft.controller.topic_requests import CreatableTopicResult
 from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME
 from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
+from zkcontroller.model import ConfigResourceType
 
 BROKERS = (1, 2, 3)
 TOPICS = ("orders", "payments")
@@ -112,14 +113,14 @@ class Story:
         elif what == "delete":
             self.delete(name)
         else:
-            resource = ConfigResource(ResourceType.TOPIC, name)
+            resource = ConfigResource(ConfigResourceType.TOPIC, name)
             change = {"retention.ms": ConfigOperation(OpType.SET, str(number))}
             self.world.send(IncrementalAlterConfigs({resource: change}))
 
     def configure_too_much(self) -> None:
         """A value that no record holds costs nobody the leadership."""
         epoch, faults = self.world.active.claim_epoch, list(self.world.faults)
-        every_broker = ConfigResource(ResourceType.BROKER, "")
+        every_broker = ConfigResource(ConfigResourceType.BROKER, "")
         change = {"retention.ms": ConfigOperation(OpType.SET, "1" * 40_000)}
         request = IncrementalAlterConfigs({every_broker: change})
         assert self.world.refusal(request).error is ErrorCode.invalid_request
@@ -175,7 +176,7 @@ def everything(controller: QuorumController) -> tuple[object, ...]:
         dict(topics.topics_by_name.items()),
         set(topics.imbalanced_partitions),
         set(topics.brokers_to_isrs.partitions_with_no_leader()),
-        [state.configs.configs(ConfigResource(ResourceType.TOPIC, name)) for name in TOPICS],
+        [state.configs.configs(ConfigResource(ConfigResourceType.TOPIC, name)) for name in TOPICS],
         state.offsets.last_stable_offset,
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from tests.unit.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 from zkcontroller.kraft.controller.api_error import ApiError
 from zkcontroller.kraft.controller.cluster_requests import ControllerRegistrationRequest
-from zkcontroller.kraft.controller.config_schema import ConfigResource, ResourceType
+from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
 from zkcontroller.kraft.controller.delegation_token_control import CreatedDelegationToken
 from zkcontroller.kraft.controller.leader_elections import ElectionType
@@ -34,6 +34,7 @@ from zkcontroller.kraft.metadata.records import (
     PartitionChangeRecord,
     RemoveDelegationTokenRecord,
 )
+from zkcontroller.model import ConfigResourceType
 from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
 
 QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
@@ -131,13 +132,16 @@ def test_a_token_sweep_waits_for_a_secret(world: QuorumWorld) -> None:
 @pytest.mark.parametrize(
     ("resource", "error"),
     [
-        (ConfigResource(ResourceType.TOPIC, "orders"), ErrorCode.none),
-        (ConfigResource(ResourceType.TOPIC, "payments"), ErrorCode.unknown_topic_or_partition),
-        (ConfigResource(ResourceType.BROKER, ""), ErrorCode.none),
-        (ConfigResource(ResourceType.BROKER, "1"), ErrorCode.none),
-        (ConfigResource(ResourceType.BROKER, "3000"), ErrorCode.none),
-        (ConfigResource(ResourceType.BROKER, "2"), ErrorCode.broker_id_not_registered),
-        (ConfigResource(ResourceType.BROKER, "one"), ErrorCode.invalid_request),
+        (ConfigResource(ConfigResourceType.TOPIC, "orders"), ErrorCode.none),
+        (
+            ConfigResource(ConfigResourceType.TOPIC, "payments"),
+            ErrorCode.unknown_topic_or_partition,
+        ),
+        (ConfigResource(ConfigResourceType.BROKER, ""), ErrorCode.none),
+        (ConfigResource(ConfigResourceType.BROKER, "1"), ErrorCode.none),
+        (ConfigResource(ConfigResourceType.BROKER, "3000"), ErrorCode.none),
+        (ConfigResource(ConfigResourceType.BROKER, "2"), ErrorCode.broker_id_not_registered),
+        (ConfigResource(ConfigResourceType.BROKER, "one"), ErrorCode.invalid_request),
     ],
 )
 def test_configurations_are_of_what_exists(
@@ -155,8 +159,8 @@ def test_configurations_are_of_what_exists(
 def test_validating_writes_nothing_and_finds_the_same(world: QuorumWorld) -> None:
     world.start_brokers(1)
     world.create_topic("orders", (1,))
-    known = ConfigResource(ResourceType.TOPIC, "orders")
-    unknown = ConfigResource(ResourceType.TOPIC, "payments")
+    known = ConfigResource(ConfigResourceType.TOPIC, "orders")
+    unknown = ConfigResource(ConfigResourceType.TOPIC, "payments")
     before = world.records
 
     for validating in (

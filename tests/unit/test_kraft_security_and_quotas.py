@@ -11,6 +11,14 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.security.acl_cache import AclBindingFilter
 from tests.unit.kraft_world import KraftWorld
+from zkcontroller.acls import (
+    AccessControlEntry,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
 from zkcontroller.errors import IllegalState
 from zkcontroller.kraft.controller.acl_control import AclControlManager, StandardAcl
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiException
@@ -50,14 +58,6 @@ from zkcontroller.kraft.metadata.records import (
 from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
 from zkcontroller.protocol.scram import ScramMechanism, is_proof, salt_password
 from zkcontroller.protocol.scram import client_proof as proof_of
-from zkcontroller.zookeeper.kafka_acl_znodes import (
-    AccessControlEntry,
-    AclOperation,
-    PatternType,
-    PermissionType,
-    ResourcePattern,
-    ResourceType,
-)
 
 
 def kinds(records: Iterable[VersionedRecord]) -> list[object]:

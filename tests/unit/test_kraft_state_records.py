@@ -17,11 +17,12 @@ from typing_extensions import override
 
 from tests.unit.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from tests.unit.test_kraft_quorum_controller_properties import BROKERS, TOPICS, Step, Story
+from zkcontroller import acls as acl_words
 from zkcontroller.errors import IllegalState, UnsupportedVersion
 from zkcontroller.kraft.controller.acl_control import StandardAcl
 from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
 from zkcontroller.kraft.controller.cluster_requests import ControllerRegistrationRequest
-from zkcontroller.kraft.controller.config_schema import ConfigResource, ResourceType
+from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
 from zkcontroller.kraft.controller.features import FeatureUpdate, UpgradeType
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
@@ -74,8 +75,8 @@ from zkcontroller.kraft.metadata.records import (
 )
 from zkcontroller.kraft.metadata.snapshot_batches import SnapshotBatches
 from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
+from zkcontroller.model import ConfigResourceType
 from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
-from zkcontroller.zookeeper import kafka_acl_znodes as acl_words
 
 EPOCH = 1
 CONFIG = QuorumControllerConfig(
@@ -132,7 +133,7 @@ class FullStory(Story):
         world, number = self.world, step.number
         match step.what:
             case "configure broker":
-                resource = ConfigResource(ResourceType.BROKER, "")
+                resource = ConfigResource(ConfigResourceType.BROKER, "")
                 operation = (ConfigOperation(OpType.SET, str(number)) if number
                              else ConfigOperation(OpType.DELETE, None))  # fmt: skip
                 world.send(IncrementalAlterConfigs({resource: {"log.cleaner.threads": operation}}))
@@ -183,8 +184,8 @@ def everything(controller: QuorumController) -> tuple[object, ...]:
     """What a controller holds now, looked up in other ways than for its records."""
     state = controller.state
     topics = state.replication.state
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in TOPICS]
-    resources.append(ConfigResource(ResourceType.BROKER, ""))
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in TOPICS]
+    resources.append(ConfigResource(ConfigResourceType.BROKER, ""))
     return (
         state.cluster.registrations(),
         state.cluster.controllers(),

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from tests.unit.kraft_world import KraftWorld, no_quota
 from tests.unit.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiException
-from zkcontroller.kraft.controller.config_schema import ConfigResource, ResourceType
+from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.leader_elections import ElectionType
 from zkcontroller.kraft.controller.quorum_controller_requests import CreateTopics, DescribeConfigs
 from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
@@ -27,7 +27,7 @@ from zkcontroller.kraft.controller.topic_requests import (
     ReplicaAssignment,
 )
 from zkcontroller.kraft.metadata.records import PartitionChangeRecord
-from zkcontroller.model import RECOVERING
+from zkcontroller.model import RECOVERING, ConfigResourceType
 
 IMPOSSIBLE = "a name with spaces"
 """Of a topic that is refused, and counts nevertheless."""
@@ -146,7 +146,7 @@ def test_a_topic_may_be_created_with_configurations_of_its_own() -> None:
     (created,) = world.ask(CreateTopics(CreateTopicsRequest((wish,))), tuple)
 
     assert created.error == NO_ERROR
-    orders = ConfigResource(ResourceType.TOPIC, "orders")
+    orders = ConfigResource(ConfigResourceType.TOPIC, "orders")
     assert world.ask(DescribeConfigs({orders: ()}), dict) == {orders: {"cleanup.policy": "compact"}}
 
 

@@ -18,19 +18,20 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
-from replica_manager.groups.desk import OFFSETS_TOPIC
-from replica_manager.server.connection import Answer, Peer
+from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
+from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
+from replica_manager.network.connection import Answer, Peer
+from replica_manager.server import slices
 from replica_manager.server.dispatch import respond
 from replica_manager.server.slices import GROUPS_AT_ONCE, PIECE, in_slices
-from replica_manager.transactions.desk import TRANSACTION_TOPIC
 from tests.unit.broker_world import metadata
 from tests.unit.request_shapes import ORDERS, Shape, all_shapes
 from tests.unit.test_group_handlers import GroupWorld
 from zkcontroller.model import TopicPartition
+from zkcontroller.observability.loop_watch import LoopWatch
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.messages import write
-from zkcontroller.runtime.loop_watch import LoopWatch
 
 ELEMENTS: Final = 3_000
 LONGEST_MS: Final = 15.0
@@ -112,6 +113,39 @@ def test_a_request_of_many_elements_does_not_hold_the_event_loop(
 
     assert best < LONGEST_MS
     assert size <= MOST_BYTES_FOR_ONE * len(data)
+
+
+def test_the_size_of_a_large_fetch_is_counted_for_a_quota_in_slices(
+    world: LargeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each partition that is counted lets others in once more; a slice is one partition here."""
+    count = 200
+    shape = next(
+        each for each in all_shapes() if each.name.startswith("Fetch") and each.version > 4
+    )
+    data = request_header(shape.api_key, shape.version, CORRELATION_ID, "test")
+    data += write(shape.request(count))
+    monkeypatch.setattr(slices, "SLICE_S", 0)
+
+    async def turns() -> int:
+        request = asyncio.ensure_future(world.respond(data))
+        taken = 0
+        while not request.done():
+            await asyncio.sleep(0)
+            taken += 1
+        return taken
+
+    async def story() -> tuple[int, int]:
+        await world.fill(1)
+        without = await turns()
+        world.quotas.is_enabled = True
+        found = without, await turns()
+        await world.end()
+        return found
+
+    without, with_quotas = asyncio.run(story())
+
+    assert with_quotas >= without + count
 
 
 # What bounds an answer
@@ -220,6 +254,36 @@ def test_a_large_commit_is_written_whole_in_several_batches(world: LargeWorld) -
     assert {each.error_code for each in topic.partitions} == {ErrorCode.none}
     [[topic]] = [group.topics for group in fetched.groups]
     assert [each.committed_offset for each in topic.partitions] == [5] * count
+
+
+def test_offsets_of_many_partitions_are_deleted_in_several_steps(world: LargeWorld) -> None:
+    """Also when a group is gone after the first of them, because it has lost its last offset."""
+    count = 2 * PIECE + 1
+
+    async def deleted_after(committed: int) -> Any:
+        await world.ask(
+            request_of(ApiKey.OFFSET_COMMIT, 9, "topics", "partitions", count=committed)
+        )
+        return await world.ask(
+            request_of(ApiKey.OFFSET_DELETE, 0, "topics", "partitions", count=count)
+        )
+
+    async def story() -> tuple[Any, Any, Any]:
+        await world.fill(count)
+        answers = await deleted_after(count), await deleted_after(1)
+        again = await world.ask(
+            request_of(ApiKey.OFFSET_DELETE, 0, "topics", "partitions", count=count)
+        )
+        await world.end()
+        return *answers, again
+
+    whole, first, again = asyncio.run(story())
+
+    for answer in (whole, first):
+        assert answer.error_code is ErrorCode.none
+        [topic] = answer.topics
+        assert [each.error_code for each in topic.partitions] == [ErrorCode.none] * count
+    assert again.error_code is ErrorCode.group_id_not_found
 
 
 def test_many_groups_are_deleted_in_several_steps(world: LargeWorld) -> None:

@@ -25,8 +25,8 @@ from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogManager
 from replica_manager.log.log_values import FetchIsolation
-from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.segment import LogSegment
+from replica_manager.log.unified_log import UnifiedLog
 from tests.unit.log_world import (
     START_MS,
     LogWorld,
@@ -62,7 +62,7 @@ def world(tmp_path: Path) -> LogWorld:
     return LogWorld(tmp_path / "orders-0", COMPACTED)
 
 
-def put(log: PartitionLog, *pairs: tuple[str, str | None], codec: Codec = Codec.NONE) -> None:
+def put(log: UnifiedLog, *pairs: tuple[str, str | None], codec: Codec = Codec.NONE) -> None:
     records = [
         Record(i, START_MS, key.encode(), None if value is None else value.encode())
         for i, (key, value) in enumerate(pairs)
@@ -71,24 +71,24 @@ def put(log: PartitionLog, *pairs: tuple[str, str | None], codec: Codec = Codec.
     log.update_high_watermark(log.log_end_offset)
 
 
-def compact(log: PartitionLog, world: LogWorld, checkpoint: int | None = None) -> int:
+def compact(log: UnifiedLog, world: LogWorld, checkpoint: int | None = None) -> int:
     cleaned = clean(cleaning_job(log, checkpoint, world.now_ms), MEMORY)
     assert log.replace_segments(cleaned.replacements, cleaned.generation)
     return cleaned.end_offset
 
 
-def batches_in(log: PartitionLog) -> Iterator[tuple[LogSegment, bytes, int, BatchHeader]]:
+def batches_in(log: UnifiedLog) -> Iterator[tuple[LogSegment, bytes, int, BatchHeader]]:
     for segment in log.segments:
         data = segment.file.read(0, segment.size)
         for place, header in iterate_batches(data):
             yield segment, data, place, header
 
 
-def records_in(log: PartitionLog) -> list[Record]:
+def records_in(log: UnifiedLog) -> list[Record]:
     return [r for _, data, at, header in batches_in(log) for r in iterate_batch(data, at, header)]
 
 
-def state(log: PartitionLog) -> dict[bytes | None, bytes | None]:
+def state(log: UnifiedLog) -> dict[bytes | None, bytes | None]:
     """What somebody who reads the whole log knows in the end."""
     known = {record.key: record.value for record in records_in(log)}
     return {key: value for key, value in known.items() if value is not None}

@@ -21,7 +21,7 @@ from replica_manager.log.log_cleaner import AbortSwitch, CleaningAborted, clean,
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogDirFailure, LogManager
 from replica_manager.log.maintenance import LogMaintenance, Schedule
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
 from tests.unit.log_world import START_MS, batch, content
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.record_batch import encode_batch, iterate_batch, iterate_batches
@@ -61,7 +61,7 @@ class Disk:
         self.manager.load({})
         self.cleaner = CleanerManager(self.manager, self.executor, lambda: MEMORY)
 
-    def log(self, tp: TopicPartition = ORDERS) -> PartitionLog:
+    def log(self, tp: TopicPartition = ORDERS) -> UnifiedLog:
         return self.manager.get_or_create(tp, COMPACTED)
 
     def upkeep(self) -> None:
@@ -93,18 +93,18 @@ def disk(tmp_path: Path, executor: ThreadPoolExecutor) -> Disk:
     return Disk(tmp_path, executor)
 
 
-def put(log: PartitionLog, key: str, value: str | None, *, timestamp: int = START_MS) -> None:
+def put(log: UnifiedLog, key: str, value: str | None, *, timestamp: int = START_MS) -> None:
     record = Record(0, timestamp, key.encode(), None if value is None else value.encode())
     log.append_as_leader(encode_batch([record]), 0)
     log.update_high_watermark(log.log_end_offset)
 
 
-def fill(log: PartitionLog, count: int, *, keys: int = 5) -> None:
+def fill(log: UnifiedLog, count: int, *, keys: int = 5) -> None:
     for number in range(count):
         put(log, f"k{number % keys}", f"{number}")
 
 
-def state(log: PartitionLog) -> dict[bytes | None, bytes | None]:
+def state(log: UnifiedLog) -> dict[bytes | None, bytes | None]:
     """What a consumer that reads the whole log knows in the end."""
     known: dict[bytes | None, bytes | None] = {}
     for segment in log.segments:
@@ -114,13 +114,13 @@ def state(log: PartitionLog) -> dict[bytes | None, bytes | None]:
     return {key: value for key, value in known.items() if value is not None}
 
 
-def copy(log: PartitionLog, future: PartitionLog) -> None:
+def copy(log: UnifiedLog, future: UnifiedLog) -> None:
     for segment in log.segments:
         if segment.size:
             future.append_as_follower(segment.file.read(0, segment.size))
 
 
-def write_and_delete_a_key(disk: Disk, log: PartitionLog) -> None:
+def write_and_delete_a_key(disk: Disk, log: UnifiedLog) -> None:
     """A key and its tombstone, and two cleanings with ``delete.retention.ms`` between them."""
     put(log, "gone", "value")
     log.roll()

@@ -12,7 +12,8 @@ from uuid import UUID
 
 import pytest
 
-from replica_manager.config import BrokerConfig
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.configuration.topic_keys import validate_topic_config
 from replica_manager.log.checkpoints import (
     CheckpointMalformed,
     read_epochs,
@@ -29,7 +30,6 @@ from replica_manager.log.log_directory import (
 )
 from replica_manager.log.log_manager import DuplicateLog, LogDirFailure, LogManager
 from replica_manager.log.maintenance import LogMaintenance, Schedule
-from replica_manager.topic_keys import validate_topic_config
 from tests.unit.log_world import START_MS, base_offsets, batch, files, offsets, read
 from zkcontroller.errors import KafkaStorage
 from zkcontroller.model import TopicPartition

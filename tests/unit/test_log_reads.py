@@ -20,8 +20,8 @@ from replica_manager.log.log_values import (
     MAX_TIMESTAMP,
     FetchIsolation,
 )
-from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.segment import TimestampedOffset
+from replica_manager.log.unified_log import UnifiedLog
 from tests.unit.log_world import (
     START_MS,
     LogWorld,
@@ -45,7 +45,7 @@ def world(tmp_path: Path) -> LogWorld:
     )
 
 
-def filled(world: LogWorld, batches: int = 10) -> PartitionLog:
+def filled(world: LogWorld, batches: int = 10) -> UnifiedLog:
     """Batches of two records a millisecond apart, three batches to a segment."""
     log = world.open()
     for i in range(batches):

@@ -13,13 +13,13 @@ import pytest
 from replica_manager.log.leader_epochs import EpochEntry
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_loading import RecoveryProgress
-from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.producer_snapshots import (
     SnapshotCorrupt,
     decode_snapshot,
     encode_snapshot,
 )
 from replica_manager.log.producer_state import BatchMetadata, ProducerEntry
+from replica_manager.log.unified_log import UnifiedLog
 from tests.unit.log_world import (
     START_MS,
     LogWorld,
@@ -44,7 +44,7 @@ def world(tmp_path: Path) -> LogWorld:
     )
 
 
-def filled(world: LogWorld, batches: int = 10) -> PartitionLog:
+def filled(world: LogWorld, batches: int = 10) -> UnifiedLog:
     log = world.open()
     for i in range(batches):
         log.append_as_leader(
@@ -54,7 +54,7 @@ def filled(world: LogWorld, batches: int = 10) -> PartitionLog:
     return log
 
 
-def kill(log: PartitionLog, world: LogWorld) -> None:
+def kill(log: UnifiedLog, world: LogWorld) -> None:
     """The broker is killed: what is in the page cache stays, what is in memory is lost."""
     del log
     list(world.environment.duties.take_due(2**62))
@@ -271,7 +271,7 @@ def test_progress_is_told_segment_by_segment(world: LogWorld) -> None:
     kill(filled(world), world)
     told: list[RecoveryProgress] = []
 
-    PartitionLog.open(
+    UnifiedLog.open(
         world.directory,
         world.config,
         world.environment,

@@ -15,7 +15,7 @@ import pytest
 from replica_manager.log.log_cleaner import clean, cleaning_job
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogManager
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.fetch_steps import append_as_follower
 from tests.unit.log_world import (
     START_MS,
@@ -41,7 +41,7 @@ def sent(sequence: int, *, key: bytes = b"key", producer_id: int = 7) -> bytes:
     return batch(key=key, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
 
 
-def filled(log: PartitionLog, segments: int = 3) -> PartitionLog:
+def filled(log: UnifiedLog, segments: int = 3) -> UnifiedLog:
     """A record in each segment, all of one producer."""
     for sequence in range(segments):
         if sequence:

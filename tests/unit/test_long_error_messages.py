@@ -13,13 +13,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.server.handlers import list_groups
-from replica_manager.server.schema import response_schema
 from tests.unit.request_shapes import requests_with
 from tests.unit.test_large_requests import LargeWorld
 from zkcontroller.protocol.answers import LONGEST_MESSAGE, clipped, write_answer
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.protocol.messages import read_response
 from zkcontroller.protocol.primitives import MAX_STRING_BYTES
+from zkcontroller.protocol.versioned_messages import response_schema
 
 LONG: Final = "x" * MAX_STRING_BYTES
 REQUESTS: Final = {

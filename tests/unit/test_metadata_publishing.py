@@ -11,13 +11,14 @@ from typing import Any, cast
 import pytest
 from typing_extensions import override
 
-from replica_manager.raft.metadata_publishing import (
+from replica_manager.quorum.metadata_publishing import (
     DECODED_AT_ONCE_BYTES,
     LISTENER_NAME,
     MetadataPublishing,
 )
-from replica_manager.raft.quorum_node import QuorumNode, QuorumNodeSettings
-from replica_manager.raft.security_publishers import ScramPublisher
+from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
+from replica_manager.quorum.raft_driver import CommittedBatches
+from replica_manager.quorum.security_publishers import ScramPublisher
 from replica_manager.security.scram_credentials import ScramCredentials
 from tests.unit.quorum import Quorum, eventually
 from zkcontroller.kraft.metadata.codec import encode_record
@@ -35,7 +36,6 @@ from zkcontroller.kraft.metadata.records import (
 )
 from zkcontroller.kraft.values import OffsetAndEpoch
 from zkcontroller.protocol.scram import ScramCredential
-from zkcontroller.runtime.raft_driver import CommittedBatches
 
 
 class Recorder:

@@ -15,16 +15,21 @@ import pytest
 from kio.schema.errors import ErrorCode
 from prometheus_client.parser import text_string_to_metric_families
 
-from replica_manager.broker_gauges import PartitionGauges
+from replica_manager.broker.broker_gauges import PartitionGauges
 from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
 from replica_manager.replication.fetch_requests import AskRecords, FetchAnswers, FetcherSettings
 from replica_manager.replication.fetch_state import InitialFetchState
 from replica_manager.replication.fetch_values import FetchedPartition
-from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
+from replica_manager.replication.replica_fetchers import (
+    FetcherKey,
+    FollowedPartition,
+    ReplicaFetchers,
+)
 from tests.steps import completed
 from tests.unit.broker_world import CORRELATION_ID, BrokerWorld
 from tests.unit.fetch_world import ORDERS, ORDERS_ID, fill, log_of, made
 from tests.unit.log_world import batch
+from zkcontroller.observability.exposition import exposition_of
 
 PARTITION = {
     "underreplicated", "insyncreplicascount", "underminisr", "atminisr", "replicascount",
@@ -45,7 +50,7 @@ class Scraped:
             lambda *_: None,
             lambda _: None,
         )
-        world.metrics.registry.register(
+        world.metrics.sources.append(
             PartitionGauges(world.replicas.partitions, world.logs, self.fetchers)
         )
 
@@ -54,7 +59,7 @@ class Scraped:
         wanted = {"topic": "orders", "partition": "0", **labels}
         return {
             sample.name.removeprefix(start): sample.value
-            for family in text_string_to_metric_families(self.world.metrics.exposition().decode())
+            for family in text_string_to_metric_families(exposition_of(self.world.metrics).decode())
             for sample in family.samples
             if sample.name.startswith(start) and sample.labels == wanted
         }
@@ -139,7 +144,7 @@ def test_the_lag_of_a_follower_is_shown_while_it_is_fetched(scraped: Scraped) ->
     log_of(scraped.world).append_as_follower(batch(2))
     assert scraped.lag == {}
 
-    scraped.fetchers.add({ORDERS: (2, InitialFetchState(ORDERS_ID, 0, 2))})
+    scraped.fetchers.add([FollowedPartition(ORDERS, 2, InitialFetchState(ORDERS_ID, 0, 2))])
     assert scraped.lag == {"consumerlag": -1}
 
     fetcher = scraped.fetchers.fetchers[FetcherKey(2, 0)]

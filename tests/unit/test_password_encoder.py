@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_manager.config import BrokerConfig
+from replica_manager.configuration.config import BrokerConfig
 from replica_manager.security.dynamic_passwords import DynamicPasswords, NoPasswordSecret
 from replica_manager.security.password_encoder import PasswordEncoder, PasswordUnreadable
 from zkcontroller.errors import ConfigInvalid

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 
 from replica_manager.log.log_config import LogConfig
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
 from replica_manager.replication.record_appends import AppendedPartition
 from replica_manager.security.acl_cache import AclCache
@@ -81,7 +81,7 @@ def produce(world: BrokerWorld, records: bytes | None, **how: Any) -> Any:
     return answer
 
 
-def log_of(world: BrokerWorld, tp: TopicPartition = ORDERS) -> PartitionLog:
+def log_of(world: BrokerWorld, tp: TopicPartition = ORDERS) -> UnifiedLog:
     log = world.logs.log(tp)
     assert log is not None
     return log

@@ -13,18 +13,19 @@ from typing import Final
 
 import pytest
 
+from replica_manager.quorum.quorum_controller_metrics import QuorumControllerMetrics
 from tests.unit.quorum import eventually
 from tests.unit.quorum_controller_world import QuorumWorld, topic
 from tests.unit.quorum_controllers import Controllers, told
-from zkcontroller.kraft.controller.config_schema import ConfigResource, ResourceType
+from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     DeleteTopics,
     IncrementalAlterConfigs,
 )
-from zkcontroller.runtime.instruments import Attribute
-from zkcontroller.runtime.metrics import Metrics
-from zkcontroller.runtime.quorum_controller_metrics import QuorumControllerMetrics
+from zkcontroller.model import ConfigResourceType
+from zkcontroller.observability.instruments import Attribute
+from zkcontroller.observability.metrics import Metrics
 
 SESSION_MS: Final = 9_000
 
@@ -158,7 +159,7 @@ def test_unclean_elections_count_from_the_time_when_it_knew_what_there_was(
     world.start_brokers(1, 2)
     world.create_topic("orders", (1, 2))
     unclean = {"unclean.leader.election.enable": ConfigOperation(OpType.SET, "true")}
-    orders = ConfigResource(ResourceType.TOPIC, "orders")
+    orders = ConfigResource(ConfigResourceType.TOPIC, "orders")
     world.ask(IncrementalAlterConfigs({orders: unclean}), dict)
     observed.look()
     if has_caught_up:

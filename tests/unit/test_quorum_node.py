@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.quorum import Quorum, eventually
+from zkcontroller.observability.exposition import exposition_of
 
 Story = Callable[[Quorum], Awaitable[None]]
 
@@ -97,7 +98,7 @@ def test_a_leader_that_stops_hands_over_at_once(tmp_path: Path) -> None:
 
 def test_the_last_one_cannot_hand_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(quorum: Quorum) -> None:
-        monkeypatch.setattr("replica_manager.raft.quorum_node.SHUTDOWN_TIMEOUT_MS", 300)
+        monkeypatch.setattr("replica_manager.quorum.quorum_node.SHUTDOWN_TIMEOUT_MS", 300)
         await quorum.start(1)
 
         assert not await quorum.stop(1)
@@ -183,7 +184,7 @@ def test_the_metrics_have_kafkas_names_and_tell_the_truth(tmp_path: Path) -> Non
         spans = quorum.metrics[leader].snapshot()["kafka.server:type=raft-metrics"]
         assert float(spans["commit-latency-max"]) >= float(spans["commit-latency-avg"]) >= 0
         assert float(spans["election-latency-max"]) > 0
-        text = quorum.metrics[leader].exposition().decode()
+        text = exposition_of(quorum.metrics[leader]).decode()
         assert 'kafka_server_raft_metrics_current_state{value="leader"} 1.0' in text
         assert "kafka_server_raft_metrics_high_watermark 2.0" in text
 

@@ -12,9 +12,9 @@ from typing import Final
 import pytest
 from typing_extensions import override
 
-from replica_manager.raft.controller_config import ControllerConfig
-from replica_manager.raft.controller_service import controller_maker
-from replica_manager.raft.quorum_process import LineWriter, run_node
+from replica_manager.quorum.controller_config import ControllerConfig
+from replica_manager.quorum.controller_service import controller_maker
+from replica_manager.quorum.quorum_process import LineWriter, run_node
 from tests.unit.quorum import CLUSTER_ID
 from tests.unit.quorum_controller_world import RaftOfNode, SharedLog
 from zkcontroller.errors import ConfigInvalid

@@ -20,11 +20,11 @@ from zkcontroller.kraft.messages import (
 )
 from zkcontroller.kraft.values import OffsetAndEpoch, ReplicaKey
 from zkcontroller.kraft.wire import OFFERED, api_key_of, read_response, write_request
+from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read_response as read_message
 from zkcontroller.protocol.messages import write
 from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.runtime.connection import Connection
 
 
 def asked(directory: Path, story: Callable[[Connection], Awaitable[None]]) -> None:

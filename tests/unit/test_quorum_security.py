@@ -13,8 +13,8 @@ from cryptography.x509.oid import NameOID
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i32
 
-from replica_manager.raft.node_security import node_security
-from replica_manager.raft.scram_arguments import parse_scram
+from replica_manager.quorum.node_security import node_security
+from replica_manager.quorum.scram_arguments import parse_scram
 from tests.certificates import Authority
 from tests.unit.quorum import CLUSTER_ID, eventually, in_the_end
 from tests.unit.secured_quorum import AUTHORIZED, PASSWORDS, SASL, SecuredNode, SecuredQuorum, told
@@ -28,12 +28,12 @@ from zkcontroller.kraft.metadata.bootstrap import (
 from zkcontroller.kraft.metadata.metadata_version import LATEST_PRODUCTION
 from zkcontroller.kraft.values import OffsetAndEpoch, ReplicaKey
 from zkcontroller.kraft.wire import api_key_of, write_request
+from zkcontroller.net.client_security import PLAINTEXT, Credentials
+from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read_response
 from zkcontroller.protocol.scram import ScramMechanism, salt_password
 from zkcontroller.protocol.versioned_messages import request_schema
-from zkcontroller.runtime.client_security import PLAINTEXT, Credentials
-from zkcontroller.runtime.connection import Connection
 
 PROTOCOLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -229,7 +229,7 @@ def test_each_listener_is_secured_in_its_own_way(tmp_path: Path) -> None:
 
     security = node_security(SecuredQuorum(tmp_path, properties).config(1))
 
-    sasl = {name: gate.sasl for name, gate in security.gates.items()}
+    sasl = {name: authenticator.sasl for name, authenticator in security.authenticators.items()}
     assert set(sasl) == {"CONTROLLER", "ADMIN"}
     assert sasl["CONTROLLER"] is not None
     assert set(sasl["CONTROLLER"].mechanisms) == {"PLAIN", "SCRAM-SHA-256"}

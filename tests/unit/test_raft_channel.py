@@ -11,8 +11,9 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.server.connection import Answer, Peer, Respond
-from replica_manager.server.listener import ServerLimits, SocketServer
+from replica_manager.network.connection import Answer, Peer, Respond
+from replica_manager.network.listener import ServerLimits, SocketServer
+from replica_manager.quorum.raft_channel import Outcome, RaftChannels
 from tests.unit.quorum import eventually, free_ports
 from zkcontroller.kraft.inputs import RequestFailed, ResponseReceived
 from zkcontroller.kraft.messages import DescribeQuorumRequest, VoteRequest, VoteResponse
@@ -20,11 +21,10 @@ from zkcontroller.kraft.outputs import Send
 from zkcontroller.kraft.values import Endpoint, OffsetAndEpoch, ReplicaKey
 from zkcontroller.kraft.wire import OFFERED, write_response
 from zkcontroller.model import Endpoint as Listener
+from zkcontroller.net.client_security import PLAIN, PLAINTEXT, ClientSecurity, Credentials
 from zkcontroller.protocol.api_versions import ApiKey, api_versions_response
 from zkcontroller.protocol.framing import frame, parse_request_header, response_header
 from zkcontroller.protocol.messages import write
-from zkcontroller.runtime.client_security import PLAIN, PLAINTEXT, ClientSecurity, Credentials
-from zkcontroller.runtime.raft_channel import Outcome, RaftChannels
 
 VOTE: Final = VoteRequest("cluster", ReplicaKey(2), 5, ReplicaKey(1), OffsetAndEpoch(3, 4))
 GRANTED: Final = VoteResponse(leader_epoch=5, vote_granted=True)

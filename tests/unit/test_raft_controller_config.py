@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from replica_manager.raft.controller_config import ControllerConfig, load_controller_config
-from replica_manager.raft.metadata_log_config import MetadataLogConfig
+from replica_manager.quorum.controller_config import ControllerConfig, load_controller_config
+from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig

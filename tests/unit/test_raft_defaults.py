@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from replica_manager.raft.controller_config import ControllerConfig
+from replica_manager.quorum.controller_config import ControllerConfig
+from replica_manager.quorum.raft_metrics import RaftMetrics
 from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.unit.raft_harness import LISTENER, endpoint, voter_set
 from zkcontroller.kraft.config import (
@@ -20,8 +21,7 @@ from zkcontroller.kraft.config import (
 )
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import METADATA_PARTITION, METADATA_TOPIC, ReplicaKey
-from zkcontroller.runtime.metrics import Metrics
-from zkcontroller.runtime.raft_metrics import RaftMetrics
+from zkcontroller.observability.metrics import Metrics
 
 NODE = {
     "process.roles": "controller",

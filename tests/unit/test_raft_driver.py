@@ -12,6 +12,8 @@ from typing import Final
 import pytest
 from typing_extensions import override
 
+from replica_manager.quorum import raft_driver
+from replica_manager.quorum.raft_driver import Flush, RaftDriver
 from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.unit.quorum import CLUSTER_ID, eventually
 from zkcontroller.errors import RaftFatal
@@ -31,8 +33,6 @@ from zkcontroller.kraft.messages import (
 from zkcontroller.kraft.outputs import Send
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import ElectionState, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
-from zkcontroller.runtime import raft_driver
-from zkcontroller.runtime.raft_driver import Flush, RaftDriver
 
 VOTERS: Final = VoterSet({each: Endpoint("127.0.0.1", 9000 + each) for each in (1, 2, 3)})
 SLOW: Final = QuorumConfig(election_timeout_ms=60_000, fetch_timeout_ms=60_000)

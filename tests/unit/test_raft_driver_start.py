@@ -6,6 +6,7 @@ import asyncio
 from random import Random
 from typing import Final
 
+from replica_manager.quorum.raft_driver import Flush, RaftDriver
 from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.unit.quorum import CLUSTER_ID
 from zkcontroller.kraft.config import QuorumConfig
@@ -13,7 +14,6 @@ from zkcontroller.kraft.messages import VoteRequest, VoteResponse
 from zkcontroller.kraft.outputs import Send
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import ElectionState, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
-from zkcontroller.runtime.raft_driver import Flush, RaftDriver
 
 VOTERS: Final = VoterSet({each: Endpoint("127.0.0.1", 9000 + each) for each in (1, 2, 3)})
 SLOW: Final = QuorumConfig(election_timeout_ms=60_000, fetch_timeout_ms=60_000)

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 GUARDED = (*sorted((ROOT / "zkcontroller/kraft").glob("*.py")),
-           ROOT / "replica_manager/raft/metadata_log.py")  # fmt: skip
+           ROOT / "replica_manager/quorum/metadata_log.py")  # fmt: skip
 
 PROGRAM = """
 from tests.unit.raft_harness import RaftHarness

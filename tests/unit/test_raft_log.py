@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from replica_manager.raft.metadata_log import FOLDER, MetadataLog
-from replica_manager.raft.metadata_log_config import MetadataLogConfig
+from replica_manager.quorum.metadata_log import FOLDER, MetadataLog
+from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from tests.unit.log_world import START_MS
 from zkcontroller.errors import (
     ConfigInvalid,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from replica_manager.raft.metadata_log import FOLDER, MetadataLog
-from replica_manager.raft.metadata_log_config import MetadataLogConfig
-from replica_manager.raft.snapshot_files import SnapshotWriter, parse_name
+from replica_manager.quorum.metadata_log import FOLDER, MetadataLog
+from replica_manager.quorum.metadata_log_config import MetadataLogConfig
+from replica_manager.quorum.snapshot_files import SnapshotWriter, parse_name
 from tests.unit.log_world import START_MS
 from tests.unit.test_raft_log import batch, filled, opened
 from zkcontroller.errors import CorruptRecord, KafkaStorage, RaftFatal

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from replica_manager.quorum.raft_metrics import IdleRatio, RaftMetrics
 from tests.simulation.raft_log_model import InMemoryRaftLog
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.inputs import (
@@ -22,9 +23,8 @@ from zkcontroller.kraft.messages import BeginQuorumEpochRequest, VoteRequest, Vo
 from zkcontroller.kraft.outputs import PersistElection, RaftOutput, Send
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
+from zkcontroller.observability.metrics import Metrics
 from zkcontroller.protocol.uuid_text import uuid_text
-from zkcontroller.runtime.metrics import Metrics
-from zkcontroller.runtime.raft_metrics import IdleRatio, RaftMetrics
 
 VOTERS: Final = VoterSet({each: Endpoint("127.0.0.1", 9000 + each) for each in (1, 2, 3)})
 ALONE: Final = VoterSet({1: VOTERS.endpoints[1]})

@@ -10,14 +10,14 @@ from uuid import UUID
 
 import pytest
 
-from replica_manager.meta_properties import (
+from replica_manager.configuration.meta_properties import (
     MetaProperties,
     meta_properties_of,
     write_meta_properties,
 )
-from replica_manager.properties import parse_properties
-from replica_manager.raft.metadata_log import FOLDER
-from replica_manager.raft.node_files import (
+from replica_manager.configuration.properties import parse_properties
+from replica_manager.quorum.metadata_log import FOLDER
+from replica_manager.quorum.node_files import (
     NodeFilesInvalid,
     initialize_log_dirs,
     is_reserved,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_manager.raft.quorum_state_file import (
+from replica_manager.quorum.quorum_state_file import (
     QuorumStateCorrupt,
     decode_quorum_state,
     encode_quorum_state,

@@ -520,3 +520,15 @@ def test_every_state_can_be_left_and_only_candidates_lead_and_only_leaders_resig
     assert VALID_PREVIOUS[StateName.RESIGNED] == {StateName.LEADER}
     assert StateName.LEADER not in VALID_PREVIOUS[StateName.CANDIDATE]
     assert {before for befores in VALID_PREVIOUS.values() for before in befores} == set(StateName)
+
+
+def test_two_followers_of_one_leader_do_not_give_it_up_at_the_same_time() -> None:
+    """Else both stand for leader at once, and split the votes."""
+    deadlines = [
+        World(local=local, randomness=randomness).quorum.fetch_deadline_ms(START_MS)
+        for local, randomness in ((1, 0), (2, CONFIG.fetch_jitter_ms - 1), (None, 7))
+    ]
+
+    longest = START_MS + FETCH_MS + CONFIG.fetch_jitter_ms - 1
+    assert deadlines == [START_MS + FETCH_MS, longest, START_MS + FETCH_MS]
+    assert CONFIG.fetch_jitter_ms == FETCH_MS // 4

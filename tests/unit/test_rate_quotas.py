@@ -10,13 +10,14 @@ import math
 
 import pytest
 
-from replica_manager.server import client_quotas
-from replica_manager.server.client_quotas import INACTIVE_MS, LONGEST_THROTTLE_MS
-from replica_manager.server.loop_time import LoopTime
-from replica_manager.server.mutation_quotas import MutationQuotas
-from replica_manager.server.quota_managers import QuotaManagers, RequestUsage
-from replica_manager.server.rate_quotas import FETCH, PRODUCE, REQUEST, QuotaWindows, RateQuotas
-from zkcontroller.runtime.metrics import Metrics
+from replica_manager.quotas import client_quotas
+from replica_manager.quotas.client_quotas import INACTIVE_MS, LONGEST_THROTTLE_MS
+from replica_manager.quotas.loop_time import LoopTime
+from replica_manager.quotas.mutation_quotas import MutationQuotas
+from replica_manager.quotas.quota_managers import QuotaManagers, RequestUsage
+from replica_manager.quotas.rate_quotas import FETCH, PRODUCE, REQUEST, QuotaWindows, RateQuotas
+from zkcontroller.observability.exposition import exposition_of
+from zkcontroller.observability.metrics import Metrics
 
 START_MS = 1_000_000
 MS = 1_000_000
@@ -219,7 +220,7 @@ def test_each_client_shows_its_rate_and_how_long_it_had_to_wait(world: World) ->
     }
     [odd] = [name for name in world.metrics.snapshot() if name.endswith('"')]
     assert odd == r'kafka.server:type=Fetch,user=al%20ice,client-id="a,\"p\\p"'
-    text = world.metrics.exposition().decode()
+    text = exposition_of(world.metrics).decode()
     assert 'kafka_server_fetch_byte_rate{client_id="app",user="al%20ice"} 120.0' in text
     assert r'kafka_server_fetch_byte_rate{client_id="a,\"p\\p",user="al%20ice"} 50.0' in text
 

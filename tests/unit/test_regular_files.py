@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from replica_manager.configuration.meta_properties import LogDirLocks, read_properties
 from replica_manager.log import checkpoints
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_loading import remove_log_files
 from replica_manager.log.log_manager import LogDirFailure, LogManager
-from replica_manager.meta_properties import LogDirLocks, read_properties
 from replica_manager.regular_files import open_regular, read_file, root_warning
 from tests.unit.log_world import START_MS, batch
 from zkcontroller.model import TopicPartition

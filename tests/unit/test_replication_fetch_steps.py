@@ -14,7 +14,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
-from replica_manager.log import partition_log
+from replica_manager.log import unified_log
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.fetch_requests import (
     AskEpochEnds,
@@ -628,7 +628,7 @@ def test_fetchers_are_numbered_as_kafka_numbers_them(topic: str, numbers: tuple[
 def test_a_truncation_that_reads_much_is_planned_first_and_done_at_the_next_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    monkeypatch.setattr(partition_log, "READ_AT_ONCE_BYTES", 0)
+    monkeypatch.setattr(unified_log, "READ_AT_ONCE_BYTES", 0)
     follower = Follower(truncates_on_fetch=why != "epoch ends")
     log = LogWorld(tmp_path / "orders-0").open()
     for sequence in range(8):
@@ -672,7 +672,7 @@ def test_a_truncation_that_reads_much_is_planned_first_and_done_at_the_next_answ
 def test_a_partition_that_was_removed_has_no_truncation_to_prepare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition_log, "READ_AT_ONCE_BYTES", 0)
+    monkeypatch.setattr(unified_log, "READ_AT_ONCE_BYTES", 0)
     follower = Follower()
     log = LogWorld(tmp_path / "orders-0").open()
     for sequence in range(8):

@@ -20,7 +20,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
-from replica_manager.log import partition_log
+from replica_manager.log import unified_log
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.log.truncation_plans import TruncationPlan
 from replica_manager.replication.fetch_requests import FetcherSettings
@@ -28,18 +28,22 @@ from replica_manager.replication.fetch_state import InitialFetchState
 from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.fetcher_metrics import FetcherMetrics
 from replica_manager.replication.fetcher_task import FAIR_BYTES, FetcherListener, FetcherTask
-from replica_manager.replication.leader_link import LeaderLink, LinkSettings
+from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSettings
 from replica_manager.replication.leader_messages import FollowerWishes, LeaderDialect
-from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
-from replica_manager.server.schema import response_schema
+from replica_manager.replication.replica_fetchers import (
+    FetcherKey,
+    FollowedPartition,
+    ReplicaFetchers,
+)
 from tests.simulation.replication_log import InMemoryLog
 from tests.unit.kafka_log_shapes import shape_of
 from tests.unit.log_world import LogWorld, at, batch
 from tests.unit.wire_peer import HANG_UP, WirePeer, until
 from zkcontroller.model import Endpoint, TopicPartition
+from zkcontroller.observability.metrics import Metrics
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.inter_broker_versions import LATEST, version_of
-from zkcontroller.runtime.metrics import Metrics
+from zkcontroller.protocol.versioned_messages import response_schema
 
 ID = UUID(int=7)
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -176,10 +180,10 @@ class Follower:
 
     def follow(self, *partitions: TopicPartition, leader_epoch: int = EPOCH) -> None:
         self.fetchers.add(
-            {
-                tp: (LEADER, InitialFetchState(ID, leader_epoch, self.logs[tp].log_end_offset))
-                for tp in partitions or (ZERO,)
-            }
+            FollowedPartition(
+                tp, LEADER, InitialFetchState(ID, leader_epoch, self.logs[tp].log_end_offset)
+            )
+            for tp in partitions or (ZERO,)
         )
 
     def _added(self, key: FetcherKey, fetcher: ReplicaFetcher) -> None:
@@ -190,7 +194,7 @@ class Follower:
         self.tasks[key] = FetcherTask(
             fetcher,
             key.fetcher_id,
-            LeaderLink(
+            LeaderEndPoint(
                 LEADER, key.fetcher_id, self.link_settings, self._where, lambda: BROKER_EPOCH
             ),
             self.link_settings,
@@ -372,7 +376,7 @@ def test_below_2_7_a_follower_asks_for_epochs_before_it_fetches() -> None:
 def test_what_a_truncation_must_know_is_read_in_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    monkeypatch.setattr(partition_log, "READ_AT_ONCE_BYTES", 0)
+    monkeypatch.setattr(unified_log, "READ_AT_ONCE_BYTES", 0)
     threads: list[int] = []
     run = TruncationPlan.run
 

@@ -17,25 +17,25 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from replica_manager.replication.alter_partition_manager import AlterPartitionManager
 from replica_manager.replication.controller_connection import ControllerNode
 from replica_manager.replication.controller_link import (
     ControllerLink,
     ControllerLinkSettings,
 )
 from replica_manager.replication.isr import CommittedIsr, PendingIsr
-from replica_manager.replication.isr_changes import IsrChanges
 from replica_manager.replication.isr_znodes import CHECK_INTERVAL_MS, IsrZnodes
 from replica_manager.replication.partition import Partition, PartitionState
-from replica_manager.server.schema import response_schema
 from tests.simulation.replication_log import InMemoryLog
 from tests.simulation.zookeeper import SimulatedSession
 from tests.simulation.zookeeper_server import SimulatedZooKeeper
 from tests.unit.kafka_log_shapes import shape_of
 from tests.unit.wire_peer import HANG_UP, WirePeer, until
 from zkcontroller.model import Endpoint, TopicPartition
+from zkcontroller.observability.metrics import Metrics, mbean
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.inter_broker_versions import LATEST, version_of
-from zkcontroller.runtime.metrics import Metrics, mbean
+from zkcontroller.protocol.versioned_messages import response_schema
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import Create, SetData, Znode
 from zkcontroller.zookeeper.session import ZooKeeperSession
@@ -155,7 +155,9 @@ class Broker:
         self.broker_epoch = BROKER_EPOCH
         settings = ControllerLinkSettings(1, version_of(version), 5_000)
         link = ControllerLink(settings, lambda: self.where, lambda: self.broker_epoch)
-        self.changes = IsrChanges(link, self.metrics, lambda: LAG_MS + 2, self.changed.append)
+        self.changes = AlterPartitionManager(
+            link, self.metrics, lambda: LAG_MS + 2, self.changed.append
+        )
 
     def find(self, controller: Controller, broker_id: int = 9) -> None:
         endpoint = Endpoint("127.0.0.1", controller.peer.port, "L", "PLAINTEXT")
@@ -395,7 +397,9 @@ class Znodes:
             lambda _: self.partition.controller_epoch,
             lambda: self.now_ms,
         )
-        self.changes = IsrChanges(self.route, Metrics(), lambda: self.now_ms, lambda _: None)
+        self.changes = AlterPartitionManager(
+            self.route, Metrics(), lambda: self.now_ms, lambda _: None
+        )
 
     def state(self) -> tuple[PartitionStateZnode, int]:
         znode = self.session.read(PATH)

@@ -15,7 +15,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.log.log_values import FetchIsolation
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.fetch_requests import (
     AskRecords,
     FetchAnswers,
@@ -201,7 +201,7 @@ def test_a_leader_sends_a_throttled_follower_nothing_while_it_sent_too_much(
     )
     world.lead("orders", isr=(1, 3), replicas=(1, 2, 3), topic_id=ID)
     log = world.replicas.partitions[ZERO].log
-    assert isinstance(log, PartitionLog)
+    assert isinstance(log, UnifiedLog)
     log.append_as_leader(batch(50), 0)
     wanted = {TopicIdPartition(ID, "orders", 0): FetchPartition(ID, 0, 10_000)}
 
@@ -230,7 +230,7 @@ def test_a_follower_that_is_held_back_waits_as_if_there_was_nothing(world: Broke
     )  # fmt: skip
     world.lead("orders", isr=(1,), replicas=(1, 2), topic_id=ID)
     log = world.replicas.partitions[ZERO].log
-    assert isinstance(log, PartitionLog)
+    assert isinstance(log, UnifiedLog)
     log.append_as_leader(batch(50), 0)
     throttle.record(10_000)
     params = FetchParams(20, 1, 10_000, FetchIsolation.LOG_END, replica_id=2)

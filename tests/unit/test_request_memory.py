@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replica_manager.broker_settings import limits_of
-from replica_manager.config import BrokerConfig
-from replica_manager.server import request_memory
-from replica_manager.server.connection import Answer, Peer, Respond
-from replica_manager.server.listener import ServerLimits, SocketServer
-from replica_manager.server.request_memory import request_memory_bytes
+from replica_manager.broker.broker_settings import limits_of
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.network import request_memory
+from replica_manager.network.connection import Answer, Peer, Respond
+from replica_manager.network.listener import ServerLimits, SocketServer
+from replica_manager.network.request_memory import request_memory_bytes
 from zkcontroller.model import Endpoint
 
 KIB = 1024

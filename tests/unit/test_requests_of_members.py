@@ -14,8 +14,8 @@ from replica_manager.server.authorization import MORE_LISTENERS_KEY, OF_MEMBERS
 from tests.unit.broker_world import BrokerWorld, metadata
 from tests.unit.guarded_world import CLUSTER, guarded_world, permit
 from tests.unit.request_shapes import Shape
+from zkcontroller.acls import AclOperation
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
 REFUSED: Final = ErrorCode.cluster_authorization_failed
 LISTENERS: Final[dict[str, Any]] = {

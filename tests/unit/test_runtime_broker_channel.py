@@ -17,8 +17,12 @@ from tests.unit.stub_broker import TIMEOUT_S, StubBroker
 from zkcontroller.core.effects import AddChannel, RemoveAllChannels, RemoveChannel, Send
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.model import Broker, Endpoint
-from zkcontroller.runtime.broker_channel import Answered, BrokerChannels, ChannelSettings
-from zkcontroller.runtime.metrics import Metrics
+from zkcontroller.observability.metrics import Metrics
+from zkcontroller.runtime.controller_channel_manager import (
+    Answered,
+    ChannelSettings,
+    ControllerChannelManager,
+)
 
 UPDATE_METADATA = 6
 CHANNELS = "kafka.controller:type=ControllerChannelManager"
@@ -29,7 +33,7 @@ class Fixture:
         self.broker = broker
         self.metrics = Metrics()
         self.answers: asyncio.Queue[Answered] = asyncio.Queue()
-        self.channels = BrokerChannels(
+        self.channels = ControllerChannelManager(
             ChannelSettings(
                 controller_id=1,
                 listener_name="PLAINTEXT",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.certificates import Authority
-from zkcontroller.runtime.byte_stream import ByteStream, PlainStream, TlsStream, read_file
+from zkcontroller.net.byte_stream import ByteStream, PlainStream, TlsStream, read_file
 
 SIZE = 3_000_000
 

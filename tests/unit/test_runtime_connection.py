@@ -14,7 +14,7 @@ import pytest
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 
 from zkcontroller.errors import InvalidFrame
-from zkcontroller.runtime.connection import JOINED_BYTES, Connection
+from zkcontroller.net.connection import JOINED_BYTES, Connection
 
 API_VERSIONS = 18
 UPDATE_METADATA = 6

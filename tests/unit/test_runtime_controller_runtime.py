@@ -20,9 +20,9 @@ from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.effects import ControlledShutdownResult, OngoingReassignments
 from zkcontroller.core.events import ControlledShutdown, ListPartitionReassignments, TopicChange
 from zkcontroller.model import Broker, Endpoint, ReplicaAssignment
+from zkcontroller.observability.metrics import Metrics
 from zkcontroller.runtime import controller_runtime
 from zkcontroller.runtime.controller_runtime import ControllerRuntime
-from zkcontroller.runtime.metrics import Metrics
 from zkcontroller.state_changes.kafka_lines import FIELDS, kafka_line
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import Create, WatchFired, WatchKind, ZkRequest, Znode

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.kafka_log_shapes import shape_of
-from zkcontroller.core.effects import Deed, MarkMeter, Outbox, Pause, Procedure, RegisterBroker
+from zkcontroller.core.effects import Effect, MarkMeter, Outbox, Pause, Procedure, RegisterBroker
 from zkcontroller.core.events import (
     AllocateProducerIds,
     BrokerChange,
@@ -28,10 +28,10 @@ from zkcontroller.core.events import (
     event_text,
 )
 from zkcontroller.errors import EventQueueFull, SessionExpired
+from zkcontroller.observability.metrics import Metrics
 from zkcontroller.runtime.driver import Driver
 from zkcontroller.runtime.event_queue import EventQueue
 from zkcontroller.runtime.event_thread import EventThread
-from zkcontroller.runtime.metrics import Metrics
 from zkcontroller.zookeeper.requests import ListChildren, ReadZnodes, ZkRequest
 
 Story = Callable[[Event], Generator[Any, Any, None]]
@@ -58,7 +58,7 @@ class Fixture:
 
     def __init__(self, story: Story, idle_clear_s: float = 300) -> None:
         self.outbox: Outbox = []
-        self.done: list[Deed] = []
+        self.done: list[Effect] = []
         self.session = NumberedSession()
         self.metrics = Metrics()
         self.refreshed = threading.Semaphore(0)
@@ -84,8 +84,8 @@ class Fixture:
         self.handled.append(event)
         yield from self._story(event)
 
-    def _do(self, deeds: Sequence[Deed]) -> None:
-        self.done.extend(deeds)
+    def _do(self, effects: Sequence[Effect]) -> None:
+        self.done.extend(effects)
 
     def run(self, *events: Event) -> None:
         """Processes these events, and ends the thread."""
@@ -138,7 +138,7 @@ def test_answers_go_back_into_the_procedure_that_asked() -> None:
 
 
 def test_effects_are_performed_before_the_next_question_and_at_the_end() -> None:
-    seen: list[list[Deed]] = []
+    seen: list[list[Effect]] = []
 
     def story(event: Event) -> Generator[Any, Any, None]:
         if event != BrokerChange():

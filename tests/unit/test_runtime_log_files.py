@@ -15,11 +15,11 @@ import pytest
 
 from tests.unit.kafka_log_shapes import RECORD, assert_is_kafkas
 from zkcontroller.errors import ControllerMoved, SessionExpired
-from zkcontroller.runtime.log_files import LogFiles, install_log_files, log_line
-from zkcontroller.runtime.log_text import throwable_text
-from zkcontroller.runtime.log_writer import SLICE_RECORDS, LogWriter
-from zkcontroller.runtime.rolling_file import RollingFile
-from zkcontroller.runtime.sturdy_file import RETRY_S, SturdyFile, TroubleTeller
+from zkcontroller.observability.log_files import LogFiles, install_log_files, log_line
+from zkcontroller.observability.log_text import throwable_text
+from zkcontroller.observability.log_writer import SLICE_RECORDS, LogWriter
+from zkcontroller.observability.rolling_file import RollingFile
+from zkcontroller.observability.sturdy_file import RETRY_S, SturdyFile, TroubleTeller
 from zkcontroller.state_changes.record import Kind, StateChange
 
 CONTROLLER = "kafka.controller.KafkaController"

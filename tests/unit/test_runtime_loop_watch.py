@@ -10,8 +10,9 @@ import time
 import pytest
 
 from zkcontroller.errors import ConfigInvalid
-from zkcontroller.runtime.loop_watch import VARIABLE, LoopWatch, watching
-from zkcontroller.runtime.metrics import Metrics
+from zkcontroller.observability.exposition import exposition_of
+from zkcontroller.observability.loop_watch import VARIABLE, LoopWatch, watching
+from zkcontroller.observability.metrics import Metrics
 
 BOUND_MS = 20.0
 
@@ -118,7 +119,7 @@ def test_the_gauges_show_the_longest_callback_to_prometheus() -> None:
     with watching(metrics, has_readers=True):
         asyncio.run(busy_handler(1))
 
-    shown = metrics.exposition().decode()
+    shown = exposition_of(metrics).decode()
     [line] = [
         each
         for each in shown.splitlines()

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from zkcontroller.runtime.instruments import RESERVOIR_SIZE, Gauge, Histogram, Meter, Timer
-from zkcontroller.runtime.metrics import Metrics, mbean
+from zkcontroller.observability.exposition import exposition_of
+from zkcontroller.observability.instruments import RESERVOIR_SIZE, Gauge, Histogram, Meter, Timer
+from zkcontroller.observability.metrics import Metrics, mbean
 
 CHANNELS = "ControllerChannelManager"
 
@@ -176,7 +177,7 @@ def test_prometheus_sees_the_names_of_the_jmx_exporter() -> None:
         5
     )
 
-    lines = metrics.exposition().decode().splitlines()
+    lines = exposition_of(metrics).decode().splitlines()
 
     assert "kafka_controller_kafkacontroller_activecontrollercount 1.0" in lines
     assert 'kafka_server_sessionexpirelistener_sessionstate{value="CONNECTED"} 1.0' in lines
@@ -195,4 +196,4 @@ def test_two_brokers_in_one_process_share_no_metric() -> None:
     one.gauge(name).set(1)
 
     assert name not in other.snapshot()
-    assert b"activecontrollercount" not in other.exposition()
+    assert b"activecontrollercount" not in exposition_of(other)

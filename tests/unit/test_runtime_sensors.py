@@ -7,8 +7,9 @@ import math
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from zkcontroller.runtime.metrics import Metrics
-from zkcontroller.runtime.sensors import MeterSensor, Samples, SpanSensor
+from zkcontroller.observability.exposition import exposition_of
+from zkcontroller.observability.metrics import Metrics
+from zkcontroller.observability.sensors import MeterSensor, Samples, SpanSensor
 
 MBEAN = "kafka.server:type=group-coordinator-metrics"
 
@@ -97,7 +98,7 @@ def test_sensors_share_an_mbean_and_have_a_name_each_in_prometheus(clock: Clock)
     }
     samples = {
         sample.name: sample.value
-        for family in text_string_to_metric_families(metrics.exposition().decode())
+        for family in text_string_to_metric_families(exposition_of(metrics).decode())
         for sample in family.samples
     }
     start = "kafka_server_group_coordinator_metrics_"

@@ -26,17 +26,16 @@ from replica_manager.security.authorizer import MOST_DECISION_BYTES, Authorizer,
 from replica_manager.security.principals import Principal, host_name_of, parse_super_users
 from tests.simulation.zookeeper import SimulatedZooKeeper
 from tests.unit.broker_world import BrokersSession
-from zkcontroller.errors import ConfigInvalid, ZnodeCorrupt
-from zkcontroller.zookeeper.kafka_acl_znodes import (
+from zkcontroller.acls import (
     AccessControlEntry,
-    AclChangeZnode,
     AclOperation,
-    AclZnode,
     PatternType,
     PermissionType,
     ResourcePattern,
     ResourceType,
 )
+from zkcontroller.errors import ConfigInvalid, ZnodeCorrupt
+from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode, AclZnode
 from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession
 

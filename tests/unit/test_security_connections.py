@@ -17,20 +17,20 @@ from kio.schema.metadata.v1.request import MetadataRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from typing_extensions import override
 
+from replica_manager.network.connection import Answer, Peer
+from replica_manager.network.listener import ServerLimits, SocketServer
+from replica_manager.network.listener_authenticator import ListenerAuthenticator
 from replica_manager.security.key_material import KeyMaterial, use_key
 from replica_manager.security.principals import ANONYMOUS, SslPrincipalMapper
 from replica_manager.security.scram_credentials import ScramCredentials
 from replica_manager.security.settings import ListenerSecurity, SaslSettings
-from replica_manager.server.connection import Answer, Peer
-from replica_manager.server.gate import Gate
-from replica_manager.server.listener import ServerLimits, SocketServer
 from tests.certificates import Authority, Identity
 from zkcontroller.model import Endpoint
+from zkcontroller.net.client_security import ClientSecurity, Credentials
+from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.framing import frame, parse_request_header, response_header
 from zkcontroller.protocol.messages import response_type, write
 from zkcontroller.protocol.scram import ScramCredential, ScramMechanism, salt_password
-from zkcontroller.runtime.client_security import ClientSecurity, Credentials
-from zkcontroller.runtime.connection import Connection
 
 AUTHORITY = Authority()
 SERVER = AUTHORITY.sign((NameOID.COMMON_NAME, "broker"), hosts=True)
@@ -106,7 +106,9 @@ async def listener(broker: Broker, security: ListenerSecurity, **limits: Any) ->
         broker.respond,
         broker_id=1,
         protected_listener="L",
-        gates={"L": Gate(security, scram_users(), lambda _data, _error: None)},
+        authenticators={
+            "L": ListenerAuthenticator(security, scram_users(), lambda _data, _error: None)
+        },
     )
     server.open()
     try:

@@ -29,13 +29,8 @@ from tests.unit.guarded_world import (
     schema,
     topic,
 )
+from zkcontroller.acls import AclOperation, PatternType, ResourcePattern, ResourceType
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import (
-    AclOperation,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
 from zkcontroller.zookeeper.znodes import TopicZnode
 
 NOT_ASKED = -(2**31)

@@ -21,11 +21,7 @@ from tests.unit.guarded_world import (
     schema,
     topic,
 )
-from zkcontroller.zookeeper.kafka_acl_znodes import (
-    AclOperation,
-    ResourcePattern,
-    ResourceType,
-)
+from zkcontroller.acls import AclOperation, ResourcePattern, ResourceType
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cryptography.x509.oid import NameOID
 
-from replica_manager.config import BrokerConfig
+from replica_manager.configuration.config import BrokerConfig
 from replica_manager.security.certificate_names import CertificateUnreadable, distinguished_name
 from replica_manager.security.jaas import parse_jaas
 from replica_manager.security.key_material import (
@@ -27,7 +27,7 @@ from replica_manager.security.settings import (
 )
 from tests.certificates import Authority, Identity
 from zkcontroller.errors import ConfigInvalid
-from zkcontroller.runtime.client_security import Credentials
+from zkcontroller.net.client_security import Credentials
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -15,6 +15,7 @@ from uuid import UUID
 
 import pytest
 
+from replica_manager.quorum.snapshot_generator import CommittedProgress, SnapshotGenerator
 from tests.unit.quorum import eventually, in_the_end
 from tests.unit.quorum_controller_world import QuorumWorld
 from tests.unit.quorum_controllers import Controllers, stable_offset, told
@@ -39,7 +40,6 @@ from zkcontroller.kraft.metadata.records import (
     VersionedRecord,
 )
 from zkcontroller.kraft.values import OffsetAndEpoch
-from zkcontroller.runtime.snapshot_generator import CommittedProgress, SnapshotGenerator
 
 HALF_ID: Final = UUID(int=7)
 T = TypeVar("T")

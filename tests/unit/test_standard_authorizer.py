@@ -8,20 +8,15 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.raft.security_publishers import AclPublisher
+from replica_manager.quorum.security_publishers import AclPublisher
 from replica_manager.security.acl_cache import AclBindingFilter
 from replica_manager.security.authorizer import CLUSTER_NAME, Requester
 from replica_manager.security.principals import Principal
 from replica_manager.security.standard_authorizer import AuthorizerNotReady, StandardAuthorizer
+from zkcontroller.acls import AclOperation, PatternType, PermissionType, ResourceType
 from zkcontroller.kraft.metadata.records import (
     AccessControlEntryRecord,
     RemoveAccessControlEntryRecord,
-)
-from zkcontroller.zookeeper.kafka_acl_znodes import (
-    AclOperation,
-    PatternType,
-    PermissionType,
-    ResourceType,
 )
 
 ADMIN = Requester(Principal("User", "admin"), "10.0.0.1", "CREATE_TOPICS")

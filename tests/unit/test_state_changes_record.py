@@ -52,5 +52,7 @@ def test_records_before_and_after_many_keep_their_order() -> None:
     journal.record(ALIKE)
     journal.record_all(AlikeStateChanges(ALIKE, [], []))
 
-    records = [each for deed in outbox if isinstance(deed, StateChanges) for each in deed.records]
+    records = [
+        each for effect in outbox if isinstance(effect, StateChanges) for each in effect.records
+    ]
     assert records == [ALIKE, *one_by_one(), ALIKE]

@@ -18,16 +18,16 @@ from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequ
 from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
-from replica_manager.groups.desk import OFFSETS_TOPIC
-from replica_manager.transactions.desk import TRANSACTION_TOPIC
+from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
+from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
 from tests.unit.broker_world import broker
 from tests.unit.log_world import batch
 from tests.unit.test_group_handlers import GROUP, GroupWorld
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.model import Broker, Endpoint, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.messages import write
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 NONE: Final = ErrorCode.none
 DENIED: Final = ErrorCode.transactional_id_authorization_failed

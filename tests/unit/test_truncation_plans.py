@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from replica_manager.log import partition_log, truncation_plans
+from replica_manager.log import truncation_plans, unified_log
 from replica_manager.log.log_config import LogConfig
-from replica_manager.log.partition_log import PartitionLog
 from replica_manager.log.truncation_plans import TruncationPlan
+from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.log_dir_copy import align
 from tests.unit.log_world import START_MS, LogWorld, at, batch, content, end_transaction
 
@@ -18,7 +18,7 @@ PRODUCERS = range(5)
 SMALL_SEGMENTS = LogConfig(segment_bytes=1_500, index_interval_bytes=100)
 
 
-def filled(world: LogWorld, seed: int) -> PartitionLog:
+def filled(world: LogWorld, seed: int) -> UnifiedLog:
     """A log of several segments, of idempotent and of transactional producers."""
     random = Random(seed)
     log = world.open()
@@ -48,13 +48,13 @@ def filled(world: LogWorld, seed: int) -> PartitionLog:
     return log
 
 
-def planned(log: PartitionLog, offset: int) -> TruncationPlan:
+def planned(log: UnifiedLog, offset: int) -> TruncationPlan:
     plan = log.plan_truncation(offset)
     assert plan is not None
     return plan
 
 
-def known(log: PartitionLog, world: LogWorld) -> object:
+def known(log: UnifiedLog, world: LogWorld) -> object:
     """Everything that a log knows of its producers, in memory and in files."""
     states = log.producers
     return (
@@ -70,7 +70,7 @@ def known(log: PartitionLog, world: LogWorld) -> object:
 
 @pytest.fixture
 def _every_byte_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_log, "READ_AT_ONCE_BYTES", 0)
+    monkeypatch.setattr(unified_log, "READ_AT_ONCE_BYTES", 0)
 
 
 @pytest.mark.usefixtures("_every_byte_counts")

@@ -20,24 +20,24 @@ from typing import Any, Final, TypeAlias, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
+from replica_manager.broker.refresher import Refresher
+from replica_manager.coordinators.coordinator_run import CoordinatorRun
 from replica_manager.log.environment import Duties
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.log.maintenance import LogMaintenance
-from replica_manager.raft import quorum_node
-from replica_manager.refresher import Refresher
+from replica_manager.network.connection import ClientConnection
+from replica_manager.network.listener import SocketServer
+from replica_manager.quorum import quorum_node
 from replica_manager.replication import isr_znodes
+from replica_manager.replication.alter_partition_manager import AlterPartitionManager, IsrRoute
 from replica_manager.replication.fetch_requests import AskOffsets
 from replica_manager.replication.fetch_state import InitialFetchState
 from replica_manager.replication.fetch_values import FetchedPartition
-from replica_manager.replication.isr_changes import IsrChanges, IsrRoute
 from replica_manager.replication.isr_znodes import IsrZnodes
 from replica_manager.replication.log_dir_moves import LogDirMoves
 from replica_manager.replication.partition import Partition
 from replica_manager.replication.replication_tasks import ReplicationTasks
 from replica_manager.replication.waiting_room import WaitingRoom
-from replica_manager.server.connection import ClientConnection
-from replica_manager.server.coordinator_run import CoordinatorRun
-from replica_manager.server.listener import SocketServer
 from replica_manager.server.producer_ids import ProducerIdsFromController
 from replica_manager.server.token_sweep import TokenSweep
 from tests.unit.broker_world import BrokerWorld
@@ -49,7 +49,7 @@ from tests.unit.test_replication_fetch_steps import ONE, ZERO, Follower, failed,
 from tests.unit.test_replication_isr_changes import led, shrink
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import TopicPartition
-from zkcontroller.runtime.metrics import Metrics
+from zkcontroller.observability.metrics import Metrics
 
 TURNS: Final = 500
 
@@ -407,7 +407,7 @@ def _isr(_: World, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def propose() -> None:
         route = _Route()
-        changes = IsrChanges(cast(IsrRoute, route), Metrics(), lambda: 0, lambda _: None)
+        changes = AlterPartitionManager(cast(IsrRoute, route), Metrics(), lambda: 0, lambda _: None)
         refuse = Partition.proposal_refused
         refused: list[Partition] = []
 
@@ -580,7 +580,7 @@ def test_an_unforeseen_exception_harms_no_neighbour(
 
 # ---------------------------------------------------------------------- the loops
 
-ROOTS: Final = ("replica_manager", "zkcontroller/runtime")
+ROOTS: Final = ("replica_manager", "zkcontroller")
 
 _DEPARTURES: Final = "tests/unit/test_log_departures.py::"
 _CHANNEL: Final = "tests/unit/test_runtime_broker_channel.py::"
@@ -590,7 +590,7 @@ LOOPS: Final = {
     + "test_an_unforeseen_exception_in_one_log_leaves_the_others_to_be_cleaned",
     "FetcherTask._run": "tests/unit/test_replication_fetchers.py::"
     "test_an_unexpected_failure_does_not_end_replication",
-    "IsrChanges._run": "the verdict on one ISR",
+    "AlterPartitionManager._run": "the verdict on one ISR",
     "IsrZnodes._tell_now_and_then": "a note about changed ISRs",
     "LogDirMoves._work": "a move of one replica",
     "LogMaintenance.run": "one task of the upkeep of logs",

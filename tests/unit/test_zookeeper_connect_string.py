@@ -132,3 +132,9 @@ def test_credentials_of_another_form_are_refused_without_repeating_them(text: st
         parse_credentials("VARIABLE", text)
 
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["a..b:2181", "a" * 64, "zk1:2181,\0:2181", "zk1:2181/a\0"])
+def test_what_no_name_server_can_be_asked_for_is_refused(text: str) -> None:
+    with pytest.raises(ConfigInvalid, match=r"zookeeper\.connect: "):
+        parse_connect(text)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from cryptography.x509.oid import NameOID
 
-from replica_manager.broker_settings import zookeeper_settings
-from replica_manager.config import BrokerConfig
-from replica_manager.properties import format_properties
+from replica_manager.broker.broker_settings import zookeeper_settings
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.configuration.properties import format_properties
 from replica_manager.security.zookeeper_tls import tls_of_file, zookeeper_tls
 from tests.certificates import Authority
 from tests.unit.cli_world import Zkctl, installed_zkctl

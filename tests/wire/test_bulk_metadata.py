@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from replica_manager.server.schema import response_schema
 from tests.wire.test_bulk import IDS, INT32, NAMES, TOPIC_IDS
 from zkcontroller.errors import UnsupportedVersion
 from zkcontroller.protocol import bulk_metadata
 from zkcontroller.protocol.bulk_metadata import METADATA_VERSIONS, TopicHead
 from zkcontroller.protocol.messages import response_type, write
+from zkcontroller.protocol.versioned_messages import response_schema
 
 METADATA = 3
 ERRORS = st.sampled_from(list(ErrorCode))

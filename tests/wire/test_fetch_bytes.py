@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 
-from replica_manager.server.schema import response_schema
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.fetch import (
@@ -24,7 +23,7 @@ from zkcontroller.protocol.fetch import (
 )
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.protocol.produce import NodeEndpoint
-from zkcontroller.protocol.versioned_messages import request_schema
+from zkcontroller.protocol.versioned_messages import request_schema, response_schema
 
 VERSIONS = range(LAST_VERSION + 1)
 ORDERS, BILLS = UUID(int=7), UUID(int=8)

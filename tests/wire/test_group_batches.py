@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replica_manager.groups.batches import append_batch, loaded_batches
-from replica_manager.groups.events import Append, LoadedBatch, LoadedRecord
-from replica_manager.groups.records import Record
+from replica_manager.coordinators.groups.batches import append_batch, loaded_batches
+from replica_manager.coordinators.groups.events import Append, LoadedBatch, LoadedRecord
+from replica_manager.coordinators.groups.records import Record
 from zkcontroller.errors import CorruptRecord, InvalidRecord
 from zkcontroller.protocol import record_batch, records
 from zkcontroller.protocol.compression import Codec

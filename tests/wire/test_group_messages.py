@@ -12,9 +12,9 @@ from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
-from replica_manager.groups.config import GroupConfig
-from replica_manager.groups.coordinator import GroupCoordinator
-from replica_manager.groups.events import (
+from replica_manager.coordinators.groups.config import GroupConfig
+from replica_manager.coordinators.groups.coordinator import GroupCoordinator
+from replica_manager.coordinators.groups.events import (
     Answer,
     Append,
     Appended,
@@ -23,7 +23,7 @@ from replica_manager.groups.events import (
     Startup,
     Tick,
 )
-from replica_manager.groups.requests import Request, Result
+from replica_manager.coordinators.groups.requests import Request, Result
 from replica_manager.server import group_answers as answers
 from replica_manager.server import group_requests as requests
 from zkcontroller.errors import InvalidFrame

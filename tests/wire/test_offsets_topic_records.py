@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replica_manager.groups.consumer_protocol import subscribed_topics
-from replica_manager.groups.java_hash import java_hash, partition_for
-from replica_manager.groups.record_reader import GroupRecordCorrupt
-from replica_manager.groups.records import (
+from replica_manager.coordinators.groups.consumer_protocol import subscribed_topics
+from replica_manager.coordinators.groups.coordinated_partition import partition_for
+from replica_manager.coordinators.groups.record_reader import GroupRecordCorrupt
+from replica_manager.coordinators.groups.records import (
     GroupKey,
     GroupRecord,
     MemberRecord,
@@ -33,6 +33,7 @@ from replica_manager.groups.records import (
     group_value_version,
     offset_value_version,
 )
+from zkcontroller.java import signed, string_hash
 from zkcontroller.model import NO_EPOCH, TopicPartition
 from zkcontroller.protocol.inter_broker_versions import version_of
 
@@ -66,7 +67,7 @@ def test_the_hash_and_the_partition_of_a_group_are_javas(text: str) -> None:
     group_id = bytes.fromhex(text).decode()
     hashed, of_fifty, of_seven = map(int, GOLDEN[f"hash.{text}"].split())
 
-    assert java_hash(group_id) == hashed
+    assert signed(string_hash(group_id)) == hashed
     assert (partition_for(group_id, 50), partition_for(group_id, 7)) == (of_fifty, of_seven)
 
 

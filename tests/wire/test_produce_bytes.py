@@ -14,7 +14,6 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 from kio.static.primitive import i32Timedelta
 
-from replica_manager.server.schema import response_schema
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read_response, write
@@ -25,7 +24,7 @@ from zkcontroller.protocol.produce import (
     produce_response,
     read_produce_request,
 )
-from zkcontroller.protocol.versioned_messages import request_schema
+from zkcontroller.protocol.versioned_messages import request_schema, response_schema
 
 VERSIONS = range(LAST_VERSION + 1)
 ENDPOINT = NodeEndpoint(3, "host3", 9092, None)

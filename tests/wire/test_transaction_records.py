@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replica_manager.transactions.records import (
+from replica_manager.coordinators.transactions.records import (
     TransactionRecordCorrupt,
     decode_key,
     decode_value,
     encode_key,
     encode_value,
 )
-from replica_manager.transactions.states import TransactionState
-from replica_manager.transactions.transaction import Transit
+from replica_manager.coordinators.transactions.states import TransactionState
+from replica_manager.coordinators.transactions.transaction import Transit
 from zkcontroller.model import TopicPartition
 
 ONGOING = Transit(

@@ -89,7 +89,7 @@ class Brokers:
 
     # ------------------------------------------------------------------ events
 
-    def reconcile(self) -> Procedure[None]:
+    def process_broker_change(self) -> Procedure[None]:
         """Handles a change of the children of ``/brokers/ids``."""
         context = self._context
         current = {
@@ -119,21 +119,21 @@ class Brokers:
             self._desk.outbox.append(RemoveChannel(broker_id))
         if new:
             context.add_live_brokers(self.compatible(new))
-            yield from self._start(new_ids)
+            yield from self.on_broker_startup(new_ids)
         if bounced:
             context.remove_live_brokers(bounced_ids)
-            yield from self._fail(bounced_ids)
+            yield from self.on_broker_failure(bounced_ids)
             context.add_live_brokers(self.compatible(bounced))
-            yield from self._start(bounced_ids)
+            yield from self.on_broker_startup(bounced_ids)
         if dead:
             context.remove_live_brokers(dead)
-            yield from self._fail(dead)
+            yield from self.on_broker_failure(dead)
         if new or bounced or dead:
             self._journal.info(
                 f"Updated broker epochs cache: {scala_map(context.live_broker_epochs.items())}"
             )
 
-    def modify(self, broker_id: int) -> Procedure[None]:
+    def process_broker_modification(self, broker_id: int) -> Procedure[None]:
         """Handles a change of a broker's znode: its listeners may have changed."""
         path = BrokerIdZnode.path(broker_id)
         znode = yield from self._desk.read_one(path, watch=True)
@@ -156,7 +156,7 @@ class Brokers:
 
     # ------------------------------------------------------------------ start
 
-    def _start(self, broker_ids: Sequence[int]) -> Procedure[None]:
+    def on_broker_startup(self, broker_ids: Sequence[int]) -> Procedure[None]:
         context, table = self._context, self._context.table
         self._journal.info(f"New broker startup callback for {csv(broker_ids)}")
         for broker_id in broker_ids:
@@ -199,7 +199,7 @@ class Brokers:
 
     # ------------------------------------------------------------------ failure
 
-    def _fail(self, broker_ids: Sequence[int]) -> Procedure[None]:
+    def on_broker_failure(self, broker_ids: Sequence[int]) -> Procedure[None]:
         context, table = self._context, self._context.table
         self._journal.info(f"Broker failure callback for {csv(broker_ids)}")
         for broker_id in broker_ids:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from zkcontroller.core.partition_table import PartitionState, PartitionTable
 from zkcontroller.errors import IllegalState
-from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, Broker
+from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, Broker, TopicPartition
 
 
 class ControllerContext:
@@ -40,6 +40,11 @@ class ControllerContext:
         self.offline_dir_rows: dict[int, set[int]] = {}
         """Broker to rows whose replica lies in a failed log directory of that broker."""
         self.offline_partition_count = 0
+        self.refused_states: dict[TopicPartition, None] = {}
+        """Partitions whose state ZooKeeper refused to write; it may stand there nevertheless.
+
+        A write whose reply was lost is repeated, and the repetition may be refused.
+        """
 
     # ------------------------------------------------------------------ brokers
 

@@ -49,11 +49,11 @@ from zkcontroller.core.events import (
     LogDirEventNotification,
     PartitionModifications,
     PartitionReassignmentIsrChange,
-    Question,
     Reelect,
     RefusedPartitionRetry,
     RegisterBrokerAndReelect,
     ReplicaLeaderElection,
+    RequestEvent,
     ShutdownEventThread,
     Startup,
     TopicChange,
@@ -176,6 +176,8 @@ class Controller:
         try:
             try:
                 yield from self._process(event, now_ms)
+                if self.is_active:
+                    self._partitions.refused.schedule()
             except ControllerMoved as moved:
                 self._desk.journal.info(
                     f"Controller moved to another broker when processing {event_text(event)}."
@@ -191,7 +193,7 @@ class Controller:
 
     def _refuse(self, event: Event) -> None:
         """Refuses a request on a broker that is not the controller; Kafka leaves it unanswered."""
-        if isinstance(event, Question) and event.request_id is not None:
+        if isinstance(event, RequestEvent) and event.request_id is not None:
             result = self.refusal(event)
             assert result is not None
             self.outbox.append(Answer(event.request_id, result))
@@ -253,7 +255,7 @@ class Controller:
         if not self.is_active:
             yield from self._failover.elect(now_ms)
 
-    def _answer(self, event: Question) -> Procedure[None]:
+    def _answer(self, event: RequestEvent) -> Procedure[None]:
         """Handles a request for the active controller."""
         match event:
             case ControlledShutdown():
@@ -273,7 +275,7 @@ class Controller:
             case _:
                 assert_never(event)
 
-    def refusal(self, event: Question, error_code: int | None = None) -> Result | None:
+    def refusal(self, event: RequestEvent, error_code: int | None = None) -> Result | None:
         """The answer when the request cannot be handled; None if the event needs no answer.
 
         Without ``error_code`` it is what a broker answers that is not the controller.  May be
@@ -307,13 +309,13 @@ class Controller:
         """Handles a change in the cluster; only the active controller does."""
         match event:
             case BrokerChange():
-                yield from self._brokers.reconcile()
+                yield from self._brokers.process_broker_change()
             case BrokerModifications(broker_id=broker_id):
-                yield from self._brokers.modify(broker_id)
+                yield from self._brokers.process_broker_modification(broker_id)
             case TopicChange():
-                yield from self._topics.reconcile()
+                yield from self._topics.process_topic_change()
             case PartitionModifications(topic=topic):
-                yield from self._topics.modify(topic)
+                yield from self._topics.process_partition_modifications(topic)
             case TopicDeletion():
                 yield from self._deletion.process_requests()
             case TopicDeletionStopReplicaResponseReceived():

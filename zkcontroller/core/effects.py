@@ -211,7 +211,7 @@ class MarkMeter:
     count: int = 1
 
 
-Deed: TypeAlias = (
+Effect: TypeAlias = (
     AddChannel
     | RemoveChannel
     | RemoveAllChannels
@@ -224,7 +224,7 @@ Deed: TypeAlias = (
     | CancelPuts
 )
 
-Outbox: TypeAlias = list[Deed]
+Outbox: TypeAlias = list[Effect]
 
 # The answer's type depends on the question; the methods of `Desk` give each its own.
 Procedure: TypeAlias = Generator[Question, Any, T]

@@ -325,7 +325,7 @@ Event: TypeAlias = (
     | UpdateFeatures
 )
 
-Question: TypeAlias = (
+RequestEvent: TypeAlias = (
     ControlledShutdown
     | ApiPartitionReassignment
     | ListPartitionReassignments

@@ -182,7 +182,6 @@ class PartitionStateMachine:
             )
             raise
         batch.send()
-        self.refused.schedule()
         return outcome
 
     def _check_valid(self, rows: Iterable[int], target: PartitionState) -> list[int]:

@@ -22,6 +22,7 @@ from zkcontroller.core.effects import (
 from zkcontroller.core.elections import OfflineElection
 from zkcontroller.core.events import ApiPartitionReassignment, ListPartitionReassignments
 from zkcontroller.core.journal import scala_map, scala_seq, scala_set
+from zkcontroller.core.leader_epochs import bump_leader_epochs
 from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import NO_ROW, PartitionState
 from zkcontroller.core.reassignment_phases import ReassignmentPhases
@@ -172,9 +173,10 @@ class Reassignments:
         yield from self._phases.complete({row: moving[row] for row in done})
 
     def retry_refused(self) -> Procedure[None]:
-        """Does again what ZooKeeper refused: elections, and the ends of reassignments."""
+        """Does again what ZooKeeper refused: states, elections, and the ends of reassignments."""
         table, refused = self._context.table, self._partitions.refused
         rows = refused.take()
+        yield from self._write_again(rows.states)
         yield from self._partitions.handle_state_changes(
             rows.elections, PartitionState.ONLINE, OfflineElection()
         )
@@ -182,6 +184,27 @@ class Reassignments:
             {row: table.assignment(row) for row in rows.assignments}
         )
         refused.retried()
+
+    def _write_again(self, rows: Sequence[int]) -> Procedure[None]:
+        """Raises the leader epochs on top of what stands in ZooKeeper, and tells all replicas.
+
+        A partition whose leader died while the controller knew another one gets a new leader.
+        """
+        table, context = self._context.table, self._context
+        raised = yield from bump_leader_epochs(self._desk, rows)
+        batch = self._desk.new_batch()
+        for row in raised:
+            batch.add_leader_and_isr(table.replicas[row], [row])
+        batch.send()
+        for row in rows:
+            if row not in raised:
+                context.refused_states[table.topic_partition(row)] = None
+        leaders = table.leader
+        leaderless = [row for row in raised if not context.is_replica_online(leaders[row], row)]
+        yield from self._partitions.handle_state_changes(leaderless, PartitionState.OFFLINE)
+        yield from self._partitions.handle_state_changes(
+            leaderless, PartitionState.ONLINE, OfflineElection()
+        )
 
     def _is_doomed(self, row: int) -> bool:
         """Whether the topic is queued for deletion; a move would only hold the deletion up.

@@ -119,7 +119,6 @@ class ReassignmentPhases:
         failed = yield from self._write_assignments(final)
         for row in failed:
             self._partitions.refused.add_assignment(row)
-        self._partitions.refused.schedule()
         return failed
 
     # ------------------------------------------------------------------ U: the new assignment

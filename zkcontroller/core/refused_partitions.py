@@ -1,9 +1,16 @@
 """Partitions for which ZooKeeper refused something, to be done again by the same controller.
 
-Two refusals would otherwise last until a broker starts or fails, or another controller comes: an
-election without which a partition has no leader, and the last write of a reassignment.  Both are
-tried again after a pause that doubles as long as ZooKeeper goes on refusing.  Kafka logs the
-failure and waits for one of these events.
+Three refusals would otherwise last until a broker starts or fails, or another controller comes:
+
+* an election without which a partition has no leader;
+* the last write of a reassignment;
+* any other write of a partition's state.  What stands in ZooKeeper is not known then, because a
+  write whose reply was lost is repeated and may be refused only then; and brokers have not learned
+  what they should.  The leader epoch of such a partition is raised, so that ZooKeeper, controller
+  and brokers agree again.
+
+All are tried again after a pause that doubles as long as ZooKeeper goes on refusing.  Kafka logs
+the failure and waits for one of these events.
 """
 
 from __future__ import annotations
@@ -27,6 +34,7 @@ LONGEST_RETRY_MS: Final = 300_000
 class RefusedRows(NamedTuple):
     """What is to be tried again, as rows."""
 
+    states: list[int]
     elections: list[int]
     assignments: list[int]
 
@@ -59,12 +67,13 @@ class RefusedPartitions:
 
     def schedule(self) -> None:
         """Schedules the retry if one is needed and none is waiting."""
-        count = len(self._elections) + len(self._assignments)
-        if self._is_waiting or not count:
+        if self._is_waiting or not self._is_needed():
             return
+        states = self._desk.context.refused_states
         self._desk.journal.warn(
-            f"ZooKeeper refused {len(self._elections)} elections of partitions without a leader and"
-            f" {len(self._assignments)} assignments; trying again in {self._pause_ms} ms",
+            f"ZooKeeper refused {len(self._elections)} elections of partitions without a leader,"
+            f" {len(self._assignments)} assignments and {len(states)} states; trying again in"
+            f" {self._pause_ms} ms",
             PARTITION_STATE_MACHINE,
         )
         self._desk.outbox.append(Put(RefusedPartitionRetry(), self._pause_ms))
@@ -74,8 +83,15 @@ class RefusedPartitions:
     def take(self) -> RefusedRows:
         """The retry is due: what still needs it.  What is refused again has to be added again."""
         table = self._desk.context.table
+        elections = [row for row in self._rows(self._elections) if self._has_no_leader(row)]
+        electing = frozenset(elections)
         rows = RefusedRows(
-            [row for row in self._rows(self._elections) if self._has_no_leader(row)],
+            [
+                row
+                for row in self._rows(self._desk.context.refused_states)
+                if table.has_leadership(row) and row not in electing
+            ],
+            elections,
             # A reassignment that has begun since has written the topic's znode already.
             [
                 row
@@ -85,13 +101,17 @@ class RefusedPartitions:
         )
         self._elections.clear()
         self._assignments.clear()
+        self._desk.context.refused_states.clear()
         self._is_waiting = False
         return rows
 
     def retried(self) -> None:
         """The retry is done: the next pause is the shortest one if nothing was refused again."""
-        if not self._elections and not self._assignments:
+        if not self._is_needed():
             self._pause_ms = FIRST_RETRY_MS
+
+    def _is_needed(self) -> bool:
+        return bool(self._elections or self._assignments or self._desk.context.refused_states)
 
     def _rows(self, partitions: Iterable[TopicPartition]) -> list[int]:
         """Rows of the partitions that are still there."""

@@ -103,7 +103,10 @@ def report_unreadable(desk: Desk, states: States) -> None:
 
 
 def write_states(desk: Desk, states: Mapping[int, LeaderAndIsr]) -> Procedure[Verdicts]:
-    """Write each state if its znode is still at the ``zk_version`` in it; fenced."""
+    """Write each state if its znode is still at the ``zk_version`` in it; fenced.
+
+    A refused one is noted in the context, to be looked at again (:mod:`.refused_partitions`).
+    """
     table = desk.context.table
     results = yield from desk.write(
         [
@@ -122,4 +125,6 @@ def write_states(desk: Desk, states: Mapping[int, LeaderAndIsr]) -> Procedure[Ve
             verdicts.lost.append(row)
         else:
             verdicts.refused[row] = result
+            if result is not ZkCode.NO_NODE:
+                desk.context.refused_states[table.topic_partition(row)] = None
     return verdicts

@@ -64,7 +64,7 @@ class Topics:
 
     # ------------------------------------------------------------------ events
 
-    def reconcile(self) -> Procedure[None]:
+    def process_topic_change(self) -> Procedure[None]:
         """Handles a change of the children of ``/brokers/topics``."""
         table = self._context.table
         names = yield from self.names()
@@ -101,7 +101,7 @@ class Topics:
         self._ignored = frozenset(invalid)
         return [name for name in names if name not in invalid]
 
-    def modify(self, topic: str) -> Procedure[None]:
+    def process_partition_modifications(self, topic: str) -> Procedure[None]:
         """Handles a change of a topic's znode, which may add partitions."""
         table = self._context.table
         known = table.topics.get(topic)

@@ -15,7 +15,7 @@ How to read it:
 
 May import ``state_changes``, ``protocol``, ``zookeeper``, ``model`` and ``errors``, and not
 ``core``.  ``controller`` may import ``metadata``, and not the other way round.  The disk is behind
-the Protocol in :mod:`.raft_log`; ``replica_manager.raft`` implements it.
+the Protocol in :mod:`.raft_log`; ``replica_manager.quorum`` implements it.
 
 What must not be done here: reorder outputs, or acknowledge what is not yet on disk.
 

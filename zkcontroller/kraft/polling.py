@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, assert_never
 
-from zkcontroller.errors import RaftFatal
+from zkcontroller.errors import LimitReached, RaftFatal
 from zkcontroller.kraft.config import (
     MAX_FETCH_BYTES,
     MAX_FETCH_WAIT_MS,
@@ -104,6 +104,8 @@ class Polling:
             node.resign(now_ms)
             return now_ms
         self._append(state, now_ms)
+        if state.is_resign_requested:
+            return now_ms
         if now_ms >= state.begin_quorum_epoch_deadline_ms:
             # To every voter, acknowledged or not; a voter with a request in flight gets the next
             # one.
@@ -119,12 +121,19 @@ class Polling:
         )
 
     def _append(self, state: Leader, now_ms: int) -> None:
-        """Appends drained batches; parked Fetches get them before they are on disk."""
-        node = self._node
-        batches = state.accumulator.drain(now_ms)
-        for batch in batches:
-            node.log.append_as_leader(batch.data, state.epoch)
-        if not batches:
+        """Appends drained batches; parked Fetches get them before they are on disk.
+
+        A leader that may open no file, or gets no memory for it, resigns: what it cannot append was
+        never committed, and another node may be better off.
+        """
+        node, appended_before = self._node, self._node.log.end_offset
+        try:
+            for batch in state.accumulator.drain(now_ms):
+                node.log.append_as_leader(batch.data, state.epoch)
+        except LimitReached as reached:
+            _log.error("Resign from the leadership of epoch %d: %s", state.epoch, reached)
+            state.is_resign_requested = True
+        if node.log.end_offset == appended_before:
             return
         flush = FlushLog(node.log.end_offset)
         if state.appended(node.log.end_offset):

@@ -1,4 +1,4 @@
-"""The interface of the replicated log; the file-based log is in ``replica_manager.raft``.
+"""The interface of the replicated log; the file-based log is in ``replica_manager.quorum``.
 
 No method waits for anything but the page cache.  What must be on disk before it is acknowledged
 is flushed by the caller that performs :class:`~zkcontroller.kraft.outputs.FlushLog`.

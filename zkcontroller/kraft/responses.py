@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.errors import RaftFatal, RecordsRefused
+from zkcontroller.errors import LimitReached, RaftFatal, RecordsRefused
 from zkcontroller.kraft.config import RETRY_BACKOFF_BASE_MS
 from zkcontroller.kraft.inputs import RequestFailed, ResponseReceived
 from zkcontroller.kraft.leader_state import Leader
@@ -185,6 +185,18 @@ class Responses:
     # Records.
 
     def _fetch(self, source: int, response: FetchResponse, now_ms: int) -> bool:
+        try:
+            return self._take_fetched(source, response, now_ms)
+        except LimitReached as reached:
+            # The leader is not at fault, and is asked again after the backoff.
+            _log.error("The log cannot take over what leader %d has sent: %s", source, reached)
+            self._flush_before_the_next_fetch()
+            state = self._node.quorum.state
+            if isinstance(state, Follower):
+                state.fetch_deadline_ms = self._node.quorum.fetch_deadline_ms(now_ms)
+            return False
+
+    def _take_fetched(self, source: int, response: FetchResponse, now_ms: int) -> bool:
         node, state = self._node, self._node.quorum.state
         if response.error is not ErrorCode.none or not isinstance(state, Follower):
             return self._unexpected(source, response.error)
@@ -242,10 +254,13 @@ class Responses:
         if not taken:
             _log.error("Leader %d of epoch %d sends records of a later epoch", source, state.epoch)
             return False
-        if node.quorum.is_voter:
-            # The next Fetch acknowledges them.
-            node.emit(FlushLog(node.log.end_offset))
+        self._flush_before_the_next_fetch()
         return True
+
+    def _flush_before_the_next_fetch(self) -> None:
+        # That acknowledges everything that is there.
+        if self._node.quorum.is_voter:
+            self._node.emit(FlushLog(self._node.log.end_offset))
 
     def _fetch_snapshot(self, source: int, response: FetchSnapshotResponse, now_ms: int) -> bool:
         node, state = self._node, self._node.quorum.state

@@ -26,16 +26,15 @@ from zkcontroller.kraft.values import (
     ReplicaKey,
 )
 from zkcontroller.kraft.wire_schema import (
-    Schema,
     endpoints_of,
     id_on_wire,
     listeners_of,
     metadata_partition,
     of_metadata,
     replica_key,
-    request_schema,
 )
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import MessageSchema, request_schema
 
 _API_KEYS: Final[Mapping[type, ApiKey]] = {
     VoteRequest: ApiKey.VOTE,
@@ -72,7 +71,7 @@ def request_payload(request: RaftRequest, version: int) -> Any:
             assert_never(request)
 
 
-def _vote(schema: Schema, request: VoteRequest) -> Any:
+def _vote(schema: MessageSchema, request: VoteRequest) -> Any:
     voter = request.voter or ReplicaKey(id_on_wire(None))
     return schema.whole(
         cluster_id=request.cluster_id,
@@ -89,7 +88,7 @@ def _vote(schema: Schema, request: VoteRequest) -> Any:
     )
 
 
-def _begin(schema: Schema, request: BeginQuorumEpochRequest) -> Any:
+def _begin(schema: MessageSchema, request: BeginQuorumEpochRequest) -> Any:
     voter = request.voter or ReplicaKey(id_on_wire(None))
     values = {} if schema.version == 0 else {"leader_endpoints": _leader_endpoints(schema, request)}
     return schema.whole(
@@ -105,7 +104,7 @@ def _begin(schema: Schema, request: BeginQuorumEpochRequest) -> Any:
     )
 
 
-def _end(schema: Schema, request: EndQuorumEpochRequest) -> Any:
+def _end(schema: MessageSchema, request: EndQuorumEpochRequest) -> Any:
     candidates = request.preferred_candidates
     values: dict[str, object] = {"preferred_successors": tuple(each.id for each in candidates)}
     endpoints = {}
@@ -127,12 +126,12 @@ def _end(schema: Schema, request: EndQuorumEpochRequest) -> Any:
 
 
 def _leader_endpoints(
-    schema: Schema, request: BeginQuorumEpochRequest | EndQuorumEpochRequest
+    schema: MessageSchema, request: BeginQuorumEpochRequest | EndQuorumEpochRequest
 ) -> tuple[Any, ...]:
     return listeners_of(schema, "LeaderEndpoint", request.leader_endpoints)
 
 
-def _fetch(schema: Schema, request: FetchRequest) -> Any:
+def _fetch(schema: MessageSchema, request: FetchRequest) -> Any:
     replica = request.replica or ReplicaKey(id_on_wire(None))
     values: dict[str, object] = {"replica_id": replica.id}
     if schema.has("ReplicaState"):
@@ -158,7 +157,7 @@ def _fetch(schema: Schema, request: FetchRequest) -> Any:
     )
 
 
-def _fetch_snapshot(schema: Schema, request: FetchSnapshotRequest) -> Any:
+def _fetch_snapshot(schema: MessageSchema, request: FetchSnapshotRequest) -> Any:
     replica = request.replica or ReplicaKey(id_on_wire(None))
     snapshot_id = request.snapshot_id
     partition = schema.part(

@@ -33,16 +33,15 @@ from zkcontroller.kraft.values import (
     ReplicaKey,
 )
 from zkcontroller.kraft.wire_schema import (
-    Schema,
     answered_partition,
     endpoints_of,
     id_on_wire,
     id_or_none,
     listeners_of,
     of_metadata,
-    response_schema,
 )
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import MessageSchema, response_schema
 
 _NONE: Final = ErrorCode.none
 _NO_THROTTLE: Final = timedelta(0)
@@ -120,7 +119,7 @@ def unknown_partitions_payload(api_key: int, version: int, request: Any) -> Any:
     return _snapshot_answer(schema, topic.name, partition, ())
 
 
-def _unknown_topic(schema: Schema, topic: Any, error: ErrorCode) -> Any:
+def _unknown_topic(schema: MessageSchema, topic: Any, error: ErrorCode) -> Any:
     partitions = tuple(
         _described(schema, asked.partition_index, DescribeQuorumResponse(error=error))
         for asked in topic.partitions
@@ -136,7 +135,7 @@ def _common(response: RaftResponse) -> dict[str, Any]:
     }
 
 
-def _epoch_answer(schema: Schema, response: RaftResponse, values: dict[str, Any]) -> Any:
+def _epoch_answer(schema: MessageSchema, response: RaftResponse, values: dict[str, Any]) -> Any:
     return schema.whole(
         error_code=_NONE,
         topics=of_metadata(schema, **values),
@@ -144,14 +143,14 @@ def _epoch_answer(schema: Schema, response: RaftResponse, values: dict[str, Any]
     )
 
 
-def _node_endpoints(schema: Schema, response: RaftResponse) -> tuple[Any, ...]:
+def _node_endpoints(schema: MessageSchema, response: RaftResponse) -> tuple[Any, ...]:
     leader_id, endpoint = response.leader_id, response.leader_endpoint
     if leader_id is None or endpoint is None or not schema.has("NodeEndpoint"):
         return ()
     return (schema.part("NodeEndpoint", node_id=leader_id, host=endpoint.host, port=endpoint.port),)
 
 
-def _current_leader(schema: Schema, response: RaftResponse) -> Any:
+def _current_leader(schema: MessageSchema, response: RaftResponse) -> Any:
     return schema.part(
         "LeaderIdAndEpoch",
         leader_id=id_on_wire(response.leader_id),
@@ -159,7 +158,7 @@ def _current_leader(schema: Schema, response: RaftResponse) -> Any:
     )
 
 
-def _fetch(schema: Schema, response: FetchResponse) -> Any:
+def _fetch(schema: MessageSchema, response: FetchResponse) -> Any:
     diverging = response.diverging_epoch or _NOWHERE
     snapshot_id = response.snapshot_id or _NOWHERE
     partition = schema.part(
@@ -190,12 +189,12 @@ def _fetch(schema: Schema, response: FetchResponse) -> Any:
     )
 
 
-def _fetch_snapshot(schema: Schema, response: FetchSnapshotResponse) -> Any:
+def _fetch_snapshot(schema: MessageSchema, response: FetchSnapshotResponse) -> Any:
     partition = _snapshot_part(schema, response, METADATA_PARTITION)
     return _snapshot_answer(schema, METADATA_TOPIC, partition, _node_endpoints(schema, response))
 
 
-def _snapshot_part(schema: Schema, response: FetchSnapshotResponse, index: int) -> Any:
+def _snapshot_part(schema: MessageSchema, response: FetchSnapshotResponse, index: int) -> Any:
     snapshot_id = response.snapshot_id
     return schema.part(
         "PartitionSnapshot",
@@ -212,7 +211,7 @@ def _snapshot_part(schema: Schema, response: FetchSnapshotResponse, index: int) 
 
 
 def _snapshot_answer(
-    schema: Schema, name: str, partition: Any, node_endpoints: tuple[Any, ...]
+    schema: MessageSchema, name: str, partition: Any, node_endpoints: tuple[Any, ...]
 ) -> Any:
     return schema.whole(
         throttle_time=_NO_THROTTLE,
@@ -222,7 +221,7 @@ def _snapshot_answer(
     )
 
 
-def _describe(schema: Schema, response: DescribeQuorumResponse) -> Any:
+def _describe(schema: MessageSchema, response: DescribeQuorumResponse) -> Any:
     partition = _described(schema, METADATA_PARTITION, response)
     topic = schema.part("TopicData", topic_name=METADATA_TOPIC, partitions=(partition,))
     nodes: tuple[Any, ...] = ()
@@ -236,7 +235,7 @@ def _describe(schema: Schema, response: DescribeQuorumResponse) -> Any:
     return schema.whole(error_code=_NONE, error_message="", topics=(topic,), nodes=nodes)
 
 
-def _described(schema: Schema, index: int, response: DescribeQuorumResponse) -> Any:
+def _described(schema: MessageSchema, index: int, response: DescribeQuorumResponse) -> Any:
     is_refused = response.error is not _NONE
     return schema.part(
         "PartitionData",
@@ -252,7 +251,7 @@ def _described(schema: Schema, index: int, response: DescribeQuorumResponse) -> 
     )
 
 
-def _replicas(schema: Schema, replicas: tuple[ReplicaProgress, ...]) -> tuple[Any, ...]:
+def _replicas(schema: MessageSchema, replicas: tuple[ReplicaProgress, ...]) -> tuple[Any, ...]:
     return tuple(
         schema.part(
             "ReplicaState",

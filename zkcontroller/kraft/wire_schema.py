@@ -1,13 +1,8 @@
-"""kio's classes for the quorum's messages in any version, and helpers for shared fields."""
+"""Fields that the quorum's messages share."""
 
 from __future__ import annotations
 
-from functools import cache
-from types import ModuleType
-from typing import Any, Literal, TypeAlias
-
-from kio.index import load_payload_module
-from kio.static.constants import EntityType
+from typing import Any
 
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.kraft.messages import Endpoints
@@ -19,48 +14,10 @@ from zkcontroller.kraft.values import (
     Endpoint,
     ReplicaKey,
 )
-from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.messages import request_type, response_type
-from zkcontroller.protocol.versioned_messages import made_of
-
-_Kind: TypeAlias = Literal[EntityType.request, EntityType.response]
+from zkcontroller.protocol.versioned_messages import MessageSchema
 
 
-class Schema:
-    """The classes of one version of one API's request or response."""
-
-    def __init__(self, api_key: int, version: int, kind: _Kind) -> None:
-        self.version = version
-        self._module: ModuleType = load_payload_module(api_key, version, kind)
-        type_of = request_type if kind is EntityType.request else response_type
-        self._whole: type = type_of(api_key, version)
-
-    def has(self, class_name: str) -> bool:
-        """Whether this version has that nested class."""
-        return hasattr(self._module, class_name)
-
-    def part(self, class_name: str, **values: object) -> Any:
-        """A nested message with those values that its version has fields for."""
-        return made_of(getattr(self._module, class_name), values)
-
-    def whole(self, **values: object) -> Any:
-        """The top-level message."""
-        return made_of(self._whole, values)
-
-
-@cache
-def request_schema(api_key: ApiKey, version: int) -> Schema:
-    """The classes of a request."""
-    return Schema(api_key, version, EntityType.request)
-
-
-@cache
-def response_schema(api_key: ApiKey, version: int) -> Schema:
-    """The classes of a response."""
-    return Schema(api_key, version, EntityType.response)
-
-
-def of_metadata(schema: Schema, **values: object) -> Any:
+def of_metadata(schema: MessageSchema, **values: object) -> Any:
     """The topics field for the metadata partition, with these values."""
     partition = schema.part("PartitionData", partition_index=METADATA_PARTITION, **values)
     return (schema.part("TopicData", topic_name=METADATA_TOPIC, partitions=(partition,)),)
@@ -116,7 +73,7 @@ def endpoints_of(listeners: Any) -> Endpoints:
     return {each.name: Endpoint(each.host, int(each.port)) for each in listeners}
 
 
-def listeners_of(schema: Schema, class_name: str, endpoints: Endpoints) -> tuple[Any, ...]:
+def listeners_of(schema: MessageSchema, class_name: str, endpoints: Endpoints) -> tuple[Any, ...]:
     """The endpoints as messages of that class."""
     return tuple(
         schema.part(class_name, name=name, host=endpoint.host, port=endpoint.port)

@@ -22,7 +22,7 @@ from zkcontroller.core.effects import (
     Answer,
     CancelPuts,
     ControlledShutdownResult,
-    Deed,
+    Effect,
     LogLine,
     MarkMeter,
     Put,
@@ -36,26 +36,26 @@ from zkcontroller.core.events import (
     ControlledShutdown,
     Event,
     Expire,
-    Question,
     RegisterBrokerAndReelect,
+    RequestEvent,
     Startup,
 )
 from zkcontroller.core.watches import event_for_watch
 from zkcontroller.errors import ControllerMoved, EventQueueFull, SessionExpired
-from zkcontroller.runtime.broker_channel import (
+from zkcontroller.net.presence import abandonable
+from zkcontroller.observability.log_files import StateChangeSink, log_line
+from zkcontroller.observability.metrics import Metrics, mbean
+from zkcontroller.observability.session_metrics import SessionMetrics
+from zkcontroller.runtime.controller_channel_manager import (
     Answered,
-    BrokerChannels,
-    ChannelDeed,
+    ChannelEffect,
     ChannelSettings,
+    ControllerChannelManager,
 )
 from zkcontroller.runtime.driver import Driver, Session
 from zkcontroller.runtime.event_queue import EventQueue
 from zkcontroller.runtime.event_thread import KAFKA_CONTROLLER, EventThread
-from zkcontroller.runtime.log_files import StateChangeSink, log_line
-from zkcontroller.runtime.metrics import Metrics, mbean
-from zkcontroller.runtime.presence import abandonable
 from zkcontroller.runtime.response_text import response_text
-from zkcontroller.runtime.session_metrics import SessionMetrics
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import WatchFired
 from zkcontroller.zookeeper.session import SessionState
@@ -102,7 +102,7 @@ class ControllerRuntime:
         self._metrics = metrics
         self._session_metrics = SessionMetrics(metrics)
         self._controller = Controller(config, new_uuid or uuid4)
-        self._channels = BrokerChannels(
+        self._channels = ControllerChannelManager(
             channel_settings or ChannelSettings(config.broker_id, config.listener_name),
             loop,
             metrics,
@@ -215,7 +215,7 @@ class ControllerRuntime:
         assert isinstance(result, ControlledShutdownResult)
         return result
 
-    async def ask(self, make: Callable[[int], Question], timeout_ms: int = 0) -> Result | None:
+    async def ask(self, make: Callable[[int], RequestEvent], timeout_ms: int = 0) -> Result | None:
         """Puts the event that ``make`` builds from a request id, and waits for its answer.
 
         None if the answer takes longer than ``timeout_ms`` and longer than a broker waits, or too
@@ -249,7 +249,7 @@ class ControllerRuntime:
         self._refuse(event, None if is_over else UNKNOWN_SERVER_ERROR)
 
     def _refuse(self, event: Event, error_code: int | None) -> None:
-        if isinstance(event, Question):
+        if isinstance(event, RequestEvent):
             result = self._controller.refusal(event, error_code)
             if result is not None and event.request_id is not None:
                 self._answer(Answer(event.request_id, result))
@@ -289,31 +289,31 @@ class ControllerRuntime:
             handle.cancel()
         self._delayed.clear()
 
-    def _do(self, deeds: Sequence[Deed]) -> None:
-        for_channels: list[ChannelDeed] = []
-        for deed in deeds:
-            match deed:
+    def _do(self, effects: Sequence[Effect]) -> None:
+        for_channels: list[ChannelEffect] = []
+        for effect in effects:
+            match effect:
                 case Send() | AddChannel() | RemoveChannel() | RemoveAllChannels():
-                    for_channels.append(deed)
+                    for_channels.append(effect)
                 case LogLine():
                     # Below a first line end stands the exception, as Java prints it.
-                    message, _, cause = deed.message.partition("\n")
-                    log_line(deed.logger, deed.level, message, cause or None)
+                    message, _, cause = effect.message.partition("\n")
+                    log_line(effect.logger, effect.level, message, cause or None)
                 case StateChanges():
-                    self._state_changes.write(deed.records)
+                    self._state_changes.write(effect.records)
                 case Answer():
-                    self._answer(deed)
+                    self._answer(effect)
                 case Put(event=event, delay_ms=0):
                     self._queue.put(event)
                 case Put():
-                    self._on_loop(self._put_later, deed)
+                    self._on_loop(self._put_later, effect)
                 case CancelPuts():
                     self._on_loop(self._cancel_puts)
                 case MarkMeter():
-                    name = mbean("kafka.controller", "ControllerStats", deed.name)
-                    self._metrics.meter(name).mark(deed.count)
+                    name = mbean("kafka.controller", "ControllerStats", effect.name)
+                    self._metrics.meter(name).mark(effect.count)
                 case _:
-                    assert_never(deed)
+                    assert_never(effect)
         self._channels.submit(for_channels)
 
     def _on_loop(self, call: Callable[..., None], *arguments: object) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from zkcontroller.core.effects import Deed, Outbox, Pause, Procedure, Question, RegisterBroker
+from zkcontroller.core.effects import Effect, Outbox, Pause, Procedure, Question, RegisterBroker
 from zkcontroller.errors import SessionExpired, ZkControllerError
 from zkcontroller.zookeeper.requests import ZkRequest
 
@@ -38,7 +38,7 @@ class Driver:
         outbox: Outbox,
         session: Session,
         register_broker: Callable[[], int],
-        do: Callable[[Sequence[Deed]], None],
+        do: Callable[[Sequence[Effect]], None],
         sleep_s: Callable[[float], object] = time.sleep,
     ) -> None:
         """``register_broker`` returns the new broker epoch; ``do`` performs the outbox."""
@@ -87,6 +87,6 @@ class Driver:
 
     def _perform_outbox(self) -> None:
         if self._outbox:
-            deeds = self._outbox.copy()
+            effects = self._outbox.copy()
             self._outbox.clear()
-            self._do(deeds)
+            self._do(effects)

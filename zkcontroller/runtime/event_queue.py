@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from zkcontroller.core.events import WATCH_EVENTS, Event, Question
+from zkcontroller.core.events import WATCH_EVENTS, Event, RequestEvent
 from zkcontroller.errors import EventQueueFull, IllegalState
 
 REQUEST_CAPACITY: Final = 1_000
@@ -129,4 +129,4 @@ class EventQueue:
 
 def _is_request(event: Event) -> bool:
     """Whether a client sent it; the controller and watches put elections too."""
-    return isinstance(event, Question) and event.request_id is not None
+    return isinstance(event, RequestEvent) and event.request_id is not None

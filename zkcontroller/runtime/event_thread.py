@@ -22,11 +22,11 @@ from zkcontroller.core.events import (
     ShutdownEventThread,
     event_text,
 )
+from zkcontroller.observability.log_files import log_line
+from zkcontroller.observability.log_text import throwable_text
+from zkcontroller.observability.metrics import Metrics, mbean
 from zkcontroller.runtime.driver import Driver
 from zkcontroller.runtime.event_queue import EventQueue, QueuedEvent
-from zkcontroller.runtime.log_files import log_line
-from zkcontroller.runtime.log_text import throwable_text
-from zkcontroller.runtime.metrics import Metrics, mbean
 
 THREAD_NAME: Final = "controller-event-thread"
 EVENT_THREAD_LOGGER: Final = "kafka.controller.ControllerEventManager$ControllerEventThread"

@@ -39,8 +39,10 @@ def parse_connect(text: str) -> ConnectString:
     """Servers and chroot of a connect string.
 
     Raises:
-        ConfigInvalid: no server, a port that is none, or a chroot that is no path.
+        ConfigInvalid: no server, a host or port that is none, or a chroot that is no path.
     """
+    if "\0" in text:
+        raise ConfigInvalid(KEY, text, f"the character NUL is in no host and in no path; {FORM}")
     servers, slash, chroot = text.strip().partition("/")
     parsed = tuple(_server(text, part.strip()) for part in servers.split(","))
     names = chroot.rstrip("/").split("/") if chroot.rstrip("/") else []
@@ -63,11 +65,22 @@ def _server(text: str, part: str) -> tuple[str, int]:
             raise ConfigInvalid(KEY, text, f"{part!r} lacks its port; {FORM}")
     if not host:
         raise ConfigInvalid(KEY, text, f"a server without a host; {FORM}")
+    if not _is_host(host):
+        raise ConfigInvalid(KEY, text, f"{host!r} is no host: its labels have 1 to 63 characters")
     if not port:
         return host, DEFAULT_PORT
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ConfigInvalid(KEY, text, f"{port!r} is not a port number (1-65535); {FORM}")
     return host, int(port)
+
+
+def _is_host(host: str) -> bool:
+    """Whether a name server can be asked for it."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def parse_credentials(variable: str, text: str) -> tuple[tuple[str, str], ...]:

@@ -195,7 +195,8 @@ class EmbeddedZooKeeper:
         return self._data_dir / "console.log"
 
     @property
-    def _log_file(self) -> Path:
+    def log_file(self) -> Path:
+        """The server's own log."""
         return self._data_dir / "zookeeper.log"
 
     def _write_configuration(self) -> Path:
@@ -236,10 +237,10 @@ class EmbeddedZooKeeper:
 
     def _last_log_lines(self) -> str:
         lines: list[str] = []
-        for file in (self._log_file, self._console):
+        for file in (self.log_file, self._console):
             if file.exists():
                 lines += file.read_text(errors="replace").splitlines()
-        return "\n".join(lines[-LOG_LINES_IN_ERRORS:]) or f"nothing in {self._log_file}"
+        return "\n".join(lines[-LOG_LINES_IN_ERRORS:]) or f"nothing in {self.log_file}"
 
 
 def is_serving(host: str, port: int, timeout_s: float = 0.25) -> bool:

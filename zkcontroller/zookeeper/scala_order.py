@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
+from zkcontroller.java import signed, string_hash
+
 _Key = TypeVar("_Key")
 _SCALA_LOAD_FACTOR: Final = 0.75
 _SCALA_INITIAL_CAPACITY: Final = 16
@@ -27,25 +29,8 @@ _SMALL_MAP: Final = 4
 """``Map1`` to ``Map4`` keep the order of insertion."""
 
 
-def java_string_hash(text: str) -> int:
-    """``String.hashCode`` as an unsigned 32-bit number, over UTF-16 code units."""
-    code = 0
-    if text.isascii():
-        for byte in text.encode():
-            code = (code * 31 + byte) & 0xFFFFFFFF
-        return code
-    units = text.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(units), 2):
-        code = (code * 31 + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
-    return code
-
-
-def _signed(code: int) -> int:
-    return code - 0x100000000 if code >= 0x80000000 else code
-
-
 def _spread(text: str) -> int:
-    code = java_string_hash(text)
+    code = string_hash(text)
     return code ^ (code >> 16)
 
 
@@ -59,7 +44,7 @@ def mutable_hash_map_order(keys: Sequence[str]) -> list[str]:
         capacity *= 2
     codes = [(_spread(key), key) for key in keys]
     # sort() is stable, as the map is: among equal hashes the first one put stays first.
-    codes.sort(key=lambda pair: (pair[0] & (capacity - 1), _signed(pair[0])))
+    codes.sort(key=lambda pair: (pair[0] & (capacity - 1), signed(pair[0])))
     return [key for _, key in codes]
 
 
@@ -71,7 +56,7 @@ def immutable_map_order(keys: Sequence[str]) -> list[str]:
     """
     if len(keys) <= _SMALL_MAP:
         return list(keys)
-    return _champ([(_improved(java_string_hash(key)), key) for key in keys], 0)
+    return _champ([(_improved(string_hash(key)), key) for key in keys], 0)
 
 
 def immutable_int_map_order(keys: Iterable[int]) -> list[int]:

@@ -10,15 +10,15 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.groups.desk import OFFSETS_TOPIC
+from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
+from replica_manager.coordinators.transactions.requests import AddPartitions, ErrorResult
+from replica_manager.request_errors import before_producer_fenced
 from replica_manager.server.authorization import check_group, check_transactional_id
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.errors import before_producer_fenced
-from replica_manager.server.schema import response_schema
-from replica_manager.transactions.requests import AddPartitions, ErrorResult
+from zkcontroller.acls import AclOperation
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.ADD_OFFSETS_TO_TXN
 VERSIONS: Final = (0, 4)

@@ -14,22 +14,22 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.authorization import allowed_names, check_cluster, is_allowed
-from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.errors import before_producer_fenced
-from replica_manager.server.large_answers import composed
-from replica_manager.server.schema import ResponseSchema, response_schema
-from replica_manager.server.slices import in_slices
-from replica_manager.server.transaction_messages import by_topic
-from replica_manager.transactions.requests import (
+from replica_manager.coordinators.transaction_messages import by_topic
+from replica_manager.coordinators.transactions.requests import (
     AddPartitions,
     ErrorResult,
     VerifyPartitions,
     VerifyResult,
 )
+from replica_manager.request_errors import before_producer_fenced
+from replica_manager.server.authorization import allowed_names, check_cluster, is_allowed
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import composed
+from replica_manager.server.slices import in_slices
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.model import INTERNAL_TOPICS, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
 
 API_KEY: Final = ApiKey.ADD_PARTITIONS_TO_TXN
 VERSIONS: Final = (0, 5)

@@ -12,10 +12,10 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.controller_questions import ask
-from replica_manager.server.schema import response_schema
 from zkcontroller.core.effects import ProducerIdBlock
 from zkcontroller.core.events import AllocateProducerIds
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.ALLOCATE_PRODUCER_IDS
 VERSIONS: Final = (0, 0)

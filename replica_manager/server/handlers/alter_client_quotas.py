@@ -15,16 +15,16 @@ from typing import Any, Final, TypeAlias
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_questions import sentence
-from replica_manager.server.errors import RequestRefused
 from replica_manager.server.large_answers import composed
 from replica_manager.server.quota_entities import Entity, QuotaChange
-from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.ALTER_CLIENT_QUOTAS
 VERSIONS: Final = (0, 1)

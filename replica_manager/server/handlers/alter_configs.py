@@ -11,8 +11,8 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.config_alteration import Change, Operation
-from replica_manager.server.config_resources import (
+from replica_manager.server.configs.config_alteration import Change, Operation
+from replica_manager.server.configs.config_resources import (
     ConfigAlteration,
     ResourceChanges,
     alteration_response,

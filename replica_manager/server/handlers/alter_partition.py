@@ -19,12 +19,12 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_questions import ask
 from replica_manager.server.large_answers import composed
-from replica_manager.server.schema import ResponseSchema, response_schema
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import AlterPartitionResult, IsrChangeResult
 from zkcontroller.core.events import AlterPartitionReceived, IsrChange
 from zkcontroller.model import RECOVERED
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
 
 API_KEY: Final = ApiKey.ALTER_PARTITION
 VERSIONS: Final = (0, 3)

@@ -21,12 +21,12 @@ from replica_manager.server.controller_questions import (
     timeout_ms_of,
 )
 from replica_manager.server.large_answers import composed
-from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import PartitionResult, PartitionResults
 from zkcontroller.core.events import ApiPartitionReassignment
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.ALTER_PARTITION_REASSIGNMENTS
 VERSIONS: Final = (0, 0)

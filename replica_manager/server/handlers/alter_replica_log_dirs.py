@@ -16,10 +16,10 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_questions import by_topic
 from replica_manager.server.large_answers import composed
-from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.ALTER_REPLICA_LOG_DIRS
 VERSIONS: Final = (0, 2)

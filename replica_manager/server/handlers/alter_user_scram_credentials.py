@@ -18,13 +18,13 @@ from typing import Any, Final, TypeAlias
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import check_cluster
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_questions import sentence
-from replica_manager.server.errors import RequestRefused
 from replica_manager.server.large_answers import aside, composed
-from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
+from zkcontroller.acls import AclOperation
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
@@ -34,7 +34,7 @@ from zkcontroller.protocol.scram import (
     MIN_ITERATIONS,
     ScramCredential,
 )
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
+from zkcontroller.protocol.versioned_messages import response_schema
 from zkcontroller.zookeeper.znodes import sanitize
 
 API_KEY: Final = ApiKey.ALTER_USER_SCRAM_CREDENTIALS

@@ -15,8 +15,8 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.handlers.control_requests import broker_epoch_of
-from replica_manager.server.schema import response_schema
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.CONTROLLED_SHUTDOWN
 VERSIONS: Final = (0, 3)

@@ -20,10 +20,10 @@ from replica_manager.security.principals import ANONYMOUS, USER, Principal
 from replica_manager.server.authorization import is_allowed
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.token_requests import is_allowed_here, numeric_response
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.delegation_tokens import USER_TYPE
 from zkcontroller.protocol.numeric_times import NO_TIME
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 API_KEY: Final = ApiKey.CREATE_DELEGATION_TOKEN
 VERSIONS: Final = (0, 3)

@@ -17,19 +17,19 @@ from typing import Any, Final, TypeAlias
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, RequestContext, Throttled
 from replica_manager.server.controller_questions import timeout_ms_of
-from replica_manager.server.errors import RequestRefused
 from replica_manager.server.large_answers import composed
-from replica_manager.server.partition_creation import NewPartitions
-from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
+from replica_manager.server.topics.partition_creation import NewPartitions
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import NO_LEADER, Broker
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.CREATE_PARTITIONS
 VERSIONS: Final = (0, 3)
@@ -50,18 +50,17 @@ async def handle(
     """One outcome per topic."""
     if not broker.controller.is_active:
         raise RequestRefused(ErrorCode.not_controller)
-    repeated = Counter(topic.name for topic in request.topics)
+    repeated = Counter([topic.name async for topic in in_slices(request.topics)])
     outcomes: dict[str, _Outcome] = {
         name: (ErrorCode.invalid_request, "Duplicate topic in request.")
-        for name, count in repeated.items()
+        async for name, count in in_slices(repeated.items())
         if count > 1
     }
-    named = [topic for topic in request.topics if topic.name not in outcomes]
-    allowed = await allowed_names(
-        broker, context, AclOperation.ALTER, ResourceType.TOPIC, [topic.name for topic in named]
-    )
+    named = [topic async for topic in in_slices(request.topics) if topic.name not in outcomes]
+    names = [topic.name async for topic in in_slices(named)]
+    allowed = await allowed_names(broker, context, AclOperation.ALTER, ResourceType.TOPIC, names)
     valid = [_wanted(topic) async for topic in in_slices(named) if topic.name in allowed]
-    outcomes |= {topic.name: _UNAUTHORIZED for topic in named if topic.name not in allowed}
+    outcomes |= {name: _UNAUTHORIZED async for name in in_slices(names) if name not in allowed}
     brokers = await broker.admin.brokers()
     _check_racks(brokers)
     quota = broker.quotas.controller_mutation.of(

@@ -17,19 +17,19 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import allowed_names, is_cluster_allowed
-from replica_manager.server.config_entries import topic_entries
+from replica_manager.server.configs.config_entries import topic_entries
 from replica_manager.server.context import BrokerContext, RequestContext, Throttled
-from replica_manager.server.errors import RequestRefused
-from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
-from replica_manager.server.topic_admin import CreatedTopic
-from replica_manager.server.topic_creation import CLUSTER_METADATA_TOPIC, NewTopic
+from replica_manager.server.topics.topic_admin import CreatedTopic
+from replica_manager.server.topics.topic_creation import CLUSTER_METADATA_TOPIC, NewTopic
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import NO_LEADER
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.CREATE_TOPICS
 VERSIONS: Final = (0, 7)
@@ -80,7 +80,7 @@ class _Creation:
 
     async def run(self) -> None:
         creatable = await self._authorize()
-        repeated = Counter(topic.name for topic in self._request.topics)
+        repeated = Counter([topic.name async for topic in in_slices(self._request.topics)])
         async for topic in in_slices(self._request.topics):
             if topic.name == CLUSTER_METADATA_TOPIC:
                 self._refusals[topic.name] = (
@@ -105,7 +105,8 @@ class _Creation:
 
     async def _authorize(self) -> dict[str, None]:
         """The topics that the client may create; notes whose configuration it may not see."""
-        names = [t.name for t in self._request.topics if t.name != CLUSTER_METADATA_TOPIC]
+        topics = in_slices(self._request.topics)
+        names = {t.name: None async for t in topics if t.name != CLUSTER_METADATA_TOPIC}
         may_create_any = is_cluster_allowed(
             self._broker, self._context, AclOperation.CREATE, log_if_denied=False
         )
@@ -114,18 +115,16 @@ class _Creation:
             self._context,
             AclOperation.DESCRIBE_CONFIGS,
             ResourceType.TOPIC,
-            dict.fromkeys(names),
+            names,
             log_if_denied=False,
         )
-        self._hidden_configs = frozenset(name for name in names if name not in described)
+        self._hidden_configs = frozenset(
+            [name async for name in in_slices(names) if name not in described]
+        )
         if may_create_any:
-            return dict.fromkeys(names)
+            return names
         return await allowed_names(
-            self._broker,
-            self._context,
-            AclOperation.CREATE,
-            ResourceType.TOPIC,
-            dict.fromkeys(names),
+            self._broker, self._context, AclOperation.CREATE, ResourceType.TOPIC, names
         )
 
     async def _create(self, topic: NewTopic) -> None:

@@ -10,14 +10,14 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.groups.requests import DeleteGroups, DeleteGroupsResult
+from replica_manager.coordinators.groups.requests import DeleteGroups, DeleteGroupsResult
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_answers import write_delete_groups
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import GROUPS_AT_ONCE, in_pieces
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 API_KEY: Final = ApiKey.DELETE_GROUPS
 VERSIONS: Final = (0, 2)

@@ -8,7 +8,7 @@ Source: Kafka ``KafkaApis.handleDeleteTopicsRequest``, ``ZkAdminManager.deleteTo
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -16,17 +16,17 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.quotas.mutation_quotas import MutationQuota
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, RequestContext, Throttled
-from replica_manager.server.errors import RequestRefused
 from replica_manager.server.large_answers import composed
-from replica_manager.server.mutation_quotas import MutationQuota
-from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.DELETE_TOPICS
 VERSIONS: Final = (0, 6)
@@ -63,7 +63,7 @@ async def handle(
         user=context.principal.name,
     )
     errors: dict[str, ErrorCode] = {}
-    names = [topic.name for topic in topics if topic.name is not None]
+    names = [topic.name async for topic in in_slices(topics) if topic.name is not None]
     describable = await allowed_names(
         broker, context, AclOperation.DESCRIBE, ResourceType.TOPIC, names
     )
@@ -102,10 +102,10 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
     return _response(context, [(topic, error) for topic in _named_in(request)])
 
 
-def _named_in(request: Any) -> list[_Named]:
+def _named_in(request: Any) -> Iterator[_Named]:
     if hasattr(request, "topic_names"):
-        return [_Named(name, None) for name in request.topic_names]
-    return [_Named(topic.name, topic.topic_id) for topic in request.topics]
+        return (_Named(name, None) for name in request.topic_names)
+    return (_Named(topic.name, topic.topic_id) for topic in request.topics)
 
 
 def _resolved(topic: _Named, topic_names: Any) -> _Named:

@@ -14,12 +14,12 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.errors import RequestRefused
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.quota_filters import Described, QuotaFilter
-from replica_manager.server.schema import response_schema
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.DESCRIBE_CLIENT_QUOTAS
 VERSIONS: Final = (0, 1)

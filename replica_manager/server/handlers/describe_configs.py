@@ -12,27 +12,27 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import is_allowed, is_cluster_allowed
-from replica_manager.server.config_answers import ConfigResults
-from replica_manager.server.config_entries import (
+from replica_manager.server.configs.config_answers import ConfigResults
+from replica_manager.server.configs.config_entries import (
     ConfigEntry,
     broker_entries,
     default_broker_entries,
     logger_entries,
     topic_entries,
 )
-from replica_manager.server.config_rows import config_result
+from replica_manager.server.configs.config_rows import config_result
+from replica_manager.server.configs.log_levels import log_levels
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.errors import RequestRefused
-from replica_manager.server.log_levels import log_levels
-from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
-from replica_manager.server.topic_creation import check_name
+from replica_manager.server.topics.topic_creation import check_name
+from zkcontroller.acls import AclOperation
+from zkcontroller.acls import ResourceType as AclResourceType
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
-from zkcontroller.zookeeper.kafka_acl_znodes import ResourceType as AclResourceType
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.DESCRIBE_CONFIGS
 VERSIONS: Final = (0, 4)

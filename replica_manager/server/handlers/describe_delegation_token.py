@@ -18,10 +18,10 @@ from replica_manager.security.delegation_tokens import KnownToken
 from replica_manager.security.principals import Principal
 from replica_manager.server.authorization import is_allowed
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.schema import response_schema
 from replica_manager.server.token_requests import is_allowed_here
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.DESCRIBE_DELEGATION_TOKEN
 VERSIONS: Final = (0, 3)

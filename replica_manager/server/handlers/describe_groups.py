@@ -10,14 +10,18 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.groups.requests import DescribedGroup, DescribeGroups, DescribeResult
+from replica_manager.coordinators.groups.requests import (
+    DescribedGroup,
+    DescribeGroups,
+    DescribeResult,
+)
 from replica_manager.server.authorization import NOT_ASKED, allowed_names, authorized_operations
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_answers import write_describe
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_pieces, in_slices
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 API_KEY: Final = ApiKey.DESCRIBE_GROUPS
 VERSIONS: Final = (0, 5)

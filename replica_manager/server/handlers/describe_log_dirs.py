@@ -17,15 +17,15 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.log.partition_log import PartitionLog
+from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.server.authorization import is_cluster_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
-from replica_manager.server.schema import ResponseSchema, response_schema
 from replica_manager.server.slices import in_slices
+from zkcontroller.acls import AclOperation
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
+from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
 
 API_KEY: Final = ApiKey.DESCRIBE_LOG_DIRS
 VERSIONS: Final = (0, 4)
@@ -118,7 +118,7 @@ def _logs_by_dir(
 
 
 def _offset_lag(
-    broker: BrokerContext, tp: TopicPartition, log: PartitionLog, *, is_future: bool
+    broker: BrokerContext, tp: TopicPartition, log: UnifiedLog, *, is_future: bool
 ) -> int:
     """The records that the log lacks: up to the current log's end, or to the high watermark."""
     current = broker.logs.log(tp)

@@ -15,12 +15,12 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.authorization import is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.schema import ResponseSchema, response_schema
 from replica_manager.server.slices import in_slices
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
 from zkcontroller.topic_names import invalid_name_reason
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 API_KEY: Final = ApiKey.DESCRIBE_PRODUCERS
 VERSIONS: Final = (0, 0)
@@ -90,7 +90,7 @@ def _error(schema: ResponseSchema, partition: int, error: ErrorCode, message: st
 
 
 async def _producers(schema: ResponseSchema, tp: TopicPartition, broker: BrokerContext) -> Any:
-    hosted = broker.replica_manager.hosted(tp)
+    hosted = broker.replica_manager.get_partition_or_error(tp)
     if isinstance(hosted, ErrorCode):
         return _error(schema, tp.partition, hosted, None)
     log = broker.logs.log(tp)

@@ -11,19 +11,19 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.authorization import allowed_names, is_allowed
-from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
-from replica_manager.server.schema import ResponseSchema, response_schema
-from replica_manager.server.slices import in_pieces, in_slices
-from replica_manager.server.transaction_messages import by_topic
-from replica_manager.transactions.requests import (
+from replica_manager.coordinators.transaction_messages import by_topic
+from replica_manager.coordinators.transactions.requests import (
     DescribedTransaction,
     DescribeResult,
     DescribeTransactions,
 )
+from replica_manager.server.authorization import allowed_names, is_allowed
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import composed
+from replica_manager.server.slices import in_pieces, in_slices
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
 
 API_KEY: Final = ApiKey.DESCRIBE_TRANSACTIONS
 VERSIONS: Final = (0, 0)

@@ -15,10 +15,10 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
-from replica_manager.server.schema import ResponseSchema, response_schema
 from replica_manager.server.slices import in_slices
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.scram import ScramCredential, ScramMechanism
+from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY, desanitize, sanitize
 
 API_KEY: Final = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS

@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.replication.metadata_cache import MetadataSnapshot
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_questions import (
     ask,
@@ -24,14 +25,13 @@ from replica_manager.server.controller_questions import (
     sentence,
     timeout_ms_of,
 )
-from replica_manager.server.errors import RequestRefused
 from replica_manager.server.large_answers import composed
-from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import PartitionResult, PartitionResults
 from zkcontroller.core.events import ElectionTrigger, ElectionType, ReplicaLeaderElection
 from zkcontroller.model import NO_EPOCH, NO_LEADER, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.ELECT_LEADERS
 VERSIONS: Final = (0, 2)

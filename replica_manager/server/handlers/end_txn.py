@@ -12,13 +12,13 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.coordinators.transactions.requests import EndTransaction, ErrorResult
+from replica_manager.request_errors import before_producer_fenced
 from replica_manager.server.authorization import check_transactional_id
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.errors import before_producer_fenced
-from replica_manager.server.schema import response_schema
-from replica_manager.transactions.requests import EndTransaction, ErrorResult
+from zkcontroller.acls import AclOperation
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.END_TXN
 VERSIONS: Final = (0, 4)

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.config import RACK_AWARE_SELECTOR
+from replica_manager.configuration.config import RACK_AWARE_SELECTOR
 from replica_manager.log.files import FileSlice
 from replica_manager.log.log_values import NO_CONVERSIONS, FetchIsolation, RecordConversions
 from replica_manager.replication.fetch_sessions import FetchAnswer, FetchContext
@@ -36,6 +36,7 @@ from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.large_answers import aside
 from replica_manager.server.replica_selector import follower_in_rack
 from replica_manager.server.slices import in_slices
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
@@ -52,7 +53,6 @@ from zkcontroller.protocol.fetch import (
 )
 from zkcontroller.protocol.legacy_messages import down_converted
 from zkcontroller.protocol.record_batch import MAGIC_0, MAGIC_1, BatchHeader, iterate_batches
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 API_KEY: Final = ApiKey.FETCH
 VERSIONS: Final = (0, LAST_VERSION)
@@ -99,7 +99,7 @@ async def handle(
     if context.usage is not None:
         if is_from_follower:
             context.usage.exempt()
-        elif context.usage.fetched(_size(session.told(found), context, broker)) > 0:
+        elif context.usage.fetched(await _size(session.told(found), context, broker)) > 0:
             return await _answered(session.throttled(), {}, request, context, broker)
     answer = session.answer(found, broker.replica_manager.now_ms())
     return await _answered(answer, interesting, request, context, broker)
@@ -247,7 +247,7 @@ async def _answered(
     return await aside(len(answer.partitions), encoded)
 
 
-def _size(
+async def _size(
     told: Mapping[TopicIdPartition, FetchedPartition],
     context: RequestContext,
     broker: BrokerContext,
@@ -256,10 +256,12 @@ def _size(
     version = context.api_version
     leaders = CurrentLeaders(broker, context.listener_name)
     topics: dict[TopicName, list[AnsweredPartition[bytes | FileSlice]]] = {}
-    for each, found in told.items():
+    async for each, found in in_slices(told.items()):
         name: TopicName = each.topic_id if version >= TOPIC_IDS_SINCE else each.topic
         topics.setdefault(name, []).append(_encodable(each, found, leaders, version))
-    body = fetch_response(version, ErrorCode.none, 0, list(topics.items()))
+    body = await aside(
+        len(told), lambda: fetch_response(version, ErrorCode.none, 0, list(topics.items()))
+    )
     return _SIZE_BYTES + sum(map(len, body))
 
 
@@ -313,7 +315,7 @@ def _count(
         broker.topic_stats.mark(each.topic_partition.topic, "bytes_out", size)
         return
     broker.topic_stats.mark_all("replication_bytes_out", size)
-    partition = broker.replica_manager.hosted(each.topic_partition)
+    partition = broker.replica_manager.get_partition_or_error(each.topic_partition)
     if not isinstance(partition, ErrorCode) and replica_id in partition.adding_replicas:
         broker.topic_stats.mark_all("reassignment_bytes_out", size)
 

@@ -14,15 +14,15 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.groups.desk import OFFSETS_TOPIC
+from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
+from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
 from replica_manager.server.authorization import check_cluster, is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
-from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
-from replica_manager.transactions.desk import TRANSACTION_TOPIC
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.FIND_COORDINATOR
 VERSIONS: Final = (0, 6)

@@ -15,22 +15,22 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.coordinators.transactions.requests import (
+    InitProducerId,
+    InitProducerIdResult,
+    ProducerIdAndEpoch,
+)
+from replica_manager.request_errors import before_producer_fenced
 from replica_manager.server.authorization import (
     is_allowed,
     is_allowed_on_any,
     is_cluster_allowed,
 )
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.errors import before_producer_fenced
-from replica_manager.server.schema import response_schema
-from replica_manager.transactions.requests import (
-    InitProducerId,
-    InitProducerIdResult,
-    ProducerIdAndEpoch,
-)
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.record_batch import NO_PRODUCER_EPOCH
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.INIT_PRODUCER_ID
 VERSIONS: Final = (0, 5)

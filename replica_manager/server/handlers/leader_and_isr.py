@@ -6,7 +6,7 @@ Source: Kafka ``KafkaApis.handleLeaderAndIsrRequest``, ``LeaderAndIsrRequest``.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -22,10 +22,10 @@ from replica_manager.server.handlers.control_requests import (
     is_stale,
 )
 from replica_manager.server.large_answers import composed
-from replica_manager.server.schema import response_schema
-from replica_manager.server.slices import in_slices, run_in_slices
+from replica_manager.server.slices import all_in_slices, run_in_slices
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import response_schema
 from zkcontroller.topic_names import invalid_name_reason
 
 API_KEY: Final = ApiKey.LEADER_AND_ISR
@@ -43,19 +43,21 @@ async def handle(
     if is_stale("LeaderAndIsr", request, broker):
         return refuse(request, context, ErrorCode.stale_broker_epoch)
     version = context.api_version
-    states = {tp: state async for tp, state in in_slices(_partitions(request, version))}
+    states = {tp: state async for tp, state in all_in_slices(_partitions(request, version))}
     decoded = _decode(request, version, states)
     logs = broker.logs
-    new = {tp.topic: None async for tp in in_slices(decoded.partitions) if logs.log(tp) is None}
+    new = {tp.topic: None async for tp in all_in_slices(decoded.partitions) if logs.log(tp) is None}
     if new:
         # A name that is refused below must not become the path of a znode here.
-        await broker.learn_topics([topic for topic in new if invalid_name_reason(topic) is None])
+        await broker.learn_topics(
+            [topic async for topic in all_in_slices(new) if invalid_name_reason(topic) is None]
+        )
     replica_manager = broker.replica_manager
     async with replica_manager.replica_state_change_lock:
         answer = await run_in_slices(
             replica_manager.become_leader_or_follower(decoded, context.correlation_id)
         )
-        _forget_what_was_led(decoded, broker)
+        await run_in_slices(_forget_what_was_led(decoded, broker))
     return await composed(
         len(answer.partitions),
         lambda: _response(context, decoded, answer.error, answer.partitions),
@@ -69,20 +71,28 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
     return _response(context, decoded, error, dict.fromkeys(decoded.partitions, error))
 
 
-def _forget_what_was_led(request: LeaderAndIsrRequest, broker: BrokerContext) -> None:
-    """Removes the leader metrics of topics without a leader on this broker.
+def _forget_what_was_led(
+    request: LeaderAndIsrRequest, broker: BrokerContext
+) -> Generator[None, None, None]:
+    """Removes the leader metrics of topics without a leader on this broker; yields in between.
 
     Source: Kafka ``ReplicaManager.updateLeaderAndFollowerMetrics``.
     """
     partitions, stats = broker.replica_manager.partitions, broker.topic_stats
-    followed = {
-        tp.topic
-        for tp in request.partitions
-        if stats.has(tp.topic) and (found := partitions.get(tp)) is not None and not found.is_leader
-    }
-    if followed:  # else tens of thousands of partitions need not be looked at
-        followed -= {tp.topic for tp, partition in partitions.items() if partition.is_leader}
+    followed: set[str] = set()
+    for tp in request.partitions:
+        yield
+        found = partitions.get(tp)
+        if found is not None and not found.is_leader and stats.has(tp.topic):
+            followed.add(tp.topic)
+    if not followed:  # then tens of thousands of partitions need not be looked at
+        return
+    for tp, partition in list(partitions.items()):
+        yield
+        if partition.is_leader:
+            followed.discard(tp.topic)
     for topic in followed:
+        yield
         stats.remove_led(topic)
 
 

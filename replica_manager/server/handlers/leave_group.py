@@ -12,15 +12,15 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.groups.requests import LeaveResult, LeftMember
+from replica_manager.coordinators.groups.requests import LeaveResult, LeftMember
 from replica_manager.server.authorization import check_group
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_answers import write_leave
 from replica_manager.server.group_requests import read_leave
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_pieces
+from zkcontroller.acls import AclOperation
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
 API_KEY: Final = ApiKey.LEAVE_GROUP
 VERSIONS: Final = (0, 5)

@@ -20,9 +20,9 @@ from replica_manager.log.log_values import (
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
 )
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.errors import RequestRefused
 from replica_manager.server.large_answers import composed
 from replica_manager.server.offset_lookup import (
     READ_COMMITTED,
@@ -32,13 +32,13 @@ from replica_manager.server.offset_lookup import (
     find_offset,
     legacy_offsets,
 )
-from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import NO_EPOCH, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.LIST_OFFSETS
 VERSIONS: Final = (0, 9)

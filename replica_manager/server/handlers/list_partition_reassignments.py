@@ -18,12 +18,12 @@ from replica_manager.server.controller_questions import (
     timeout_ms_of,
 )
 from replica_manager.server.large_answers import composed
-from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import OngoingReassignments
 from zkcontroller.core.events import ListPartitionReassignments
 from zkcontroller.model import ReplicaAssignment, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.LIST_PARTITION_REASSIGNMENTS
 VERSIONS: Final = (0, 0)

@@ -10,17 +10,17 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.server.authorization import allowed_names
-from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.large_answers import composed
-from replica_manager.server.schema import response_schema
-from replica_manager.transactions.requests import (
+from replica_manager.coordinators.transactions.requests import (
     ANY_DURATION,
     ListResult,
     ListTransactions,
 )
+from replica_manager.server.authorization import allowed_names
+from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
+from replica_manager.server.large_answers import composed
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.LIST_TRANSACTIONS
 VERSIONS: Final = (0, 1)

@@ -21,6 +21,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.replication.metadata_cache import MetadataSnapshot, PartitionMetadata
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import (
     NOT_ASKED,
     allowed_names,
@@ -30,10 +31,9 @@ from replica_manager.server.authorization import (
 )
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.error_counts import ErrorCounts
-from replica_manager.server.errors import RequestRefused
-from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
-from replica_manager.server.topic_creation import is_internal
+from replica_manager.server.topics.topic_creation import is_internal
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.bulk_metadata import (
     TopicHead,
@@ -41,8 +41,8 @@ from zkcontroller.protocol.bulk_metadata import (
     metadata_partition_encoder,
     metadata_topic,
 )
+from zkcontroller.protocol.versioned_messages import response_schema
 from zkcontroller.topic_names import invalid_name_reason
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 API_KEY: Final = ApiKey.METADATA
 VERSIONS: Final = (0, 12)

@@ -11,12 +11,13 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import check_group
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.errors import RequestRefused
 from replica_manager.server.group_answers import write_commit
 from replica_manager.server.group_partitions import (
     committed,
+    named_count,
     partitions_in_slices,
     partitions_of,
     refused_partitions,
@@ -24,11 +25,11 @@ from replica_manager.server.group_partitions import (
 from replica_manager.server.group_requests import read_commit
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
+from zkcontroller.acls import AclOperation
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
 API_KEY: Final = ApiKey.OFFSET_COMMIT
 VERSIONS: Final = (0, 9)
@@ -49,7 +50,8 @@ async def handle(
         errors = await _commit_to_zookeeper(request, known, broker)
     else:
         asked = await aside(
-            len(known), partial(read_commit, request, broker.groups.new_request_id(), known)
+            named_count(request.topics),
+            partial(read_commit, request, broker.groups.new_request_id(), known),
         )
         errors = await committed(asked, broker)
     told = refused | errors

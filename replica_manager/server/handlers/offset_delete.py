@@ -11,19 +11,21 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.groups.requests import DeleteOffsetsResult
+from replica_manager.coordinators.groups.requests import DeleteOffsetsResult
 from replica_manager.server.authorization import check_group
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_answers import write_delete_offsets
 from replica_manager.server.group_partitions import (
+    deleted,
+    named_count,
     partitions_in_slices,
     refused_partitions,
 )
 from replica_manager.server.group_requests import read_delete_offsets
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
+from zkcontroller.acls import AclOperation
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
 API_KEY: Final = ApiKey.OFFSET_DELETE
 VERSIONS: Final = (0, 0)
@@ -38,9 +40,10 @@ async def handle(
     refused = await refused_partitions(partitions, context, broker)
     known = {each async for each in in_slices(partitions) if each not in refused}
     asked = await aside(
-        len(known), partial(read_delete_offsets, request, broker.groups.new_request_id(), known)
+        named_count(request.topics),
+        partial(read_delete_offsets, request, broker.groups.new_request_id(), known),
     )
-    result = await broker.groups.ask(asked, DeleteOffsetsResult)
+    result = await deleted(asked, broker)
     if result.error is ErrorCode.none:
         result = DeleteOffsetsResult(ErrorCode.none, refused | dict(result.partitions))
     return await composed(

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.groups.requests import (
+from replica_manager.coordinators.groups.requests import (
     INVALID_OFFSET,
     FetchedOffset,
     FetchOffsets,
@@ -20,18 +20,18 @@ from replica_manager.groups.requests import (
     GroupOffsets,
     WantedOffsets,
 )
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import allowed_names, is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.errors import RequestRefused
 from replica_manager.server.group_answers import write_fetch
 from replica_manager.server.group_requests import read_fetch
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_pieces, in_slices
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import NO_EPOCH, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 API_KEY: Final = ApiKey.OFFSET_FETCH
 VERSIONS: Final = (0, 9)

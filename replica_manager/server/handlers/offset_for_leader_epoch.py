@@ -20,11 +20,11 @@ from replica_manager.replication.partition_reads import end_offset_for_leader_ep
 from replica_manager.server.authorization import allowed_names, is_cluster_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
-from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.model import NO_EPOCH, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.OFFSET_FOR_LEADER_EPOCH
 VERSIONS: Final = (0, 4)
@@ -63,7 +63,7 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
 
 
 def _answer(broker: BrokerContext, topic: str, asked: Any) -> tuple[int, ErrorCode, EpochEndOffset]:
-    hosted = broker.replica_manager.hosted(TopicPartition(topic, asked.partition))
+    hosted = broker.replica_manager.get_partition_or_error(TopicPartition(topic, asked.partition))
     if isinstance(hosted, ErrorCode):
         return asked.partition, hosted, UNDEFINED
     current_leader_epoch = getattr(asked, "current_leader_epoch", NO_EPOCH)

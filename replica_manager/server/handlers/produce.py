@@ -15,17 +15,18 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from replica_manager.coordinators.transaction_verification import NOTHING_TO_VERIFY, Verified
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.log.producer_state import VerificationGuard
 from replica_manager.replication.record_appends import AppendedPartition
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import allowed_names, is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext, Unanswered
 from replica_manager.server.current_leaders import CurrentLeaders
 from replica_manager.server.error_counts import ErrorCounts
-from replica_manager.server.errors import RequestRefused
 from replica_manager.server.large_answers import aside
 from replica_manager.server.slices import in_slices
-from replica_manager.server.transaction_verification import NOTHING_TO_VERIFY, Verified
+from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import CorruptRecord
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
@@ -39,7 +40,6 @@ from zkcontroller.protocol.produce import (
     read_produce_request,
 )
 from zkcontroller.protocol.record_batch import MAGIC_2, iterate_batches, read_header
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation, ResourceType
 
 API_KEY: Final = ApiKey.PRODUCE
 VERSIONS: Final = (0, LAST_VERSION)

@@ -15,10 +15,10 @@ from replica_manager.replication.control_requests import StopReplicaPartition, S
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.handlers.control_requests import broker_epoch_of, is_stale
 from replica_manager.server.large_answers import composed
-from replica_manager.server.schema import response_schema
-from replica_manager.server.slices import in_slices, run_in_slices
+from replica_manager.server.slices import all_in_slices, run_in_slices
 from zkcontroller.model import NO_EPOCH, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.STOP_REPLICA
 VERSIONS: Final = (0, 4)
@@ -31,7 +31,7 @@ async def handle(
     if is_stale("StopReplica", request, broker):
         return _response(context, ErrorCode.stale_broker_epoch, {})
     partitions = {
-        tp: state async for tp, state in in_slices(_partitions(request, context.api_version))
+        tp: state async for tp, state in all_in_slices(_partitions(request, context.api_version))
     }
     decoded = StopReplicaRequest(
         request.controller_id, request.controller_epoch, broker_epoch_of(request), partitions

@@ -11,15 +11,15 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.groups.requests import SyncResult
+from replica_manager.coordinators.groups.requests import SyncResult
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import check_group
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.errors import RequestRefused
 from replica_manager.server.group_answers import write_sync
 from replica_manager.server.group_requests import lacks_protocol, read_sync
 from replica_manager.server.large_answers import aside
+from zkcontroller.acls import AclOperation
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
 API_KEY: Final = ApiKey.SYNC_GROUP
 VERSIONS: Final = (0, 5)

@@ -15,14 +15,15 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.groups.desk import OFFSETS_TOPIC
-from replica_manager.groups.offsets import told_of_commit
-from replica_manager.groups.requests import TransactionalProducer
+from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
+from replica_manager.coordinators.groups.offsets import told_of_commit
+from replica_manager.coordinators.groups.requests import TransactionalProducer
 from replica_manager.server.authorization import check_group, check_transactional_id
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_answers import write_transactional_commit
 from replica_manager.server.group_partitions import (
     committed,
+    named_count,
     partitions_in_slices,
     partitions_of,
     refused_partitions,
@@ -30,10 +31,10 @@ from replica_manager.server.group_partitions import (
 from replica_manager.server.group_requests import read_transactional_commit
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
+from zkcontroller.acls import AclOperation
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.record_batch import NO_SEQUENCE
-from zkcontroller.zookeeper.kafka_acl_znodes import AclOperation
 
 API_KEY: Final = ApiKey.TXN_OFFSET_COMMIT
 VERSIONS: Final = (0, 4)
@@ -83,7 +84,7 @@ async def _commit(
         request.producer_id, request.producer_epoch, verified.guards.get(partition)
     )
     asked = await aside(
-        len(known),
+        named_count(request.topics),
         partial(
             read_transactional_commit, request, broker.groups.new_request_id(), known, producer
         ),

@@ -15,16 +15,16 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.controller_questions import ask, sentence, timeout_ms_of
-from replica_manager.server.errors import RequestRefused
 from replica_manager.server.large_answers import composed
-from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import FeatureResults
 from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.inter_broker_versions import is_feature_versioning_supported
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.UPDATE_FEATURES
 VERSIONS: Final = (0, 1)

@@ -7,31 +7,31 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.listeners import SECURITY_PROTOCOLS
+from replica_manager.configuration.listeners import SECURITY_PROTOCOLS
 from replica_manager.replication.metadata_cache import (
     MetadataUpdate,
     PartitionMetadata,
     TopicMetadata,
 )
+from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.errors import RequestRefused
 from replica_manager.server.handlers.control_requests import (
     broker_epoch_of,
     is_from_kraft,
     is_stale,
 )
-from replica_manager.server.schema import response_schema
-from replica_manager.server.slices import in_slices, run_in_slices
-from zkcontroller.model import Broker, Endpoint
+from replica_manager.server.slices import all_in_pieces, all_in_slices, run_in_slices
+from zkcontroller.model import Broker, Endpoint, TopicPartition
 from zkcontroller.protocol import bulk_reading
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read_request
+from zkcontroller.protocol.versioned_messages import response_schema
 from zkcontroller.topic_names import invalid_name_reason
 
 _log = logging.getLogger("kafka.server.KafkaApis")
@@ -40,6 +40,8 @@ API_KEY: Final = ApiKey.UPDATE_METADATA
 VERSIONS: Final = (0, 8)
 _OFFLINE_REPLICAS_SINCE: Final = 4
 _BY_TOPIC_SINCE: Final = 5
+DELETED_AT_ONCE: Final = 5_000
+"""Deleted partitions that the group coordinator looks for in one step: some 5 ms."""
 
 
 def read(version: int, data: bytes, offset: int) -> bulk_reading.UpdateMetadata[PartitionMetadata]:
@@ -60,22 +62,33 @@ async def handle(
         return refuse(request, context, ErrorCode.stale_broker_epoch)
     topics = [
         TopicMetadata(*topic)
-        async for topic in in_slices(request.topics)
+        async for topic in all_in_slices(request.topics)
         if _is_named_well(topic.topic)
     ]
     version = context.api_version
     head: Any = request.head
-    live_brokers = [_broker(each, version) async for each in in_slices(head.live_brokers)]
+    live_brokers = [_broker(each, version) async for each in all_in_slices(head.live_brokers)]
     update = _decode(head, topics, live_brokers, version)
     replica_manager = broker.replica_manager
     async with replica_manager.replica_state_change_lock:
         error, deleted = await run_in_slices(
             replica_manager.update_metadata(update, context.correlation_id)
         )
-    broker.groups.on_partitions_deleted(deleted)
+    if deleted:
+        await _delete_offsets(deleted, broker)
     if error is ErrorCode.none:
         broker.topics.waiters.changed(topic.topic for topic in update.topics)
     return refuse(request, context, error)
+
+
+async def _delete_offsets(deleted: Sequence[TopicPartition], broker: BrokerContext) -> None:
+    """Tells the group coordinator, some thousand partitions at a time.
+
+    Each time logs a line and looks at every group.  It is done to the end, also when the controller
+    has closed its connection.
+    """
+    async for piece in all_in_pieces(deleted, DELETED_AT_ONCE):
+        broker.groups.on_partitions_deleted(piece)
 
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:

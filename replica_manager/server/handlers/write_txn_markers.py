@@ -16,18 +16,18 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.groups.desk import OFFSETS_TOPIC
+from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
+from replica_manager.coordinators.transaction_messages import by_topic, read_markers
+from replica_manager.coordinators.transactions.events import Marker
 from replica_manager.log.producer_state import AppendOrigin
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
-from replica_manager.server.schema import response_schema
 from replica_manager.server.slices import in_slices
-from replica_manager.server.transaction_messages import by_topic, read_markers
-from replica_manager.transactions.events import Marker
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.record_batch import encode_batch
 from zkcontroller.protocol.records import EndTransactionMarker, Record
+from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.WRITE_TXN_MARKERS
 VERSIONS: Final = (0, 1)

@@ -11,6 +11,15 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from zkcontroller.acls import (
+    AccessControlEntry,
+    AclOperation,
+    PatternType,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+    by_code,
+)
 from zkcontroller.errors import IllegalState
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiException
 from zkcontroller.kraft.controller.result import (
@@ -24,15 +33,6 @@ from zkcontroller.kraft.controller.timeline import TimelineDict, TimelineSet
 from zkcontroller.kraft.metadata.records import (
     AccessControlEntryRecord,
     RemoveAccessControlEntryRecord,
-)
-from zkcontroller.zookeeper.kafka_acl_znodes import (
-    AccessControlEntry,
-    AclOperation,
-    PatternType,
-    PermissionType,
-    ResourcePattern,
-    ResourceType,
-    by_code,
 )
 
 

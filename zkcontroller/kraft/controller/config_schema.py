@@ -14,14 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
-
-class ResourceType(IntEnum):
-    """The type of a configuration resource, with Kafka's numbers (``ConfigResource.Type``)."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
+from zkcontroller.model import ConfigResourceType
 
 
 class ConfigResource(NamedTuple):
@@ -31,7 +24,7 @@ class ConfigResource(NamedTuple):
     name: str
 
 
-ALL_BROKERS: Final = ConfigResource(ResourceType.BROKER, "")
+ALL_BROKERS: Final = ConfigResource(ConfigResourceType.BROKER, "")
 
 
 class ConfigSource(IntEnum):

@@ -25,7 +25,6 @@ from zkcontroller.kraft.controller.config_schema import (
     ConfigSchema,
     ConfigurationValidator,
     ConfigValues,
-    ResourceType,
     effective_topic_config,
 )
 from zkcontroller.kraft.controller.result import (
@@ -36,6 +35,7 @@ from zkcontroller.kraft.controller.result import (
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.controller.timeline import TimelineDict
 from zkcontroller.kraft.metadata.records import ConfigRecord
+from zkcontroller.model import ConfigResourceType
 
 MIN_IN_SYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION_ENABLE: Final = "unclean.leader.election.enable"
@@ -85,7 +85,7 @@ class ConfigurationControlManager:
         self._schema = schema
         self._validator = validator
         self._static_config = static_config
-        self._this_node = ConfigResource(ResourceType.BROKER, str(node_id))
+        self._this_node = ConfigResource(ConfigResourceType.BROKER, str(node_id))
         self._existence_checker = existence_checker
         self._policy = alter_config_policy
         self._configs: TimelineDict[ConfigResource, TimelineDict[str, str]] = TimelineDict(registry)
@@ -221,7 +221,7 @@ class ConfigurationControlManager:
 
     def delete_topic_configs(self, topic: str) -> None:
         """Part of the replay of a topic's deletion."""
-        self._configs.pop(ConfigResource(ResourceType.TOPIC, topic))
+        self._configs.pop(ConfigResource(ConfigResourceType.TOPIC, topic))
 
     # ------------------------------------------------------------------ reads
 
@@ -255,11 +255,11 @@ class ConfigurationControlManager:
 
     def topic_config(self, topic: str, name: str) -> ConfigEntry:
         """The value of a topic's key, inherited if it is not set; KeyError for an unknown key."""
-        key = self._schema.key(ResourceType.TOPIC, name)
+        key = self._schema.key(ConfigResourceType.TOPIC, name)
         if key is None:
             raise KeyError(name)
         return effective_topic_config(
-            key, *self._inherited(), self._values(ConfigResource(ResourceType.TOPIC, topic))
+            key, *self._inherited(), self._values(ConfigResource(ConfigResourceType.TOPIC, topic))
         )
 
     def effective_topic_configs(self, creation_configs: Mapping[str, str]) -> list[ConfigEntry]:
@@ -294,7 +294,7 @@ class ConfigurationControlManager:
 
 def _is_worth_writing(resource: ConfigResource, before: str | None, after: str | None) -> bool:
     # Brokers read their files again (key stores) when a value is set anew (KAFKA-14136).
-    return before != after or resource.resource_type == ResourceType.BROKER
+    return before != after or resource.resource_type == ConfigResourceType.BROKER
 
 
 def _record(resource: ConfigResource, key: str, value: str | None) -> VersionedRecord:

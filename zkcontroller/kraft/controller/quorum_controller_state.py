@@ -21,7 +21,6 @@ from zkcontroller.kraft.controller.config_schema import (
     ConfigResource,
     ConfigSchema,
     ConfigurationValidator,
-    ResourceType,
 )
 from zkcontroller.kraft.controller.configuration_control import ConfigurationControlManager
 from zkcontroller.kraft.controller.delegation_token_control import DelegationTokenControlManager
@@ -65,6 +64,7 @@ from zkcontroller.kraft.metadata.records import (
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
+from zkcontroller.model import ConfigResourceType
 from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
 from zkcontroller.protocol.uuid_text import uuid_text
 
@@ -208,11 +208,11 @@ class ControllerState:
                 assert_never(record)
 
     def _check_exists(self, resource: ConfigResource) -> None:
-        if resource.resource_type == ResourceType.TOPIC:
+        if resource.resource_type == ConfigResourceType.TOPIC:
             if resource.name not in self.replication.state.topics_by_name:
                 message = f"The topic '{resource.name}' does not exist."
                 raise ApiException(ErrorCode.unknown_topic_or_partition, message)
-        elif resource.resource_type == ResourceType.BROKER and resource.name:
+        elif resource.resource_type == ConfigResourceType.BROKER and resource.name:
             if not resource.name.isdecimal():
                 message = f"{resource.name} is no id of a node"
                 raise ApiException(ErrorCode.invalid_request, message)

@@ -12,7 +12,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiException
-from zkcontroller.kraft.controller.config_schema import ConfigResource, ResourceType
+from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import (
     ConfigOperation,
     ConfigurationControlManager,
@@ -37,6 +37,7 @@ from zkcontroller.kraft.controller.topic_requests import (
     PartitionChangeQuota,
 )
 from zkcontroller.kraft.metadata.records import RemoveTopicRecord, TopicRecord
+from zkcontroller.model import ConfigResourceType
 from zkcontroller.topic_names import invalid_name_reason
 
 MAX_PARTITIONS_PER_BATCH: Final = 10_000
@@ -138,7 +139,7 @@ class TopicCreation:
             )
         if not topic.configs:
             return ()
-        resource = ConfigResource(ResourceType.TOPIC, topic.name)
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic.name)
         operations = {name: ConfigOperation(OpType.SET, value) for name, value in topic.configs}
         altered = self._configs.incremental_alter_configs(
             {resource: operations}, is_newly_created=True

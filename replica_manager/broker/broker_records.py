@@ -1,0 +1,245 @@
+"""Assembles the parts that store and serve records: replicas, fetchers, appends, reads, groups.
+
+These parts know each other in a circle: replicas have fetchers, which change replicas; a replica
+that becomes leader concerns the groups, which append to replicas.  Here the circle is closed.
+
+Source: Kafka ``KafkaServer.startup``, ``RequestHandlerHelper.onLeadershipChange``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from random import SystemRandom
+
+from replica_manager.broker.broker_gauges import (
+    PartitionGauges,
+    register_log_gauges,
+    register_purgatories,
+    register_replica_gauges,
+    register_session_gauges,
+)
+from replica_manager.broker.storage import Storage
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.coordinators.group_loading import led_log
+from replica_manager.coordinators.group_service import GroupService
+from replica_manager.coordinators.group_settings import group_settings
+from replica_manager.coordinators.transaction_service import TransactionService
+from replica_manager.coordinators.transaction_settings import transaction_settings
+from replica_manager.coordinators.transaction_verification import TransactionVerification
+from replica_manager.network.broker_links import BrokerLinks, link_keys
+from replica_manager.replication.fetch_sessions import MAX_SESSION_ID, FetchSessionCache
+from replica_manager.replication.log_dir_moves import LogDirMoves, MoveSettings
+from replica_manager.replication.metadata_cache import MetadataCache
+from replica_manager.replication.record_appends import RecordAppends
+from replica_manager.replication.record_reads import RecordReads
+from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.replication.replication_tasks import ReplicationTasks
+from replica_manager.replication.throttle import ReplicationThrottles
+from replica_manager.replication.topic_stats import BrokerTopicStats
+from replica_manager.server.record_deletions import RecordDeletions
+from zkcontroller.model import TopicPartition
+from zkcontroller.net.client_security import ClientSecurity
+from zkcontroller.observability.log_files import StateChangeSink
+from zkcontroller.observability.metrics import Metrics, mbean
+from zkcontroller.protocol.inter_broker_versions import transaction_verification_version
+from zkcontroller.zookeeper.session import ZooKeeperSession
+
+
+class BrokerRecords:
+    """The parts of one broker that keep and serve records.  For the event loop."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        config: Callable[[], BrokerConfig],
+        storage: Storage,
+        throttles: ReplicationThrottles,
+        metadata_cache: MetadataCache,
+        *,
+        session: ZooKeeperSession,
+        executor: Executor,
+        security: Mapping[str, ClientSecurity],
+        broker_epoch: Callable[[], int],
+        state_changes: StateChangeSink,
+        new_producer_id: Callable[[], Awaitable[int]],
+        is_tracing: bool,
+        metrics: Metrics,
+    ) -> None:
+        """``config`` is the configuration as it is now; ``storage`` has been loaded.
+
+        ``security``: by listener name, how this broker connects to others.  ``new_producer_id`` is
+        not called before the broker serves clients.
+        """
+        now = config()
+        self._broker_id = broker_id
+        self._storage = storage
+        self._metrics = metrics
+        self._max_transaction_timeout_ms = now.integer("transaction.max.timeout.ms")
+        self.replication = ReplicationTasks(
+            broker_id,
+            now,
+            partitions=lambda: self.replica_manager.partitions,
+            metadata_cache=metadata_cache,
+            broker_epoch=broker_epoch,
+            security=security,
+            session=session,
+            executor=executor,
+            metrics=metrics,
+            now_ms=_now_ms,
+            on_changed=lambda tp: self.replica_manager.partition_changed(tp),
+            throttle=throttles.follower,
+        )
+        self.replica_manager = ReplicaManager(
+            broker_id,
+            metadata_cache,
+            write_state_changes=state_changes.write,
+            now_ms=_now_ms,
+            is_tracing=lambda: is_tracing,
+            logs=storage.replica_logs,
+            fetchers=self.replication.fetchers,
+            on_led=self._on_led,
+            on_resigned=self._on_resigned,
+            min_in_sync_replicas=storage.replica_logs.min_in_sync_replicas,
+            replica_lag_time_max_ms=now.integer("replica.lag.time.max.ms"),
+        )
+        self.topic_stats = BrokerTopicStats(metrics)
+        self._fetches_expired = {
+            is_from_follower: metrics.meter(
+                mbean(
+                    "kafka.server", "DelayedFetchMetrics", "ExpiresPerSec", {"fetcherType": kind}
+                ),
+                "requests",
+            )
+            for is_from_follower, kind in ((False, "consumer"), (True, "follower"))
+        }
+        flush = storage.maintenance.flush
+        self.appends = RecordAppends(self.replica_manager, flush, self.topic_stats, _now_ms)
+        self.reads = RecordReads(
+            self.replica_manager,
+            self.topic_stats,
+            _now_ms,
+            self.replication.submit,
+            self._on_fetch_expired,
+            throttles.leader,
+        )
+        self.fetch_sessions = FetchSessionCache(
+            now.integer("max.incremental.fetch.session.cache.slots"),
+            partial(SystemRandom().randint, 1, MAX_SESSION_ID),
+        )
+        self.deletions = RecordDeletions(self.replica_manager, storage.logs)
+        self.groups = GroupService(
+            group_settings(now, broker_id),
+            self.appends,
+            partial(led_log, self.replica_manager),
+            metrics=metrics,
+        )
+        self.transactions = TransactionService(
+            transaction_settings(now, broker_id),
+            self.appends,
+            partial(led_log, self.replica_manager),
+            new_producer_id,
+            metadata_cache,
+            BrokerLinks(
+                metadata_cache,
+                link_keys(now, security, f"broker-{broker_id}-txn-marker-sender"),
+            ),
+            metrics=metrics,
+        )
+        self.verification = TransactionVerification(
+            self.replica_manager,
+            metadata_cache,
+            BrokerLinks(
+                metadata_cache, link_keys(now, security, f"broker-{broker_id}-txn-verification")
+            ),
+            self.transactions.partition_for,
+            version=transaction_verification_version(now.inter_broker_version),
+            is_enabled=storage.logs.environment.verifies_transactions,
+            now_ms=_now_ms,
+            metrics=metrics,
+        )
+        self.log_dir_moves = LogDirMoves(
+            self.replica_manager, storage.logs, lambda: move_settings(config()), flush
+        )
+
+    def start(self) -> None:
+        """Begins to fetch from leaders and to move replicas between log directories."""
+        self.log_dir_moves.start()
+        self.replication.start()
+
+    @property
+    def stops(self) -> Sequence[Callable[[], Awaitable[None]]]:
+        """What is to be stopped one after the other, before the storage is."""
+        return (
+            self.verification.stop,
+            self.transactions.stop,
+            self.groups.stop,
+            self.log_dir_moves.stop,
+            self.replication.stop,
+        )
+
+    def register_gauges(self, *, counts_partitions: bool) -> None:
+        """Shows what can be counted here; ``counts_partitions``: every partition by itself too."""
+        metrics, logs = self._metrics, self._storage.logs
+        register_replica_gauges(
+            metrics, self.replica_manager, logs, self._max_transaction_timeout_ms
+        )
+        register_log_gauges(metrics, logs)
+        if counts_partitions:
+            metrics.sources.append(
+                PartitionGauges(self.replica_manager.partitions, logs, self.replication.fetchers)
+            )
+        register_session_gauges(metrics, self.fetch_sessions)
+        register_purgatories(
+            metrics,
+            {
+                "Produce": self.appends.waiting,
+                "Fetch": self.reads.waiting,
+                "DeleteRecords": self.deletions,
+            },
+        )
+        self.transactions.register_gauges(metrics)
+        groups = self.groups
+        for name in groups.gauges():
+            metrics.gauge(
+                mbean("kafka.coordinator.group", "GroupMetadataManager", name),
+                lambda name=name: groups.gauges()[name],  # type: ignore[misc]
+            )
+
+    def broker_changed(self, config: BrokerConfig) -> None:
+        """The broker is configured differently from now on."""
+        self.replication.fetchers.resize(config.integer("num.replica.fetchers"))
+        self.replica_manager.topics_changed({tp.topic for tp in self.replica_manager.partitions})
+
+    def _on_fetch_expired(self, is_from_follower: bool) -> None:
+        self._fetches_expired[is_from_follower].mark()
+
+    def _on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
+        self.groups.on_led(partition, leader_epoch)
+        self.transactions.on_led(partition, leader_epoch)
+
+    def _on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
+        self.groups.on_resigned(partition, leader_epoch)
+        self.transactions.on_resigned(partition, leader_epoch)
+        partitions = self.replica_manager.partitions
+        if partition in partitions:
+            return
+        topic = partition.topic
+        if self.topic_stats.has(topic) and all(tp.topic != topic for tp in partitions):
+            self.topic_stats.remove(topic)
+
+
+def move_settings(config: BrokerConfig) -> MoveSettings:
+    """How replicas move between log directories."""
+    tasks = config.values["num.replica.alter.log.dirs.threads"]
+    return MoveSettings(
+        max_bytes=config.integer("replica.fetch.max.bytes"),
+        bytes_per_second=config.quota("replica.alter.log.dirs.io.max.bytes.per.second"),
+        tasks=tasks if isinstance(tasks, int) else len(config.log_dirs),
+    )
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,261 @@
+"""Registers this broker in ZooKeeper: cluster id, broker id, ``/brokers/ids/<id>``.
+
+The registration is ephemeral, and its czxid is the *broker epoch*, which differs for each
+incarnation of a broker.  It is created and filled in one transaction, as Kafka does, so no client
+ever sees it empty.
+
+A broker that is started again before ZooKeeper has noticed its predecessor's death finds the old
+registration in its way.  Kafka gives up then; here the broker says whose it is, waits for that
+session to end, and registers.  The wait is bounded (:data:`PREDECESSOR_SLACK_MS`), because a
+registration that does not go away belongs to a broker that lives.
+
+All of this blocks and is called outside of the event loop.
+
+Source: Kafka ``KafkaServer.startup``, ``KafkaZkClient.registerBroker``, ``CheckedEphemeral``.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+from replica_manager.configuration.listeners import connection_string
+from zkcontroller.errors import (
+    BrokerIdInUse,
+    ConfigInvalid,
+    ZnodeCorrupt,
+    ZooKeeperRefused,
+)
+from zkcontroller.model import Broker, Endpoint
+from zkcontroller.zookeeper.answers import optional, required
+from zkcontroller.zookeeper.requests import (
+    Committed,
+    Create,
+    Delete,
+    ReadZnodes,
+    SetData,
+    Stat,
+    Transaction,
+    ZkCode,
+    Znode,
+)
+from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.znodes import (
+    PERSISTENT_PATHS,
+    BrokerIdsZnode,
+    BrokerIdZnode,
+    BrokerSequenceIdZnode,
+    ClusterIdZnode,
+    ClusterZnode,
+)
+
+PREDECESSOR_SLACK_MS: Final = 6_000
+"""How much longer than a session timeout a dead session may live: the server looks at its sessions
+once a tick, and raises a timeout below two ticks."""
+
+PREDECESSOR_POLL_MS: Final = 200
+_LARGEST_COLLISION_ATTEMPTS: Final = 100
+"""Registrations that vanish between two looks, one after the other; more cannot be chance."""
+
+_log = logging.getLogger("kafka.zk.KafkaZkClient")
+_server_log = logging.getLogger("kafka.server.KafkaServer")
+
+
+def create_persistent_paths(session: ZooKeeperSession) -> None:
+    """Creates the parent znodes that all brokers need."""
+    session.create_missing(PERSISTENT_PATHS)
+
+
+def cluster_id(session: ZooKeeperSession) -> str:
+    """The id in ``/cluster/id``; the first broker of a cluster makes one up."""
+    found = session.read(ClusterIdZnode.PATH)
+    if found is ZkCode.NO_NODE:
+        session.create_missing([ClusterZnode.PATH])
+        new_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+        created = session.write(Create(ClusterIdZnode.PATH, ClusterIdZnode(new_id).encode()))
+        if not isinstance(created, ZkCode):
+            return new_id
+        # Another broker was faster, or our first attempt's answer was lost: its id counts.
+        found = session.read(ClusterIdZnode.PATH)
+    return ClusterIdZnode.decode(required(ClusterIdZnode.PATH, found).data).cluster_id
+
+
+def generate_broker_id(session: ZooKeeperSession, reserved_max_id: int) -> int:
+    """A new id above ``reserved_max_id``: ``/brokers/seqid`` counts its writes."""
+    written = session.write(SetData(BrokerSequenceIdZnode.PATH, b""))
+    return required(BrokerSequenceIdZnode.PATH, written).zk_version + reserved_max_id
+
+
+def check_endpoints(
+    session: ZooKeeperSession, broker_id: int, endpoints: Sequence[Endpoint]
+) -> None:
+    """Raises ConfigInvalid if another live broker advertises one of our addresses."""
+    names = required(BrokerIdsZnode.PATH, session.children(BrokerIdsZnode.PATH))
+    others = [int(name) for name in names if name.isdecimal() and int(name) != broker_id]
+    ours = {(endpoint.host, endpoint.port) for endpoint in endpoints}
+    znodes = session.perform(ReadZnodes([BrokerIdZnode.path(other) for other in others]))
+    for other, answer in zip(others, znodes, strict=True):
+        znode = optional(BrokerIdZnode.path(other), answer)
+        if znode is None:
+            continue  # it has gone since the listing
+        try:
+            registered = BrokerIdZnode.decode(other, znode.data).broker
+        except ZnodeCorrupt as corrupt:
+            _server_log.warning("%s", corrupt)
+            continue
+        for endpoint in registered.endpoints:
+            if (endpoint.host, endpoint.port) in ours:
+                raise ConfigInvalid(
+                    "advertised.listeners",
+                    f"{endpoint.host}:{endpoint.port}",
+                    f"an address that is not registered already, by broker {other}",
+                )
+
+
+class _Owner(NamedTuple):
+    session_id: int
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """How this broker registers, as often as it has to."""
+
+    session: ZooKeeperSession
+    broker: Broker
+    znode_version: int
+    session_timeout_ms: int
+    is_stopping: Callable[[], bool] = lambda: False
+    """Ends a wait early."""
+    now_s: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def register(self) -> int:
+        """Registers in the current ZooKeeper session; answers the broker epoch.
+
+        Raises BrokerIdInUse if a live broker has the id.
+        """
+        deadline_s: float | None = None
+        for _ in range(_LARGEST_COLLISION_ATTEMPTS):
+            epoch = self._create()
+            if epoch is None:
+                owner = self._owner()
+                if owner is None:
+                    continue  # it went away between our two looks
+                epoch = self._epoch_if_ours(owner)
+                if epoch is None and owner.session_id in self.session.past_session_ids:
+                    # Our own session of before, which ZooKeeper has not cleared (ZOOKEEPER-2985).
+                    self._delete(owner)
+                    continue
+                if epoch is None:
+                    deadline_s = deadline_s or self.now_s() + self._longest_wait_s()
+                    self._wait_for_end_of(owner, deadline_s)
+                    continue
+            _log.info(
+                "Registered broker %d at path %s with addresses: %s, czxid (broker epoch): %d",
+                self.broker.broker_id,
+                self._path,
+                ",".join(connection_string(endpoint) for endpoint in self.broker.endpoints),
+                epoch,
+            )
+            return epoch
+        raise BrokerIdInUse(
+            f"{self._path} was created and deleted by others {_LARGEST_COLLISION_ATTEMPTS} times "
+            "while this broker tried to register"
+        )
+
+    def update(self) -> None:
+        """Writes the broker's endpoints of now into the registration that it has in this session.
+
+        Without one nothing is written: the next registration has them.
+        """
+        znode = optional(self._path, self.session.read(self._path))
+        if znode is None or znode.ephemeral_owner != self.session.session_id:
+            return
+        written = self.session.write(SetData(self._path, self._data(), znode.zk_version))
+        if isinstance(written, ZkCode) and written is not ZkCode.NO_NODE:
+            raise ZooKeeperRefused(self._path, written.name)
+        _log.info("Updated broker %d at path %s", self.broker.broker_id, self._path)
+
+    @property
+    def _path(self) -> str:
+        return BrokerIdZnode.path(self.broker.broker_id)
+
+    def _longest_wait_s(self) -> float:
+        return (self.session_timeout_ms + PREDECESSOR_SLACK_MS) / 1000
+
+    def _create(self) -> int | None:
+        """The new registration's czxid; None if the id is registered already."""
+        data = self._data()
+        _log.info("Creating %s (is it secure? false)", self._path)
+        result = self.session.perform(
+            Transaction([Create(self._path, None, ephemeral=True), SetData(self._path, data, 0)])
+        )
+        if isinstance(result, Committed):
+            # The create's reply has no stat, the write's has: the czxid is in it.
+            return result.results[1].czxid
+        if result.code is not ZkCode.NODE_EXISTS:
+            raise ZooKeeperRefused(self._path, result.code.name)
+        return None
+
+    def _data(self) -> bytes:
+        now_ms = time.time_ns() // 1_000_000
+        return BrokerIdZnode(self.broker, now_ms, version=self.znode_version).encode()
+
+    def _owner(self) -> _Owner | None:
+        """Whose registration is in the way; None if it is gone."""
+        znode = optional(self._path, self.session.read(self._path))
+        if znode is None:
+            return None
+        return _Owner(znode.ephemeral_owner, self._describe(znode))
+
+    def _describe(self, znode: Znode) -> str:
+        try:
+            registered = BrokerIdZnode.decode(self.broker.broker_id, znode.data)
+        except ZnodeCorrupt:
+            where = "unreadable data"
+        else:
+            where = ",".join(connection_string(each) for each in registered.broker.endpoints)
+        return f"session 0x{znode.ephemeral_owner & (2**64 - 1):x} ({where})"
+
+    def _epoch_if_ours(self, owner: _Owner) -> int | None:
+        """The registration's czxid if it is our own: the answer to our transaction was lost."""
+        if owner.session_id != self.session.session_id:
+            return None
+        stat = optional(self._path, self.session.exists(self._path))
+        if stat is None or stat.ephemeral_owner != owner.session_id:
+            return None
+        return stat.czxid
+
+    def _delete(self, owner: _Owner) -> None:
+        _log.info("Deleting %s of our earlier %s", self._path, owner.description)
+        deleted = self.session.write(Delete(self._path))
+        if isinstance(deleted, ZkCode) and deleted is not ZkCode.NO_NODE:
+            raise ZooKeeperRefused(self._path, deleted.name)
+
+    def _wait_for_end_of(self, owner: _Owner, deadline_s: float) -> None:
+        _server_log.warning(
+            "Broker id %d is registered by %s, which is not this process. If that is this broker "
+            "before its last restart, the session ends by itself; waiting at most %.1f s for it.",
+            self.broker.broker_id,
+            owner.description,
+            max(deadline_s - self.now_s(), 0),
+        )
+        while self.now_s() < deadline_s and not self.is_stopping():
+            stat = self.session.exists(self._path)
+            # Any other code says nothing about the registration: look again.
+            is_gone = stat is ZkCode.NO_NODE
+            if is_gone or (isinstance(stat, Stat) and stat.ephemeral_owner != owner.session_id):
+                return
+            self.sleep(PREDECESSOR_POLL_MS / 1000)
+        raise BrokerIdInUse(
+            f"broker id {self.broker.broker_id} is in use: {self._path} belongs to "
+            f"{owner.description} and has not gone within the "
+            f"{self._longest_wait_s():.1f} s in which a dead broker's would have. Stop that "
+            "broker, or give this one another broker.id."
+        )

@@ -1,0 +1,195 @@
+"""The broker's disks: logs loaded at the start, looked after while it runs, closed at its end.
+
+Loading and closing block and belong to an executor; everything else happens on the event loop.  A
+directory that fails, whenever that is, goes offline: its partitions are given up at once, and the
+controller is notified by a znode under ``/log_dir_event_notification``, which makes it ask for the
+replicas and learn which are gone.  The broker ends with its last directory.
+
+Source: Kafka ``KafkaServer``, ``LogManager.startup``, ``ReplicaManager.handleLogDirFailure``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.log.cleaner_manager import CleanerManager
+from replica_manager.log.log_manager import LogDirFailure, LogManager
+from replica_manager.log.maintenance import LogMaintenance, Schedule
+from replica_manager.replication.disk_logs import DiskLogs
+from replica_manager.resizable_executor import ResizableExecutor
+from zkcontroller.errors import ZooKeeperRefused
+from zkcontroller.protocol.inter_broker_versions import transaction_verification_version
+from zkcontroller.zookeeper.requests import Create, ZkCode
+from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.znodes import LogDirEventNotificationSequenceZnode
+
+_log = logging.getLogger("kafka.server.ReplicaManager")
+
+_RESTART_DELAY_S: Final = 1.0
+"""Before upkeep that ended with an error is begun anew."""
+
+
+class CleanerSettings(NamedTuple):
+    """Of compaction."""
+
+    backoff_ms: int
+    """How long to wait when nothing needs it."""
+    memory_bytes: int
+    """What the map of offsets may take."""
+
+
+class Storage:
+    """The logs of one broker and their upkeep."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        failed_log_dirs: Mapping[Path, str],
+        on_failure: Callable[[LogDirFailure], None],
+    ) -> None:
+        """``failed_log_dirs`` were found unusable, and why; ``on_failure`` is for the loop."""
+        self._config = config
+        self._on_failure = on_failure
+        self._loop = asyncio.get_running_loop()
+        self._tasks: list[asyncio.Task[None]] = []
+        now = config()
+        self._executor = ResizableExecutor(now.integer("background.threads"), "kafka-scheduler")
+        self._cleaner_executor = ThreadPoolExecutor(1, "kafka-log-cleaner-thread")
+        self.logs = LogManager(
+            now.log_dirs,
+            lambda: time.time_ns() // 1_000_000,
+            on_failure=self._failed,
+            recovery_threads_per_dir=now.integer("num.recovery.threads.per.data.dir"),
+            producer_id_expiration_ms=lambda: config().integer("producer.id.expiration.ms"),
+            verifies_transactions=lambda: _is_verifying_transactions(config()),
+        )
+        self.replica_logs = DiskLogs(self.logs, lambda: self._config().values)
+        for log_dir, reason in failed_log_dirs.items():
+            self.logs.fail(log_dir, reason)
+        self.maintenance = LogMaintenance(self.logs, self._executor, _schedule(now))
+
+    def load(self) -> None:
+        """Opens every log, with recovery where it is needed.  Blocks."""
+        self.replica_logs.load(lambda _: None)
+
+    def start(self) -> None:
+        """Begins the upkeep."""
+        self._tasks.append(self._loop.create_task(self._keep_up(self.maintenance.run)))
+        now = self._config()
+        if now.is_enabled("log.cleaner.enable"):
+            cleaner = CleanerManager(
+                self.logs,
+                self._cleaner_executor,
+                lambda: self.cleaner_settings.memory_bytes,
+            )
+            self._tasks.append(
+                self._loop.create_task(
+                    self._keep_up(lambda: cleaner.run(lambda: self.cleaner_settings.backoff_ms))
+                )
+            )
+
+    def broker_changed(self) -> None:
+        """The broker is configured differently from now on."""
+        now = self._config()
+        self._executor.resize(now.integer("background.threads"))
+        self.logs.recovery_threads_per_dir = now.integer("num.recovery.threads.per.data.dir")
+        self.replica_logs.broker_changed()
+
+    @property
+    def threads(self) -> int:
+        """How many threads keep the logs up."""
+        return self._executor.threads
+
+    @property
+    def cleaner_settings(self) -> CleanerSettings:
+        """What the next compaction goes by."""
+        now = self._config()
+        return CleanerSettings(
+            now.integer("log.cleaner.backoff.ms"), now.integer("log.cleaner.dedupe.buffer.size")
+        )
+
+    async def stop(self) -> None:
+        """Ends the upkeep, then closes the logs and marks their directories as clean."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        # What the upkeep had begun must be over before the last checkpoints are written.
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._cleaner_executor.shutdown(wait=True, cancel_futures=True)
+        self.logs.close()
+
+    async def _keep_up(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        while True:
+            try:
+                await run()
+            except Exception:  # noqa: BLE001 - a defect must not leave logs without upkeep for good
+                _log.exception("The upkeep of logs ended with an error and begins anew")
+            await asyncio.sleep(_RESTART_DELAY_S)
+
+    def _failed(self, failure: LogDirFailure) -> None:
+        # From any thread, and in the midst of whatever met the failing disk.
+        with contextlib.suppress(RuntimeError):  # the loop is gone, and the broker with it
+            self._loop.call_soon_threadsafe(self._on_failure, failure)
+
+
+def _is_verifying_transactions(config: BrokerConfig) -> bool:
+    """Whether a transaction's coordinator is asked before its first record is appended."""
+    return transaction_verification_version(
+        config.inter_broker_version
+    ) is not None and config.is_enabled("transaction.partition.verification.enable")
+
+
+def _schedule(config: BrokerConfig) -> Schedule:
+    return Schedule(
+        retention_check_ms=config.integer("log.retention.check.interval.ms"),
+        recovery_point_checkpoint_ms=config.integer("log.flush.offset.checkpoint.interval.ms"),
+        start_offset_checkpoint_ms=config.integer("log.flush.start.offset.checkpoint.interval.ms"),
+        high_watermark_checkpoint_ms=config.integer(
+            "replica.high.watermark.checkpoint.interval.ms"
+        ),
+        flush_check_ms=config.integer("log.flush.scheduler.interval.ms"),
+        producer_expiration_check_ms=config.integer("producer.id.expiration.check.interval.ms"),
+        initial_delay_ms=config.integer("log.initial.task.delay.ms"),
+    )
+
+
+class LogDirEvents:
+    """Notifies the controller of failed directories; retried until ZooKeeper has the znode."""
+
+    def __init__(self, session: ZooKeeperSession, broker_id: int) -> None:
+        self._session = session
+        self._broker_id = broker_id
+        self._has_news = False
+
+    def note(self) -> None:
+        """A directory failed."""
+        self._has_news = True
+
+    def propagate(self) -> None:
+        """Writes the znode if a directory has failed since the last one.  Blocks."""
+        if not self._has_news:
+            return
+        # One znode reports all failures until now: the controller asks for every replica.
+        self._has_news = False
+        znode = LogDirEventNotificationSequenceZnode(self._broker_id)
+        try:
+            written = self._session.write(
+                Create(znode.CREATE_PATH, znode.encode(), sequential=True)
+            )
+        except BaseException:
+            self._has_news = True
+            raise
+        if isinstance(written, ZkCode):
+            self._has_news = True
+            raise ZooKeeperRefused(znode.CREATE_PATH, written.name)

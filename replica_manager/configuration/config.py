@@ -1,0 +1,437 @@
+"""The broker's configuration: Kafka's ``server.properties``, read with Kafka's own keys and rules.
+
+``load_config`` reads the file, ``BrokerConfig.parse`` a mapping.  A wrong value is refused with its
+key and what is allowed; an unknown key costs one warning; a key whose feature does not exist here
+is refused if starting without it would surprise the operator, and warned about if it merely has no
+effect.  Warnings are collected, not logged: where the log goes depends on the same configuration.
+
+Source: Kafka ``KafkaConfig``, ``AbstractKafkaConfig``, ``DynamicBrokerConfig``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from replica_manager.configuration.broker_keys import BROKER_KEYS
+from replica_manager.configuration.config_keys import ConfigKey, ConfigValue, split_list, text_of
+from replica_manager.configuration.dynamic_keys import (
+    CHANGEABLE,
+    DYNAMIC_IN_KAFKA,
+    QUOTA_KEYS,
+    SAME_SETTING,
+    base_name,
+    is_per_broker,
+    is_security_key,
+)
+from replica_manager.configuration.key_effects import BROKER_EFFECTS, Effect, Kind, texts_of
+from replica_manager.configuration.listeners import Listeners, resolve_listeners
+from replica_manager.configuration.properties import parse_properties
+from replica_manager.regular_files import read_configured
+from zkcontroller.errors import ConfigInvalid
+from zkcontroller.protocol.inter_broker_versions import InterBrokerVersion, version_of
+from zkcontroller.zookeeper.connect_string import parse_connect
+
+_REFUSED: Final = texts_of(BROKER_EFFECTS, Kind.REFUSED)
+"""Keys that may only have their default: to ignore them would leave out what the user relies on."""
+LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+_LISTENER_PREFIX: Final = re.compile(
+    r"listener\.name\.[^.]+\.(?:[a-z0-9-]+\.(?=sasl\.|connections\.))?"
+)
+_OF_THE_AUTHORIZER: Final = frozenset(("super.users", "allow.everyone.if.no.acl.found"))
+_CLOSEST_MATCH: Final = 0.85
+MAX_FILE_BYTES: Final = 16 * 1024 * 1024
+"""Of a file of properties; some hold certificates."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """A valid configuration: ``values`` has every key, the fields those used by name."""
+
+    originals: Mapping[str, str]
+    """What the file and the overrides say, as text."""
+    values: Mapping[str, ConfigValue]
+    """Every known key, typed, defaults filled in."""
+    listeners: Listeners
+    log_dirs: tuple[Path, ...]
+    inter_broker_version: InterBrokerVersion
+    warnings: tuple[str, ...] = ()
+    dynamic_default: Mapping[str, str] = field(default_factory=dict)
+    """What ``/config/brokers/<default>`` sets, as far as it is dynamic here."""
+    dynamic_own: Mapping[str, str] = field(default_factory=dict)
+    """What ``/config/brokers/<id>`` sets; it wins."""
+
+    @staticmethod
+    def parse(properties: Mapping[str, str]) -> BrokerConfig:
+        """The configuration these properties describe; ConfigInvalid if one of them is refused."""
+        known = {key: text for key, text in properties.items() if key in BROKER_KEYS}
+        values: dict[str, ConfigValue] = {
+            key: definition.parse(known[key]) if key in known else definition.default
+            for key, definition in BROKER_KEYS.items()
+        }
+        _take_node_id_for_broker_id(values, known)
+        _refuse_what_is_not_built(values, properties)
+        _check_values(
+            values, "node.id" if "node.id" in known and "broker.id" not in known else "broker.id"
+        )
+        return BrokerConfig(
+            originals=dict(properties),
+            values=values,
+            listeners=_listeners_of(values, known),
+            log_dirs=log_dirs_of(values),
+            inter_broker_version=version_of(str(values["inter.broker.protocol.version"])),
+            warnings=tuple(_warnings(properties)),
+        )
+
+    @property
+    def effective(self) -> dict[str, str]:
+        """The set values as text: this broker's dynamic ones, the dynamic defaults, the file's.
+
+        A key that is set at run time replaces every key of the file that sets the same thing.
+        """
+        texts = dict(self.originals)
+        for layer in (self.dynamic_default, self.dynamic_own):
+            for key, text in layer.items():
+                for same in SAME_SETTING.get(key, ()):
+                    texts.pop(same, None)
+                texts[key] = text
+        return texts
+
+    def with_dynamic(self, *, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
+        """This configuration with dynamic values of all brokers and of this one.
+
+        Passwords stand there decoded.  Keys that cannot change while a broker runs are left out;
+        unknown ones are kept, for clients that look.  Raises ConfigInvalid for a wrong value.
+        """
+        default = {key: text for key, text in default.items() if _is_dynamic(key)}
+        own = {key: text for key, text in own.items() if _is_dynamic(key)}
+        file_values = {
+            key: BROKER_KEYS[key].parse(self.originals[key])
+            if key in self.originals
+            else BROKER_KEYS[key].default
+            for key in _TOUCHED_AT_RUN_TIME
+        }
+        changes = {
+            key: BROKER_KEYS[key].parse(text)
+            for key, text in {**default, **own}.items()
+            if key in BROKER_KEYS
+        }
+        replaced = {
+            same: BROKER_KEYS[same].default for key in changes for same in SAME_SETTING.get(key, ())
+        }
+        values = {**self.values, **file_values, **replaced, **changes}
+        known = {**self.originals, **default, **own}
+        return dataclasses.replace(
+            self,
+            values=values,
+            # A node of a quorum has other listeners, and other rules about them.
+            listeners=self.listeners if values["process.roles"] else _listeners_of(values, known),
+            dynamic_default=default,
+            dynamic_own=own,
+        )
+
+    def integer(self, key: str) -> int:
+        """The value of a short, int or long key that always has one."""
+        value = self.values[key]
+        assert isinstance(value, int), key
+        return value
+
+    def is_enabled(self, key: str) -> bool:
+        """The value of a boolean key."""
+        value = self.values[key]
+        assert isinstance(value, bool), key
+        return value
+
+    def quota(self, key: str) -> int:
+        """The value of one of QUOTA_KEYS: bytes a second, infinite if not set.
+
+        A text that is no number can only have been written to ZooKeeper by hand: it is not set.
+        """
+        quota_key = QUOTA_KEYS[key]
+        value = quota_key.default
+        text = self.dynamic_own.get(key, self.dynamic_default.get(key))
+        if text is not None:
+            with contextlib.suppress(ConfigInvalid):
+                value = quota_key.parse(text)
+        assert isinstance(value, int), key
+        return value
+
+    def text(self, key: str) -> str | None:
+        """The value of a string key, None if it has none."""
+        value = self.values[key]
+        assert value is None or isinstance(value, str), key
+        return value
+
+    @property
+    def broker_id(self) -> int:
+        """The configured id, -1 if it is to be generated."""
+        return self.integer("broker.id")
+
+    @property
+    def zookeeper_connect(self) -> str:
+        connect = self.text("zookeeper.connect")
+        assert connect is not None, "checked by parse"
+        return connect
+
+    @property
+    def zookeeper_connection_timeout_ms(self) -> int:
+        """Its own value, or the session timeout."""
+        own = self.values["zookeeper.connection.timeout.ms"]
+        return own if isinstance(own, int) else self.integer("zookeeper.session.timeout.ms")
+
+
+def load_config(path: Path, overrides: Mapping[str, str] | None = None) -> BrokerConfig:
+    """The configuration in the file, with ``overrides`` on top (the command's ``--override``)."""
+    return BrokerConfig.parse({**read_properties_file(path), **(overrides or {})})
+
+
+def read_properties_file(path: Path) -> dict[str, str]:
+    """What the file sets; ConfigInvalid if it cannot be read."""
+    return read_properties(path, "server.properties")
+
+
+def read_properties(path: Path, key: str) -> dict[str, str]:
+    """The properties in that file; ConfigInvalid, which names ``key``, if it cannot be read."""
+    try:
+        return parse_properties(read_configured(path, MAX_FILE_BYTES).decode("utf-8"))
+    except OSError as failure:
+        raise ConfigInvalid(key, str(path), f"a readable file ({failure.strerror})") from None
+    except UnicodeDecodeError:
+        raise ConfigInvalid(key, str(path), "a file of text in UTF-8") from None
+
+
+def parse_overrides(arguments: list[str]) -> dict[str, str]:
+    """``["broker.id=2"]`` as a mapping; ConfigInvalid for an argument without ``=``."""
+    overrides: dict[str, str] = {}
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if not equals or not key.strip():
+            raise ConfigInvalid("--override", argument, "key=value")
+        overrides[key.strip()] = value
+    return overrides
+
+
+_TOUCHED_AT_RUN_TIME: Final = CHANGEABLE.union(
+    *(SAME_SETTING[key] for key in CHANGEABLE if key in SAME_SETTING)
+)
+
+
+def _is_dynamic(key: str) -> bool:
+    return key in CHANGEABLE or key not in BROKER_KEYS
+
+
+DYNAMIC_BROKER_KEYS: Final[Mapping[str, ConfigKey]] = {
+    **{name: key for name, key in BROKER_KEYS.items() if name in DYNAMIC_IN_KAFKA},
+    **QUOTA_KEYS,
+}
+"""The keys of a broker that can be set while it runs."""
+
+
+def usable_dynamic(stored: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
+    """The usable part of a stored configuration: keys that are allowed and have valid values.
+
+    Passwords are as they are stored, and only their places are looked at.
+    """
+    return {
+        name: text
+        for name, text in stored.items()
+        if not is_static(name)
+        and not is_security_key(name)
+        and (per_broker or not is_per_broker(name))
+        and (is_password(name) or _parses(name, text))
+    }
+
+
+def is_static(name: str) -> bool:
+    """Whether that key is one of a broker that cannot be set while it runs."""
+    return name in BROKER_KEYS and name not in DYNAMIC_IN_KAFKA
+
+
+def is_password(name: str) -> bool:
+    """Whether a dynamic key of that name holds a password, which is stored encoded."""
+    return name.endswith(_DYNAMIC_PASSWORDS)
+
+
+_DYNAMIC_PASSWORDS: Final = tuple(
+    sorted(name for name in DYNAMIC_IN_KAFKA if BROKER_KEYS[name].type_name == "password")
+)
+
+
+def _parses(name: str, text: str) -> bool:
+    key = DYNAMIC_BROKER_KEYS.get(base_name(name) or name)
+    if key is not None:
+        try:
+            key.parse(text)
+        except ConfigInvalid:
+            return False
+    return True
+
+
+def _take_node_id_for_broker_id(values: dict[str, ConfigValue], known: Mapping[str, str]) -> None:
+    """``node.id`` and ``broker.id`` are one value under two names; both given must agree."""
+    if "node.id" in known and "broker.id" not in known:
+        values["broker.id"] = values["node.id"]
+    elif "node.id" in known and values["node.id"] != values["broker.id"]:
+        raise ConfigInvalid("node.id", known["node.id"], "the same value as broker.id")
+    values["node.id"] = values["broker.id"]
+
+
+def _refuse_what_is_not_built(
+    values: Mapping[str, ConfigValue], properties: Mapping[str, str]
+) -> None:
+    given = [(key, key, values[key]) for key in _REFUSED]
+    for name, text in properties.items():
+        prefix = _LISTENER_PREFIX.match(name)
+        key = name[prefix.end() :] if prefix else ""
+        if key in _REFUSED:
+            given.append((name, key, BROKER_KEYS[key].parse(text, name)))
+    for name, key, value in given:
+        if value not in (None, False, "", (), BROKER_KEYS[key].default):
+            raise ConfigInvalid(name, text_of(value), _REFUSED[key])
+
+
+def _check_values(values: Mapping[str, ConfigValue], id_key: str) -> None:
+    """The rules that need more than one key, in Kafka's order.
+
+    ``id_key``: under which of its two names the broker's id is set.
+    """
+
+    def number(key: str) -> int:
+        value = values[key]
+        assert isinstance(value, int), key
+        return value
+
+    def require(is_met: bool, key: str, allowed: str) -> None:
+        if not is_met:
+            raise ConfigInvalid(key, values[key], allowed)
+
+    require(bool(values["zookeeper.connect"]), "zookeeper.connect", "host:port,host:port/chroot")
+    parse_connect(str(values["zookeeper.connect"]))
+    if values["broker.id.generation.enable"]:
+        highest = number("reserved.broker.max.id")
+        require(
+            -1 <= number("broker.id") <= highest,
+            id_key,
+            f"-1, which generates one, or at most reserved.broker.max.id ({highest})",
+        )
+    else:
+        require(
+            number("broker.id") >= 0,
+            id_key,
+            "at least 0, because broker.id.generation.enable is false",
+        )
+    for key, allowed in (
+        ("replica.socket.timeout.ms", "at least replica.fetch.wait.max.ms"),
+        ("replica.lag.time.max.ms", "at least replica.fetch.wait.max.ms"),
+    ):
+        require(number("replica.fetch.wait.max.ms") <= number(key), key, allowed)
+    queued_bytes = number("queued.max.request.bytes")
+    require(
+        queued_bytes <= 0 or queued_bytes >= number("socket.request.max.bytes"),
+        "queued.max.request.bytes",
+        "at least socket.request.max.bytes",
+    )
+    require(
+        number("max.connections.per.ip") > 0 or bool(values["max.connections.per.ip.overrides"]),
+        "max.connections.per.ip",
+        "zero only together with max.connections.per.ip.overrides",
+    )
+    idle_ms = number("connections.max.idle.ms")
+    require(
+        idle_ms < 0 or number("connection.failed.authentication.delay.ms") < idle_ms,
+        "connections.max.idle.ms",
+        "more than connection.failed.authentication.delay.ms",
+    )
+    parse_connection_overrides(str(values["max.connections.per.ip.overrides"]))
+    require(
+        values["replica.selector.class"] in (None, "", RACK_AWARE_SELECTOR, LEADER_SELECTOR),
+        "replica.selector.class",
+        f"no value, {LEADER_SELECTOR} or {RACK_AWARE_SELECTOR}: Java selectors cannot be loaded",
+    )
+
+
+def parse_connection_overrides(text: str) -> dict[str, int]:
+    """``host:count,…`` of ``max.connections.per.ip.overrides`` as a mapping."""
+    overrides: dict[str, int] = {}
+    for pair in filter(None, split_list(text)):
+        host, _, count = pair.rpartition(":")
+        if not host or not re.fullmatch(r"[0-9]{1,9}", count.strip()):
+            raise ConfigInvalid("max.connections.per.ip.overrides", text, "host:count,host:count")
+        overrides[host.strip()] = int(count)
+    return overrides
+
+
+def _listeners_of(values: Mapping[str, ConfigValue], known: Mapping[str, str]) -> Listeners:
+    def text(key: str) -> str | None:
+        value = values[key]
+        return None if value is None else str(value)
+
+    has_security_protocol = "security.inter.broker.protocol" in known
+    return resolve_listeners(
+        listeners=str(values["listeners"]),
+        advertised_listeners=text("advertised.listeners"),
+        protocol_map=str(values["listener.security.protocol.map"]),
+        inter_broker_listener_name=text("inter.broker.listener.name"),
+        security_inter_broker_protocol=(
+            text("security.inter.broker.protocol") if has_security_protocol else None
+        ),
+        control_plane_listener_name=text("control.plane.listener.name"),
+    )
+
+
+def log_dirs_of(values: Mapping[str, ConfigValue]) -> tuple[Path, ...]:
+    """``log.dirs``, or ``log.dir`` if that is not set; ConfigInvalid for none or one twice."""
+    key = "log.dir" if values["log.dirs"] is None else "log.dirs"
+    text = str(values[key])
+    paths = tuple(Path(entry) for entry in split_list(text) if entry)
+    if not paths:
+        raise ConfigInvalid(key, text, "at least one directory")
+    if "\0" in text:
+        raise ConfigInvalid(key, text, "paths without the character NUL")
+    if len(set(paths)) < len(paths):
+        raise ConfigInvalid(key, text, "each directory once")
+    return paths
+
+
+def _warnings(properties: Mapping[str, str]) -> list[str]:
+    warnings: list[str] = []
+    ineffective: list[str] = []
+    for key in properties:
+        prefix = _LISTENER_PREFIX.match(key)
+        plain_key = key[prefix.end() :] if prefix else key
+        if plain_key in _OF_THE_AUTHORIZER and "authorizer.class.name" in properties:
+            continue
+        if plain_key not in BROKER_KEYS:
+            warnings.append(_unknown(key))
+        elif BROKER_EFFECTS[plain_key].kind is Kind.WARNED:
+            ineffective.append(key)
+    if ineffective:
+        warnings.append(no_effect_warning(ineffective))
+    return warnings
+
+
+def without_effect(names: Iterable[str], effects: Mapping[str, Effect]) -> list[str]:
+    """Those of the dynamic keys that are accepted and have no effect."""
+    return [
+        name
+        for name in names
+        if (effect := effects.get(base_name(name) or name)) and effect.kind is Kind.WARNED
+    ]
+
+
+def no_effect_warning(names: Iterable[str]) -> str:
+    """The log line about keys without effect."""
+    return f"These configurations are valid but have no effect in this version: {', '.join(names)}"
+
+
+def _unknown(key: str) -> str:
+    closest = difflib.get_close_matches(key, BROKER_KEYS, n=1, cutoff=_CLOSEST_MATCH)
+    hint = f" (did you mean {closest[0]}?)" if closest else ""
+    return f"The configuration '{key}' was supplied but isn't a known config{hint}."

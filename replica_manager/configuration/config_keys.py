@@ -1,0 +1,205 @@
+"""Configuration keys: name, type, default and allowed values.
+
+The keys themselves are tables (:mod:`.broker_keys`, :mod:`.topic_keys`), one line a key::
+
+    name type default [allowed]
+
+``allowed`` is a range ``1..`` or ``0..1``, ``in a|b|c`` (for a list: each element), or a named
+rule.
+
+Source: Kafka ``ConfigDef`` (``parseType``, ``Range``, ``ValidString``, ``ValidList``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final, TypeAlias
+
+from zkcontroller.errors import ConfigInvalid
+from zkcontroller.protocol.inter_broker_versions import LATEST, version_of
+
+ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+
+_MAX_LONG: Final = 2**63 - 1
+_INTEGER_BITS: Final = {"short": 16, "int": 32, "long": 64}
+BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
+"""What Java's ``String.trim`` takes away: everything up to the space, and no other blank."""
+_INTEGER = re.compile(r"([+-]?)0*(\d{1,19})")
+_DECIMAL = re.compile(
+    r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?P<suffix>[fFdD])?)"
+)
+_RANGE = re.compile(r"(-?[0-9.]+?)\.\.(-?[0-9.]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One key of the table."""
+
+    name: str
+    type_name: str
+    """boolean, short, int, long, double, string, list, class or password."""
+    default: ConfigValue
+    allowed: str
+
+    def parse(self, text: str, name: str | None = None) -> ConfigValue:
+        """The typed value of ``text``; ConfigInvalid if type or allowed values are violated.
+
+        ``name``: the key as it was set, where that has a listener's prefix.
+        """
+        value = parse_type(name or self.name, text, self.type_name)
+        refusal = _refusal(value, self.allowed)
+        if refusal is not None:
+            raise ConfigInvalid(name or self.name, text, refusal)
+        return value
+
+
+def parse_type(key: str, text: str, type_name: str) -> ConfigValue:
+    """``text`` as a value of that type, spaces around it ignored, as Kafka's ``parseType``."""
+    trimmed = text.strip(BLANKS)
+    match type_name:
+        case "boolean":
+            if trimmed.lower() not in ("true", "false"):
+                raise ConfigInvalid(key, text, "true or false")
+            return trimmed.lower() == "true"
+        case "short" | "int" | "long":
+            return _parse_integer(key, text, trimmed, _INTEGER_BITS[type_name])
+        case "double":
+            return _parse_double(key, text, trimmed)
+        case "list":
+            return split_list(text)
+        case _:
+            return trimmed
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """What stands between the commas, without blanks around it; nothing in a blank text.
+
+    Not by a regular expression: that takes an hour for a megabyte of blanks.
+    """
+    trimmed = text.strip(BLANKS)
+    return tuple(part.strip(BLANKS) for part in trimmed.split(",")) if trimmed else ()
+
+
+def _parse_double(key: str, text: str, trimmed: str) -> float:
+    """As Java's ``Double.parseDouble``, whose words are ``NaN`` and ``Infinity``."""
+    number = _DECIMAL.fullmatch(trimmed)
+    if number is None:
+        raise ConfigInvalid(key, text, "a number")
+    return float(trimmed[:-1] if number["suffix"] else trimmed)
+
+
+def _parse_integer(key: str, text: str, trimmed: str, bits: int) -> int:
+    limit = 1 << (bits - 1)
+    # 19 digits hold every 64-bit number; int() refuses thousands of digits with its own error.
+    number = _INTEGER.fullmatch(trimmed)
+    if number is not None:
+        value = int(number[1] + number[2])
+        if -limit <= value < limit:
+            return value
+    raise ConfigInvalid(key, text, f"a whole number of {bits} bits")
+
+
+def _refusal(value: ConfigValue, allowed: str) -> str | None:
+    """The error text if ``value`` is not allowed; None if it is."""
+    if not allowed:
+        return None
+    rule, _, argument = allowed.partition(" ")
+    if rule in _NAMED_RULES:
+        is_allowed, words = _NAMED_RULES[rule]
+        return None if is_allowed(value) else words
+    choices = argument.split("|")
+    if rule == "in":
+        elements = value if isinstance(value, tuple) else (value,)
+        fits = all(element in choices for element in elements)
+        return None if fits else "one of " + ", ".join(choices)
+    if rule == "ignore_case":
+        return None if str(value).upper() in choices else "one of " + ", ".join(choices)
+    bounds = _RANGE.fullmatch(rule)
+    assert bounds is not None, f"unknown rule {allowed!r}"
+    assert isinstance(value, (int, float))
+    low, high = bounds[1], bounds[2]
+    # Not "<", so that NaN is outside of every range.
+    if value >= float(low) and (not high or value <= float(high)):
+        return None
+    return f"at least {low}" if not high else f"between {low} and {high}"
+
+
+def _is_throttled_replicas(value: ConfigValue) -> bool:
+    assert isinstance(value, tuple)
+    if value == ("*",):
+        return True
+    return all(re.fullmatch(r"[0-9]+:[0-9]+", element.strip()) for element in value)
+
+
+def _is_version(name: str) -> bool:
+    try:
+        version_of(name)
+    except ConfigInvalid:
+        return False
+    return True
+
+
+_NAMED_RULES: Final[Mapping[str, tuple[Callable[[ConfigValue], bool], str]]] = {
+    "version": (
+        lambda value: _is_version(str(value)),
+        f"one of 0.8.0 to {LATEST.name}",
+    ),
+    "non_empty": (lambda value: value != "", "a text that is not empty"),
+    "gzip_level": (
+        lambda value: value == -1 or value in range(1, 10),
+        "between 1 and 9, or -1 for the library's default",
+    ),
+    "-1_or_1..": (
+        lambda value: value == -1 or (isinstance(value, int) and value >= 1),
+        "at least 1, or -1 to follow remote.log.manager.thread.pool.size",
+    ),
+    "throttled_replicas": (
+        _is_throttled_replicas,
+        "a list of partition:broker pairs, or * for every replica",
+    ),
+}
+
+
+def read_table(table: str) -> dict[str, ConfigKey]:
+    """The keys of a table, by name."""
+    keys: dict[str, ConfigKey] = {}
+    for line in table.strip().splitlines():
+        name, type_name, default, *allowed = line.split(" ", 3)
+        keys[name] = ConfigKey(
+            name, type_name, _parse_default(name, default, type_name), "".join(allowed)
+        )
+    return keys
+
+
+def _parse_default(name: str, default: str, type_name: str) -> ConfigValue:
+    if default == "null":
+        return None
+    if default == '""':
+        return () if type_name == "list" else ""
+    return _MAX_LONG if default == "max" else parse_type(name, default, type_name)
+
+
+def _java_double(value: float) -> str:
+    """A double as ``Double.toString`` prints it, exponents included."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7 or value - value != 0:
+        return repr(value)
+    mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
+
+
+def text_of(value: ConfigValue) -> str | None:
+    """``value`` as Kafka writes it in answers: ``true``, ``a,b``, ``0.5``; None stays None."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case tuple():
+            return ",".join(value)
+        case float():
+            return _java_double(value)
+        case _:
+            return str(value)

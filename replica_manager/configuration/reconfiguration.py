@@ -1,0 +1,112 @@
+"""The rules by which a running broker takes over another configuration, or does not.
+
+They hold for what a client asks for, and for what stands in ZooKeeper.  Pure; the stores of
+listeners have rules of their own, which read files (:mod:`.security.dynamic_tls`).
+
+Source: Kafka ``DynamicBrokerConfig.processReconfiguration``, ``DynamicThreadPool``,
+``DynamicListenerConfig``, ``ConnectionQuotas.ListenerConnectionQuota``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.configuration.config_keys import ConfigValue, text_of
+from replica_manager.configuration.dynamic_keys import LISTENER_KEYS, THREAD_POOLS
+from zkcontroller.errors import ConfigInvalid, ZkControllerError
+from zkcontroller.model import Endpoint
+
+_POSITIVE: Final = ("max.connections", "max.connection.creation.rate")
+_REASON: Final = "org.apache.kafka.common.config.ConfigException: "
+
+
+class ReconfigurationRefused(ZkControllerError):
+    """A running broker cannot take the configuration over.  The sentence is Kafka's."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"Invalid value {_REASON}{reason} for configuration Invalid dynamic configuration"
+        )
+
+
+def check_reconfiguration(before: BrokerConfig, after: BrokerConfig) -> None:
+    """ReconfigurationRefused or ConfigInvalid unless the broker can go on with ``after``."""
+    # The whole must be a configuration with which a broker could also be started.
+    BrokerConfig.parse(after.effective)
+    for name in THREAD_POOLS:
+        _check_pool(name, before.integer(name), after.integer(name))
+    _check_listeners(before, after)
+    _check_connections(before, after)
+
+
+def _check_pool(name: str, before: int, wanted: int) -> None:
+    failed = f"Dynamic thread count update validation failed for {name}={wanted}, value should"
+    if wanted == before:
+        return
+    if wanted < before // 2:
+        raise ReconfigurationRefused(f"{failed} be at least half the current value {before}")
+    if wanted > before * 2:
+        raise ReconfigurationRefused(
+            f"{failed} not be greater than double the current value {before}"
+        )
+
+
+def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:
+    old = _by_name(before.listeners.bound)
+    old_texts, new_texts = before.effective, after.effective
+    for name, endpoint in _by_name(after.listeners.bound).items():
+        if name not in old:
+            continue
+        if _fixed(name, old_texts) != _fixed(name, new_texts):
+            raise ReconfigurationRefused(
+                f"Configs cannot be updated dynamically for existing listener {name}, restart "
+                "broker or create a new listener for update"
+            )
+        if (endpoint.host, endpoint.port) != (old[name].host, old[name].port):
+            # Deviation: Kafka takes it, goes on at the old address and announces the new one.
+            raise ReconfigurationRefused(
+                f"The address of existing listener {name} cannot be updated: restart broker or "
+                "create a new listener for update"
+            )
+        if endpoint.security_protocol != old[name].security_protocol:
+            raise ReconfigurationRefused(
+                f"Security protocol cannot be updated for existing listener {name}"
+            )
+
+
+def _fixed(listener_name: str, texts: Mapping[str, str]) -> dict[str, str]:
+    """What is set with the listener's prefix and cannot change while the listener exists."""
+    prefix = f"listener.name.{listener_name.lower()}."
+    return {
+        name: text
+        for name, text in texts.items()
+        if name.startswith(prefix) and name.removeprefix(prefix) not in LISTENER_KEYS
+    }
+
+
+def _check_connections(before: BrokerConfig, after: BrokerConfig) -> None:
+    old_texts, texts = before.effective, after.effective
+    for name in _by_name(after.listeners.bound):
+        for key in _POSITIVE:
+            own = f"listener.name.{name.lower()}.{key}"
+            value: ConfigValue = texts.get(own, after.values[key])
+            if text_of(value) == "0" and value != old_texts.get(own, before.values[key]):
+                raise ReconfigurationRefused(f"Invalid {key} 0")
+        threads = f"listener.name.{name.lower()}.num.network.threads"
+        if threads in texts and texts[threads] != old_texts.get(threads):
+            wanted = _whole(threads, texts[threads])
+            known = old_texts.get(threads, text_of(before.values["num.network.threads"]) or "")
+            _check_pool("num.network.threads", _whole(threads, known), wanted)
+
+
+def _whole(key: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigInvalid(key, text, "a whole number") from None
+
+
+def _by_name(endpoints: tuple[Endpoint, ...]) -> dict[str, Endpoint]:
+    return {endpoint.listener_name: endpoint for endpoint in endpoints}

@@ -1,0 +1,146 @@
+"""The configuration of a topic: its keys, the broker keys they inherit from, and validation.
+
+Source: Kafka 3.9.1 ``LogConfig`` and ``ServerTopicConfigSynonyms``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from replica_manager.configuration.config_keys import ConfigValue, read_table
+from zkcontroller.errors import ConfigInvalid, ZkControllerError
+
+TOPIC_KEYS: Final = read_table("""
+cleanup.policy list delete in compact|delete
+compression.gzip.level int -1 gzip_level
+compression.lz4.level int 9 1..17
+compression.type string producer in uncompressed|zstd|lz4|snappy|gzip|producer
+compression.zstd.level int 3 -131072..22
+delete.retention.ms long 86400000 0..
+file.delete.delay.ms long 60000 0..
+flush.messages long max 1..
+flush.ms long max 0..
+follower.replication.throttled.replicas list "" throttled_replicas
+index.interval.bytes int 4096 0..
+leader.replication.throttled.replicas list "" throttled_replicas
+local.retention.bytes long -2 -2..
+local.retention.ms long -2 -2..
+max.compaction.lag.ms long max 1..
+max.message.bytes int 1048588 0..
+message.downconversion.enable boolean true
+message.format.version string 3.0-IV1 version
+message.timestamp.after.max.ms long max 0..
+message.timestamp.before.max.ms long max 0..
+message.timestamp.difference.max.ms long max 0..
+message.timestamp.type string CreateTime in CreateTime|LogAppendTime
+min.cleanable.dirty.ratio double 0.5 0..1
+min.compaction.lag.ms long 0 0..
+min.insync.replicas int 1 1..
+preallocate boolean false
+remote.log.copy.disable boolean false
+remote.log.delete.on.disable boolean false
+remote.storage.enable boolean false
+retention.bytes long -1
+retention.ms long 604800000 -1..
+segment.bytes int 1073741824 14..
+segment.index.bytes int 10485760 4..
+segment.jitter.ms long 0 0..
+segment.ms long 604800000 1..
+unclean.leader.election.enable boolean false
+""")
+
+BROKER_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
+    "segment.bytes": (("log.segment.bytes", 1),),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", 3_600_000)),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000)),
+    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
+    "flush.messages": (("log.flush.interval.messages", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "retention.ms": (
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", 60_000),
+        ("log.retention.hours", 3_600_000),
+    ),
+    "max.message.bytes": (("message.max.bytes", 1),),
+    "index.interval.bytes": (("log.index.interval.bytes", 1),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
+    "cleanup.policy": (("log.cleanup.policy", 1),),
+    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
+    "min.insync.replicas": (("min.insync.replicas", 1),),
+    "compression.type": (("compression.type", 1),),
+    "compression.gzip.level": (("compression.gzip.level", 1),),
+    "compression.lz4.level": (("compression.lz4.level", 1),),
+    "compression.zstd.level": (("compression.zstd.level", 1),),
+    "preallocate": (("log.preallocate", 1),),
+    "message.format.version": (("log.message.format.version", 1),),
+    "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "message.timestamp.difference.max.ms": (("log.message.timestamp.difference.max.ms", 1),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
+    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "message.downconversion.enable": (("log.message.downconversion.enable", 1),),
+    "local.retention.ms": (("log.local.retention.ms", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
+}
+"""Topic key to the broker keys it inherits from, first that is set wins, with its unit in ours."""
+
+_NOT_WITH_ZOOKEEPER: Final = ("remote.log.copy.disable", "remote.log.delete.on.disable")
+
+
+class TopicConfigRefused(ZkControllerError):
+    """A topic's configuration has an unknown key, a wrong value or a contradiction."""
+
+
+def validate_topic_config(
+    config: Mapping[str, str], broker_values: Mapping[str, ConfigValue]
+) -> dict[str, ConfigValue]:
+    """The typed values of a topic's own keys.
+
+    Raises TopicConfigRefused.  The tiered-storage keys are refused as Kafka refuses them on a
+    ZooKeeper cluster without remote storage.
+    """
+    for name in config:
+        if name not in TOPIC_KEYS:
+            raise TopicConfigRefused(f"Unknown topic config name: {name}")
+    try:
+        values = {name: TOPIC_KEYS[name].parse(text) for name, text in config.items()}
+    except ConfigInvalid as invalid:
+        raise TopicConfigRefused(str(invalid)) from invalid
+    effective = {
+        name: values[name] if name in values else inherited_value(name, broker_values)
+        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    }
+    low, high = effective["min.compaction.lag.ms"], effective["max.compaction.lag.ms"]
+    assert isinstance(low, int)
+    assert isinstance(high, int)
+    if low > high:
+        raise TopicConfigRefused(
+            "conflict topic config setting "
+            f"min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})"
+        )
+    for name in _NOT_WITH_ZOOKEEPER:
+        if values.get(name):
+            raise TopicConfigRefused(f"{name} cannot be set on a cluster with ZooKeeper")
+    if values.get("remote.storage.enable"):
+        raise TopicConfigRefused(
+            "remote.storage.enable cannot be set: tiered storage is disabled on this broker"
+        )
+    return values
+
+
+def inherited_value(topic_key: str, broker_values: Mapping[str, ConfigValue]) -> ConfigValue:
+    """What a topic without its own value for ``topic_key`` gets from the broker's configuration."""
+    synonyms = BROKER_SYNONYMS.get(topic_key)
+    if synonyms is None:
+        return TOPIC_KEYS[topic_key].default
+    for broker_key, unit in synonyms:
+        value = broker_values.get(broker_key)
+        if value is not None:
+            is_scaled = unit != 1 and isinstance(value, int) and value > 0
+            return value * unit if is_scaled and isinstance(value, int) else value
+    return TOPIC_KEYS[topic_key].default

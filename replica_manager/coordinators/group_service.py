@@ -1,0 +1,223 @@
+"""Runs the group coordinator on the broker's event loop.
+
+Requests come from handlers and wait here for their answers; partitions come and go with the replica
+manager's word; a timer ticks when something is due.  What the coordinator wants appended goes to
+``__consumer_offsets`` as any leader's records do, and the outcome comes back as an event.  Appends
+begin in the order in which they were asked for.
+
+Logs are read one after the other by one thread (:mod:`.group_loading`).
+
+Source: Kafka ``GroupCoordinatorAdapter``, ``GroupCoordinator`` (``startup``, ``onElection``,
+``onResignation``, ``onPartitionsDeleted``), ``GroupMetadataManager`` (gauges).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar, assert_never
+from uuid import uuid4
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.coordinators.coordinator_run import Appends, CoordinatorRun
+from replica_manager.coordinators.group_loading import OffsetsLog
+from replica_manager.coordinators.group_settings import GroupSettings
+from replica_manager.coordinators.groups.batches import append_batch
+from replica_manager.coordinators.groups.coordinator import GroupCoordinator
+from replica_manager.coordinators.groups.events import (
+    Answer,
+    Append,
+    Appended,
+    Elected,
+    Load,
+    LogLine,
+    Measured,
+    Output,
+    PartitionsDeleted,
+    Quantity,
+    Resigned,
+    Shutdown,
+    Startup,
+    TransactionCompleted,
+)
+from replica_manager.coordinators.groups.group import GroupState
+from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
+from replica_manager.coordinators.groups.requests import Request, Result
+from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
+from zkcontroller.errors import ZkControllerError
+from zkcontroller.model import TopicPartition
+from zkcontroller.observability.metrics import Metrics
+from zkcontroller.observability.sensors import MeterSensor, Sensor, SpanSensor
+from zkcontroller.protocol.error_codes import error_code_for
+
+_log = logging.getLogger("kafka.coordinator.group.GroupMetadataManager")
+_coordinator_log = logging.getLogger("kafka.coordinator.group.GroupCoordinator")
+_R = TypeVar("_R", bound=Result)
+
+_GAUGES: Final = {
+    GroupState.PREPARING_REBALANCE: "NumGroupsPreparingRebalance",
+    GroupState.COMPLETING_REBALANCE: "NumGroupsCompletingRebalance",
+    GroupState.STABLE: "NumGroupsStable",
+    GroupState.DEAD: "NumGroupsDead",
+    GroupState.EMPTY: "NumGroupsEmpty",
+}
+
+
+_SENSORS_MBEAN: Final = "kafka.server:type=group-coordinator-metrics"
+
+
+class GroupService:
+    """The group coordinator of one broker.  For the event loop."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        appends: Appends,
+        led_log: Callable[[TopicPartition], OffsetsLog | None],
+        *,
+        now_ms: Callable[[], int] | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """``led_log`` returns a partition's log while this broker leads it, else None."""
+        self._settings = settings
+        self._appends = appends
+        self._coordinator = GroupCoordinator(settings.config, uuid4)
+        self._run = CoordinatorRun[Output](
+            self._coordinator,
+            self._perform,
+            led_log,
+            load_buffer_bytes=settings.load_buffer_bytes,
+            thread_name="group-metadata-manager",
+            now_ms=now_ms,
+        )
+        self._sensors = _sensors(Metrics() if metrics is None else metrics, settings)
+
+    # ------------------------------------------------------------------ for handlers
+
+    def new_request_id(self) -> int:
+        """A new request id."""
+        return self._run.new_request_id()
+
+    async def ask(self, request: Request, result_type: type[_R]) -> _R:
+        """The coordinator's answer, which may take as long as a rebalance."""
+        return await self._run.ask(request, result_type)
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition whose leader coordinates that group."""
+        return self._coordinator.partition_for(group_id)
+
+    # ------------------------------------------------------------------ from the broker
+
+    def start(self, partition_count: int | None) -> None:
+        """``partition_count``: of ``__consumer_offsets``; None if it does not exist yet."""
+        if partition_count is None:
+            partition_count = self._settings.default_partition_count
+        self._say("Starting up.")
+        self._run.step(Startup(partition_count))
+        self._say("Startup complete.")
+
+    async def stop(self) -> None:
+        """Answers waiting requests with an error and cancels every task."""
+        self._say("Shutting down.")
+        self._run.step(Shutdown())
+        await self._run.stop()
+        self._say("Shutdown complete.")
+
+    def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
+        """This broker became leader of a partition, of any topic."""
+        if partition.topic == OFFSETS_TOPIC:
+            self._run.step(Elected(partition.partition, leader_epoch))
+
+    def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
+        """Leadership was lost; ``leader_epoch`` is None when the replica was deleted."""
+        if partition.topic == OFFSETS_TOPIC:
+            self._run.step(Resigned(partition.partition, leader_epoch))
+
+    def on_partitions_deleted(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions of any topic that the controller has deleted: their offsets are deleted."""
+        deleted = tuple(partitions)
+        if deleted:
+            self._run.step(PartitionsDeleted(deleted))
+
+    def on_transaction_completed(
+        self, producer_id: int, partitions: Iterable[int], *, is_commit: bool
+    ) -> None:
+        """A transaction marker was written to these partitions of ``__consumer_offsets``."""
+        self._run.step(TransactionCompleted(producer_id, frozenset(partitions), is_commit))
+
+    def gauges(self) -> dict[str, int]:
+        """Values of ``kafka.coordinator.group:type=GroupMetadataManager``, by name; any thread."""
+        groups = list(self._coordinator.groups.values())
+        states = Counter(group.state for group in groups)
+        return {
+            "NumOffsets": sum(len(group.offsets) for group in groups),
+            "NumGroups": len(groups),
+            **{name: states[state] for state, name in _GAUGES.items()},
+        }
+
+    def _say(self, text: str) -> None:
+        _coordinator_log.info("[GroupCoordinator %d]: %s", self._settings.config.broker_id, text)
+
+    # ------------------------------------------------------------------ driving
+
+    def _perform(self, output: Output) -> None:
+        match output:
+            case Answer(request_id, result):
+                self._run.answer(request_id, result)
+            case Append():
+                self._run.begin(self._append(output))
+            case Load():
+                self._run.begin(self._run.load(OFFSETS_TOPIC, output, _log))
+            case LogLine(level, logger, text):
+                logging.getLogger(logger).log(level.value, "%s", text)
+            case Measured(quantity, value):
+                self._sensors[quantity].record(value)
+            case _:
+                assert_never(output)
+
+    # ------------------------------------------------------------------ the log
+
+    async def _append(self, append: Append) -> None:
+        partition = TopicPartition(OFFSETS_TOPIC, append.partition)
+        error, base_offset = await self._appended(partition, append)
+        if append.append_id is not None:
+            self._run.step(Appended(append.append_id, error, base_offset))
+
+    async def _appended(self, partition: TopicPartition, append: Append) -> tuple[ErrorCode, int]:
+        try:
+            outcomes = await self._appends.append(
+                {partition: append_batch(append, self._settings.codec)},
+                acks=append.required_acks,
+                timeout_ms=append.timeout_ms,
+                origin=AppendOrigin.COORDINATOR,
+                guards=_guards(partition, append),
+            )
+        except ZkControllerError as failure:
+            return error_code_for(failure), -1
+        except Exception:  # noqa: BLE001 - whatever it is, who waits for it must be answered
+            _log.exception("Appending to %s failed", partition)
+            return ErrorCode.unknown_server_error, -1
+        return outcomes[partition].error, outcomes[partition].base_offset
+
+
+def _guards(
+    partition: TopicPartition, append: Append
+) -> Mapping[TopicPartition, VerificationGuard]:
+    if append.producer is None or append.producer.guard is None:
+        return {}
+    return {partition: append.producer.guard}
+
+
+def _sensors(metrics: Metrics, settings: GroupSettings) -> dict[Quantity, Sensor]:
+    samples, sample_ms = settings.metrics_num_samples, settings.metrics_sample_window_ms
+    return {
+        quantity: metrics.sensor(
+            _SENSORS_MBEAN,
+            SpanSensor(quantity.value, samples, sample_ms)
+            if quantity is Quantity.PARTITION_LOAD_MS
+            else MeterSensor(quantity.value, samples, sample_ms),
+        )
+        for quantity in Quantity
+    }

@@ -1,0 +1,60 @@
+"""Batches of ``__consumer_offsets``: decodes loaded batches, encodes appends.
+
+For the coordinator's driver; the coordinator itself knows records only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from replica_manager.coordinators.groups.events import Append, LoadedBatch, LoadedRecord
+from zkcontroller.protocol.compression import Codec
+from zkcontroller.protocol.record_batch import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    encode_batch,
+    iterate_batch,
+    iterate_batches,
+)
+from zkcontroller.protocol.records import Record
+
+
+def loaded_batches(data: bytes) -> Iterator[LoadedBatch]:
+    """The whole batches in these bytes; an incomplete one at the end is left out.
+
+    Raises CorruptRecord or InvalidRecord for a batch that cannot be read.
+    """
+    for position, header in iterate_batches(data):
+        yield LoadedBatch(
+            tuple(
+                LoadedRecord(record.offset, record.key, record.value)
+                for record in iterate_batch(data, position, header)
+            ),
+            header.producer_id,
+            header.is_transactional,
+            header.is_control,
+        )
+
+
+def next_offset(data: bytes) -> int | None:
+    """The offset behind the last whole batch in these bytes of the log; None without one."""
+    following = None
+    for _, header in iterate_batches(data):
+        following = header.next_offset
+    return following
+
+
+def append_batch(append: Append, codec: Codec = Codec.NONE) -> bytes:
+    """The batch to append, its offsets from 0 on: the log assigns them."""
+    return encode_batch(
+        [
+            Record(offset, append.timestamp_ms, record.key, record.value)
+            for offset, record in enumerate(append.records)
+        ],
+        codec=codec,
+        producer_id=NO_PRODUCER_ID if append.producer is None else append.producer.producer_id,
+        producer_epoch=(
+            NO_PRODUCER_EPOCH if append.producer is None else append.producer.producer_epoch
+        ),
+        is_transactional=append.producer is not None,
+    )

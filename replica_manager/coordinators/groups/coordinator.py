@@ -1,0 +1,323 @@
+"""The group coordinator: takes one input with the time, returns outputs.
+
+Nothing here waits, reads a clock or knows a socket.  Its driver (one caller at a time):
+
+1. calls ``step(input, now_ms)`` for every request and every event;
+2. performs the outputs in their order: answers go to who asked, an append's outcome comes back as
+   ``Appended``, a load's records as ``Loaded`` and ``LoadFinished``;
+3. steps a ``Tick`` when ``next_deadline_ms`` has come, and looks at it again after every step.
+
+Time may be any clock that never goes back, as long as it is the wall clock's: it stands in records.
+
+A request is looked over in this order: the group id, whether the coordinator is there at all,
+whether the group's partition is being loaded, whether it is here.
+
+Source: Kafka ``GroupCoordinator`` of ZooKeeper mode, ``GroupCoordinatorAdapter``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final, TypeAlias, assert_never
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.coordinators.groups.administration import Administration
+from replica_manager.coordinators.groups.config import MAX_TIMERS_PER_TICK, GroupConfig
+from replica_manager.coordinators.groups.events import (
+    Appended,
+    Elected,
+    Event,
+    Input,
+    Loaded,
+    LoadFailed,
+    LoadFinished,
+    Output,
+    PartitionsDeleted,
+    Resigned,
+    Shutdown,
+    Startup,
+    Tick,
+    TransactionCompleted,
+)
+from replica_manager.coordinators.groups.expiry import Expiry
+from replica_manager.coordinators.groups.group import Group
+from replica_manager.coordinators.groups.group_metadata_manager import GroupMetadataManager
+from replica_manager.coordinators.groups.joining import Joining
+from replica_manager.coordinators.groups.loading import Partitions
+from replica_manager.coordinators.groups.membership import Membership
+from replica_manager.coordinators.groups.offsets import Offsets
+from replica_manager.coordinators.groups.rebalance import Rebalance
+from replica_manager.coordinators.groups.requests import (
+    CommitOffsets,
+    DeleteGroups,
+    DeleteGroupsResult,
+    DeleteOffsets,
+    DeleteOffsetsResult,
+    DescribedGroup,
+    DescribeGroups,
+    DescribeResult,
+    FetchOffsets,
+    FetchResult,
+    GroupOffsets,
+    Heartbeat,
+    HeartbeatResult,
+    JoinGroup,
+    JoinResult,
+    LeaveGroup,
+    LeaveResult,
+    ListGroups,
+    ListResult,
+    Request,
+    Result,
+    SyncGroup,
+    SyncResult,
+    WantedOffsets,
+)
+from replica_manager.coordinators.groups.sessions import Sessions
+from replica_manager.coordinators.groups.timers import Timer, TimerKind
+
+_LOADING: Final = ErrorCode.coordinator_load_in_progress
+
+_LONG: Final = frozenset({TimerKind.SWEEP, TimerKind.LOAD})
+"""What these do is a tick's work."""
+
+_AnsweredAtOnce: TypeAlias = (
+    Heartbeat
+    | LeaveGroup
+    | FetchOffsets
+    | DeleteOffsets
+    | DeleteGroups
+    | ListGroups
+    | DescribeGroups
+)
+"""The others may have to wait: for members, for the leader, for the log."""
+
+
+class GroupCoordinator:
+    """Coordinates the groups of the partitions of ``__consumer_offsets`` that this broker leads."""
+
+    def __init__(self, config: GroupConfig, new_uuid: Callable[[], UUID]) -> None:
+        """``new_uuid`` makes unique member ids."""
+        self._manager = GroupMetadataManager(config, new_uuid)
+        self._is_active = False
+        self._sessions = Sessions(self._manager)
+        self._rebalance = Rebalance(self._manager, self._sessions)
+        self._membership = Membership(self._manager, self._sessions, self._rebalance)
+        self._joining = Joining(self._manager, self._sessions, self._rebalance, self._membership)
+        self._expiry = Expiry(self._manager)
+        self._offsets = Offsets(self._manager, self._sessions, self._membership, self._expiry)
+        self._partitions = Partitions(self._manager, self._sessions, self._rebalance)
+        self._administration = Administration(self._manager, self._expiry)
+
+    @property
+    def groups(self) -> dict[str, Group]:
+        """Every group by its id, for metrics and tests; read only."""
+        return self._manager.groups
+
+    @property
+    def producers(self) -> Collection[int]:
+        """The producers that may have pending offsets, for tests; read only."""
+        return self._manager.groups_of_producers.keys()
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """The time of the next Tick; None if none is needed."""
+        return self._manager.timers.next_deadline_ms()
+
+    @property
+    def timer_count(self) -> int:
+        return len(self._manager.timers)
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition whose leader coordinates that group, for FindCoordinator."""
+        return self._manager.partition_for(group_id)
+
+    def step(self, given: Input, now_ms: int) -> list[Output]:
+        """Processes one input; returns the outputs in order."""
+        self._manager.now_ms = now_ms
+        if isinstance(given, Event):
+            self._on_event(given)
+        else:
+            self._on_request(given)
+        outputs, self._manager.outbox = self._manager.outbox, []
+        return outputs
+
+    # ------------------------------------------------------------------ requests
+
+    def _on_request(self, request: Request) -> None:
+        match request:
+            case JoinGroup():
+                self._join(request)
+            case SyncGroup():
+                self._sync(request)
+            case CommitOffsets():
+                self._commit(request)
+            case _:
+                self._manager.answer(request.request_id, self._answer_at_once(request))
+
+    def _answer_at_once(self, request: _AnsweredAtOnce) -> Result:
+        match request:
+            case Heartbeat():
+                return HeartbeatResult(self._heartbeat(request))
+            case LeaveGroup(_, group_id):
+                error = self._error(group_id)
+                return self._membership.leave(request) if error is None else LeaveResult(error)
+            case FetchOffsets(_, groups):
+                return FetchResult(tuple(self._fetch(each, request) for each in groups))
+            case DeleteOffsets(_, group_id):
+                error = self._error(group_id)
+                if error is not None:
+                    return DeleteOffsetsResult(error, {})
+                return self._offsets.delete(request)
+            case DeleteGroups():
+                return DeleteGroupsResult(self._delete(request))
+            case ListGroups():
+                return self._list(request)
+            case DescribeGroups(_, group_ids):
+                return DescribeResult(tuple(self._describe(group_id) for group_id in group_ids))
+            case _:
+                assert_never(request)
+
+    def _error(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode | None:
+        """The error for requests about that group; None if they can be served."""
+        if not (group_id or may_be_empty):
+            return ErrorCode.invalid_group_id
+        if not self._is_active:
+            return ErrorCode.coordinator_not_available
+        return self._partitions.error_of(group_id)
+
+    def _membership_error(
+        self, group_id: str, group_instance_id: str | None, *, may_be_empty: bool = False
+    ) -> ErrorCode | None:
+        if group_instance_id is not None and not self._manager.config.has_static_membership:
+            return ErrorCode.unsupported_version
+        return self._error(group_id, may_be_empty=may_be_empty)
+
+    def _join(self, request: JoinGroup) -> None:
+        error = self._membership_error(request.group_id, request.group_instance_id)
+        if error is None:
+            self._joining.join(request)
+        else:
+            self._manager.answer(request.request_id, JoinResult(error, request.member_id))
+
+    def _sync(self, request: SyncGroup) -> None:
+        error = self._membership_error(request.group_id, request.group_instance_id)
+        if error is None:
+            self._membership.sync(request)
+            return
+        if error is _LOADING:
+            # The rebalance was lost with the last coordinator; old clients do not know the error.
+            error = ErrorCode.rebalance_in_progress
+        self._manager.answer(request.request_id, SyncResult(error))
+
+    def _heartbeat(self, request: Heartbeat) -> ErrorCode:
+        error = self._membership_error(request.group_id, request.group_instance_id)
+        if error is None:
+            return self._membership.heartbeat(request)
+        # A group that is on its way stays as it is until it has come.
+        return ErrorCode.none if error is _LOADING else error
+
+    def _commit(self, request: CommitOffsets) -> None:
+        if request.producer is not None:
+            error = self._error(request.group_id)
+        else:
+            error = self._membership_error(
+                request.group_id, request.group_instance_id, may_be_empty=True
+            )
+        if error is None:
+            self._offsets.commit(request)
+        else:
+            self._offsets.refuse_commit(request, error)
+
+    def _fetch(self, wanted: WantedOffsets, request: FetchOffsets) -> GroupOffsets:
+        error = self._error(wanted.group_id, may_be_empty=True)
+        if error is not None:
+            return GroupOffsets(wanted.group_id, error, {})
+        return self._offsets.fetch(wanted, requires_stable=request.requires_stable)
+
+    def _delete(self, request: DeleteGroups) -> dict[str, ErrorCode]:
+        group_ids = dict.fromkeys(request.group_ids)
+        errors = {each: self._error(each, may_be_empty=True) for each in group_ids}
+        served = [each for each, error in errors.items() if error is None]
+        outcomes = self._administration.delete(served)
+        return outcomes | {each: error for each, error in errors.items() if error is not None}
+
+    def _list(self, request: ListGroups) -> ListResult:
+        if not self._is_active:
+            return ListResult(ErrorCode.coordinator_not_available, ())
+        error = _LOADING if self._partitions.is_loading else ErrorCode.none
+        return ListResult(error, self._administration.overview(request.states, request.types))
+
+    def _describe(self, group_id: str) -> DescribedGroup:
+        error = self._error(group_id, may_be_empty=True)
+        if error is not None:
+            return DescribedGroup(group_id, error)
+        return self._administration.describe(group_id)
+
+    # ------------------------------------------------------------------ events
+
+    def _on_event(self, event: Event) -> None:
+        manager, partitions = self._manager, self._partitions
+        match event:
+            case Startup(partition_count):
+                manager.partition_count = partition_count
+                self._is_active = True
+                self._expiry.begin()
+            case Shutdown():
+                self._shut_down()
+            case Tick():
+                self._tick()
+            case Elected(partition, leader_epoch):
+                partitions.elected(partition, leader_epoch)
+            case Resigned(partition, epoch):
+                partitions.resigned(partition, epoch)
+            case Loaded(load_id, batches):
+                partitions.loaded(load_id, batches)
+            case LoadFinished(load_id):
+                partitions.finished(load_id)
+            case LoadFailed(load_id, reason):
+                partitions.failed(load_id, reason)
+            case Appended(append_id, error, base_offset):
+                manager.continuations.pop(append_id)(error, base_offset)
+            case TransactionCompleted(producer_id, completed, is_commit):
+                partitions.transaction_completed(producer_id, completed, is_commit=is_commit)
+            case PartitionsDeleted(deleted):
+                self._expiry.remove_partitions(deleted)
+            case _:
+                assert_never(event)
+
+    def _shut_down(self) -> None:
+        self._is_active = False
+        for group in list(self._manager.groups.values()):
+            self._partitions.unload(group, ErrorCode.coordinator_not_available)
+        self._manager.timers.cancel(Timer(TimerKind.SWEEP))
+
+    def _tick(self) -> None:
+        for _ in range(MAX_TIMERS_PER_TICK):
+            timer = self._manager.timers.take_due(self._manager.now_ms)
+            if timer is None:
+                return
+            self._go_off(timer)
+            if timer.kind in _LONG:
+                # There may be more of it at once; others come first.
+                return
+
+    def _go_off(self, timer: Timer) -> None:
+        if timer.kind is TimerKind.SWEEP:
+            self._expiry.sweep()
+            return
+        if timer.kind is TimerKind.LOAD:
+            self._partitions.install(timer.load_id)
+            return
+        group = self._manager.groups[timer.group_id]
+        match timer.kind:
+            case TimerKind.SESSION:
+                self._membership.session_is_over(group, timer.member_id)
+            case TimerKind.JOIN:
+                self._rebalance.join_time_is_over(group)
+            case TimerKind.SYNC:
+                self._rebalance.sync_time_is_over(group)
+            case _:
+                assert_never(timer.kind)

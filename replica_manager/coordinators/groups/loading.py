@@ -1,0 +1,360 @@
+"""The coordinator's partitions of ``__consumer_offsets``: loading and unloading.
+
+The elected leader of a partition reads its log from the start to the end; of several records
+with the same key the last counts.  Only when the end is reached are the groups available.
+Elections and resignations carry the leader epoch of the partition: one that is older than another
+that was seen is ignored.
+
+Offsets of a transaction count from its commit marker on.  A transaction that is open at the end of
+the log stays open.
+
+Source: Kafka ``GroupMetadataManager`` (``doLoadGroupsAndOffsets``, ``removeGroupsAndOffsets``).
+Deviation: a record that cannot be read is logged and passed over, where Kafka gives up the whole
+partition and serves it empty; a partition whose log cannot be read to its end is not served.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import error as struct_error
+from struct import unpack_from
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.coordinators.groups.config import MAX_GROUPS_PER_INSTALL
+from replica_manager.coordinators.groups.events import (
+    Level,
+    Load,
+    LoadedBatch,
+    LoadedRecord,
+    Quantity,
+)
+from replica_manager.coordinators.groups.group import Group, GroupState, group_of
+from replica_manager.coordinators.groups.group_metadata_manager import (
+    OFFSETS_TOPIC,
+    GroupMetadataManager,
+)
+from replica_manager.coordinators.groups.offset_table import LoggedOffset
+from replica_manager.coordinators.groups.rebalance import Rebalance
+from replica_manager.coordinators.groups.record_reader import GroupRecordCorrupt
+from replica_manager.coordinators.groups.records import (
+    GroupKey,
+    OffsetKey,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+)
+from replica_manager.coordinators.groups.requests import JoinResult, SyncResult
+from replica_manager.coordinators.groups.sessions import Sessions
+from replica_manager.coordinators.groups.timers import Timer, TimerKind
+from zkcontroller.model import TopicPartition
+
+_COMMIT_MARKER: Final = 1
+
+_Offsets = dict[TopicPartition, LoggedOffset]
+
+
+@dataclass(slots=True)
+class _PartitionLoad:
+    """The records of a partition read so far."""
+
+    partition: int
+    leader_epoch: int
+    began_ms: int
+    groups: dict[str, bytes] = field(default_factory=dict)
+    """The last record of each group, undecoded: only the last one matters."""
+    offsets: dict[str, _Offsets] = field(default_factory=dict)
+    pending: dict[int, dict[OffsetKey, LoggedOffset]] = field(default_factory=dict)
+    """Offsets of open transactions, by producer id."""
+    completed: list[tuple[int, bool]] = field(default_factory=list)
+    """Producers whose marker was written meanwhile, perhaps behind what was read; and commits."""
+    to_install: list[str] = field(default_factory=list)
+    """Groups that are read to the end and not made yet, last first."""
+
+
+class Partitions:
+    """The loaded partitions, and those being loaded."""
+
+    def __init__(
+        self, manager: GroupMetadataManager, sessions: Sessions, rebalance: Rebalance
+    ) -> None:
+        self._manager = manager
+        self._sessions = sessions
+        self._rebalance = rebalance
+        self._owned: set[int] = set()
+        self._loads: dict[int, _PartitionLoad] = {}
+        """By load id."""
+        self._load_ids: dict[int, int] = {}
+        """Partition to the load that is under way."""
+        self._epochs: dict[int, int] = {}
+        """The newest leader epoch seen of each partition."""
+        self._last_load_id = 0
+
+    @property
+    def is_loading(self) -> bool:
+        return bool(self._load_ids)
+
+    def error_of(self, group_id: str) -> ErrorCode | None:
+        """The error for groups of that partition; None if they can be served."""
+        partition = self._manager.partition_for(group_id)
+        if partition in self._load_ids:
+            return ErrorCode.coordinator_load_in_progress
+        return None if partition in self._owned else ErrorCode.not_coordinator
+
+    # ------------------------------------------------------------------ coming and going
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        """This broker became leader: starts loading, unless the partition is loaded."""
+        manager, name = self._manager, _name(partition)
+        manager.say(
+            Level.INFO,
+            f"Elected as the group coordinator for partition {partition} in epoch {leader_epoch}",
+        )
+        if not self._is_newest(partition, leader_epoch):
+            manager.say_of_log(
+                Level.INFO,
+                f"Not loading offsets and group metadata for {name} in epoch {leader_epoch} since"
+                f" current epoch is {self._epochs[partition]}",
+            )
+        elif partition in self._owned or partition in self._load_ids:
+            manager.say_of_log(
+                Level.INFO, f"Already loading offsets and group metadata from {name}"
+            )
+        else:
+            manager.say_of_log(
+                Level.INFO,
+                f"Scheduling loading of offsets and group metadata from {name} for epoch"
+                f" {leader_epoch}",
+            )
+            self._last_load_id += 1
+            self._load_ids[partition] = self._last_load_id
+            self._loads[self._last_load_id] = _PartitionLoad(
+                partition, leader_epoch, manager.now_ms
+            )
+            manager.outbox.append(Load(partition, self._last_load_id))
+
+    def resigned(self, partition: int, leader_epoch: int | None) -> None:
+        """This broker is not the leader any more: unloads the partition's groups."""
+        manager, name = self._manager, _name(partition)
+        manager.say(
+            Level.INFO,
+            f"Resigned as the group coordinator for partition {partition} in epoch {leader_epoch}",
+        )
+        if leader_epoch is not None and not self._is_newest(partition, leader_epoch):
+            manager.say_of_log(
+                Level.INFO,
+                f"Not removing offsets and group metadata for {name} in epoch {leader_epoch} since"
+                f" current epoch is {self._epochs[partition]}",
+            )
+            return
+        self._owned.discard(partition)
+        load_id = self._load_ids.pop(partition, 0)
+        self._loads.pop(load_id, None)
+        manager.timers.cancel(Timer(TimerKind.LOAD, load_id=load_id))
+        gone = [
+            group
+            for group in manager.groups.values()
+            if manager.partition_for(group.group_id) == partition
+        ]
+        for group in gone:
+            self.unload(group, ErrorCode.not_coordinator)
+        for producer_id, group_ids in list(manager.groups_of_producers.items()):
+            away = [each for each in group_ids if manager.partition_for(each) == partition]
+            manager.forget_producer(producer_id, away)
+        manager.say_of_log(
+            Level.INFO,
+            f"Finished unloading {name} for coordinator epoch {leader_epoch}. Removed"
+            f" {sum(len(group.offsets) for group in gone)} cached offsets and {len(gone)} cached"
+            " groups.",
+        )
+
+    def unload(self, group: Group, error: ErrorCode) -> None:
+        """Unloads the group; parked requests are answered with the error."""
+        self._manager.say(
+            Level.INFO,
+            f"Unloading group metadata for {group.group_id} with generation {group.generation_id}",
+        )
+        for member in group.members.values():
+            self._sessions.answer_join(group, member, JoinResult(error, member.member_id))
+            self._sessions.answer_sync(group, member, SyncResult(error))
+        group.transition_to(GroupState.DEAD, self._manager.now_ms)
+        self._manager.forget_group(group)
+
+    def _is_newest(self, partition: int, leader_epoch: int) -> bool:
+        newest = max(leader_epoch, self._epochs.get(partition, leader_epoch))
+        self._epochs[partition] = newest
+        return leader_epoch == newest
+
+    # ------------------------------------------------------------------ reading
+
+    def loaded(self, load_id: int, batches: tuple[LoadedBatch, ...]) -> None:
+        """Takes more of the log; ignored if the load was cancelled."""
+        load = self._loads.get(load_id)
+        if load is None:
+            return
+        for batch in batches:
+            if batch.is_control:
+                self._end_transaction(load, batch)
+                continue
+            for record in batch.records:
+                try:
+                    self._take(load, batch, record)
+                except GroupRecordCorrupt as reason:
+                    self._pass_over(load, f"the record at offset {record.offset}", reason)
+
+    def _take(self, load: _PartitionLoad, batch: LoadedBatch, record: LoadedRecord) -> None:
+        if record.key is None:
+            raise GroupRecordCorrupt("Group metadata/offset entry key should not be null")
+        match decode_key(record.key):
+            case OffsetKey() as key:
+                logged = None
+                if record.value is not None:
+                    logged = LoggedOffset(
+                        decode_offset_value(record.value), batch.records[0].offset
+                    )
+                if batch.is_transactional:
+                    _put(load.pending.setdefault(batch.producer_id, {}), key, logged)
+                else:
+                    _put(load.offsets.setdefault(key.group_id, {}), key.topic_partition, logged)
+            case GroupKey(group_id):
+                _put(load.groups, group_id, record.value)
+            case unknown:
+                self._manager.say_of_log(
+                    Level.WARN,
+                    f"Unknown message key with version {unknown.version} while loading offsets and"
+                    f" group metadata from {_name(load.partition)}. Ignoring it. It could be a left"
+                    " over from an aborted upgrade.",
+                )
+
+    def _end_transaction(self, load: _PartitionLoad, batch: LoadedBatch) -> None:
+        pending = load.pending.pop(batch.producer_id, {})
+        if not (batch.records and _is_commit(batch.records[0].key)):
+            return
+        for key, logged in pending.items():
+            offsets = load.offsets.setdefault(key.group_id, {})
+            known = offsets.get(key.topic_partition)
+            if known is None or known.batch_offset < logged.batch_offset:
+                offsets[key.topic_partition] = logged
+
+    def _pass_over(self, load: _PartitionLoad, what: str, reason: GroupRecordCorrupt) -> None:
+        self._manager.say_of_log(
+            Level.ERROR,
+            f"Error loading offsets from {_name(load.partition)}: {what} is passed over: {reason}",
+        )
+
+    def failed(self, load_id: int, reason: str) -> None:
+        """The log could not be read: its groups are refused, because they would seem empty."""
+        load = self._loads.pop(load_id, None)
+        if load is not None:
+            del self._load_ids[load.partition]
+            name = _name(load.partition)
+            self._manager.say_of_log(Level.ERROR, f"Error loading offsets from {name}: {reason}")
+
+    def finished(self, load_id: int) -> None:
+        """The end of the log was read: its groups are installed, some with each tick."""
+        load = self._loads.get(load_id)
+        if load is None:
+            return
+        group_ids = dict.fromkeys(load.groups)
+        group_ids |= {group_id: None for group_id, offsets in load.offsets.items() if offsets}
+        group_ids |= dict.fromkeys(key.group_id for keys in load.pending.values() for key in keys)
+        load.to_install = list(reversed(group_ids))
+        self.install(load_id)
+
+    def install(self, load_id: int) -> None:
+        """Installs some groups; after the last one the partition is served."""
+        manager, load = self._manager, self._loads[load_id]
+        for _ in range(min(len(load.to_install), MAX_GROUPS_PER_INSTALL)):
+            self._install(self._group(load, load.to_install.pop()), load)
+        if load.to_install:
+            manager.timers.set(Timer(TimerKind.LOAD, load_id=load_id), manager.now_ms)
+            return
+        del self._loads[load_id], self._load_ids[load.partition]
+        self._owned.add(load.partition)
+        for producer_id, is_commit in load.completed:
+            self.transaction_completed(
+                producer_id, frozenset({load.partition}), is_commit=is_commit
+            )
+        manager.measure(Quantity.PARTITION_LOAD_MS, manager.now_ms - load.began_ms)
+        manager.say_of_log(
+            Level.INFO,
+            f"Finished loading offsets and group metadata from {_name(load.partition)} in"
+            f" {manager.now_ms - load.began_ms} milliseconds for epoch {load.leader_epoch}, of"
+            " which 0 milliseconds was spent in the scheduler.",
+        )
+
+    def _group(self, load: _PartitionLoad, group_id: str) -> Group:
+        value = load.groups.get(group_id)
+        if value is not None:
+            try:
+                return group_of(group_id, decode_group_value(value), self._manager.now_ms)
+            except GroupRecordCorrupt as reason:
+                self._pass_over(load, f"the last record of group {group_id}", reason)
+        # Of consumers without a group, or of one whose members are forgotten: they join anew.
+        return Group(group_id, self._manager.now_ms)
+
+    def _install(self, group: Group, load: _PartitionLoad) -> None:
+        manager = self._manager
+        pending_of_producers: dict[int, _Offsets] = {}
+        for producer_id, keys in load.pending.items():
+            offsets = {
+                key.topic_partition: logged
+                for key, logged in keys.items()
+                if key.group_id == group.group_id
+            }
+            if offsets:
+                pending_of_producers[producer_id] = offsets
+                of_producer = manager.groups_of_producers.setdefault(producer_id, {})
+                of_producer[group.group_id] = None
+        group.offsets.load(load.offsets.get(group.group_id, {}), pending_of_producers)
+        manager.adopt(group)
+        manager.say(
+            Level.INFO,
+            f"Loading group metadata for {group.group_id} with generation {group.generation_id}",
+        )
+        if len(group.members) > manager.config.max_size:
+            self._rebalance.prepare(
+                group,
+                f"Freshly-loaded group is over capacity ({manager.config.max_size}). Rebalancing in"
+                " order to give a chance for consumers to commit offsets",
+            )
+        for member in group.members.values():
+            self._sessions.renew(group, member)
+
+    # ------------------------------------------------------------------ transactions
+
+    def transaction_completed(
+        self, producer_id: int, partitions: frozenset[int], *, is_commit: bool
+    ) -> None:
+        """Handles a marker that was written behind the loaded part, or inside it."""
+        for partition in partitions & self._load_ids.keys():
+            load = self._loads[self._load_ids[partition]]
+            load.completed.append((producer_id, is_commit))
+        of_producer = self._manager.groups_of_producers.get(producer_id, {})
+        ended = [each for each in of_producer if self._manager.partition_for(each) in partitions]
+        for group_id in ended:
+            group = self._manager.groups.get(group_id)
+            if group is not None:
+                group.offsets.complete_transaction(producer_id, is_commit=is_commit)
+        self._manager.forget_producer(producer_id, ended)
+
+
+def _name(partition: int) -> str:
+    return f"{OFFSETS_TOPIC}-{partition}"
+
+
+def _put(table: dict, key: object, value: object | None) -> None:  # type: ignore[type-arg]
+    """Stores the last record of a key; None removes it."""
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
+
+
+def _is_commit(key: bytes | None) -> bool:
+    """Whether a control record commits its transaction: version, then type."""
+    try:
+        return key is not None and unpack_from(">hh", key)[1] == _COMMIT_MARKER
+    except struct_error:
+        return False

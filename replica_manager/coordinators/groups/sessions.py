@@ -1,0 +1,66 @@
+"""Sessions of members: renewed by every request; removal answers the parked requests.
+
+A member with a parked request cannot send heartbeats, so its session does not run; a *new* member,
+who does not know its id yet, has NEW_MEMBER_JOIN_TIMEOUT_MS even so, for a client that gave up
+leaves nothing behind but a parked JoinGroup.
+
+Removal answers the member's requests: none is left parked on a removed member.
+
+Source: Kafka ``GroupCoordinator.completeAndScheduleNextExpiration``, ``DelayedHeartbeat``.
+"""
+
+from __future__ import annotations
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.coordinators.groups.group import Group
+from replica_manager.coordinators.groups.group_metadata_manager import GroupMetadataManager
+from replica_manager.coordinators.groups.member import Member
+from replica_manager.coordinators.groups.requests import JoinResult, SyncResult
+from replica_manager.coordinators.groups.timers import Timer, TimerKind
+
+
+class Sessions:
+    """The sessions of all members."""
+
+    def __init__(self, manager: GroupMetadataManager) -> None:
+        self._manager = manager
+
+    def renew(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
+        """Restarts the member's session, with its session timeout or that time."""
+        timer = Timer(TimerKind.SESSION, group.group_id, member.member_id)
+        if member.is_exempt_from_heartbeats:
+            self._manager.timers.cancel(timer)
+            return
+        timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
+        self._manager.timers.set(timer, self._manager.now_ms + timeout_ms)
+
+    def begin_pending(self, group: Group, member_id: str, timeout_ms: int) -> None:
+        """Gives out a member id, which the client must use in time."""
+        timer = Timer(TimerKind.SESSION, group.group_id, member_id)
+        self._manager.timers.set(timer, self._manager.now_ms + timeout_ms)
+
+    def drop(self, group: Group, member: Member) -> None:
+        """Removes the member; parked requests get UNKNOWN_MEMBER_ID, so that it joins again."""
+        self.answer_join(group, member, JoinResult(ErrorCode.unknown_member_id))
+        self.answer_sync(group, member, SyncResult(ErrorCode.unknown_member_id))
+        self.forget(group, member.member_id)
+
+    def forget(self, group: Group, member_id: str) -> None:
+        """Removes a member or pending id that has no parked request."""
+        group.remove(member_id)
+        self._manager.timers.cancel(Timer(TimerKind.SESSION, group.group_id, member_id))
+
+    def answer_join(self, group: Group, member: Member, result: JoinResult) -> None:
+        """Answers the parked JoinGroup, if there is one; restarts the session."""
+        request_id = group.unpark_join(member)
+        if request_id is not None:
+            self._manager.answer(request_id, result)
+            self.renew(group, member)
+
+    def answer_sync(self, group: Group, member: Member, result: SyncResult) -> None:
+        """Answers the parked SyncGroup, if there is one; restarts the session."""
+        request_id, member.parked_sync = member.parked_sync, None
+        if request_id is not None:
+            self._manager.answer(request_id, result)
+            self.renew(group, member)

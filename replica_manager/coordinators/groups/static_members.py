@@ -1,0 +1,170 @@
+"""A static member that rejoins: replaces its earlier member id by a new one.
+
+In a Stable group whose protocol stays the same nothing is rebalanced: the new id is written, and
+when it is in the log the member gets the current generation.  If it cannot be written
+the member is again what it was before.
+
+Source: Kafka ``GroupCoordinator.updateStaticMemberAndRebalance`` (KIP-345, KIP-814).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, assert_never
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.coordinators.groups.events import Level
+from replica_manager.coordinators.groups.group import Group, GroupState
+from replica_manager.coordinators.groups.group_metadata_manager import GroupMetadataManager
+from replica_manager.coordinators.groups.member import Member
+from replica_manager.coordinators.groups.rebalance import Rebalance
+from replica_manager.coordinators.groups.requests import (
+    UNKNOWN_MEMBER_ID,
+    JoinGroup,
+    JoinResult,
+    Protocol,
+    SyncResult,
+    given_reason,
+)
+from replica_manager.coordinators.groups.sessions import Sessions
+from replica_manager.coordinators.groups.timers import Timer, TimerKind
+
+
+class _Before(NamedTuple):
+    """The member's state before it rejoined."""
+
+    member_id: str
+    leader_id: str
+    protocols: tuple[Protocol, ...]
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+
+
+class StaticMembers:
+    """Handles static members that rejoin."""
+
+    def __init__(
+        self, manager: GroupMetadataManager, sessions: Sessions, rebalance: Rebalance
+    ) -> None:
+        self._manager = manager
+        self._sessions = sessions
+        self._rebalance = rebalance
+
+    def replace(self, group: Group, member: Member, new_member_id: str, request: JoinGroup) -> None:
+        """Gives the member its new id; the old id and its parked requests are fenced."""
+        instance, reason = request.group_instance_id, given_reason(request.reason)
+        assert group.leader_id is not None
+        before = _Before(
+            member.member_id,
+            group.leader_id,
+            member.protocols,
+            member.rebalance_timeout_ms,
+            member.session_timeout_ms,
+        )
+        self._manager.say(
+            Level.INFO,
+            f"Static member with groupInstanceId={instance} and unknown member id joins group"
+            f" {group.group_id} in {group.state.label} state. Replacing previously mapped member"
+            f" {before.member_id} with this groupInstanceId.",
+        )
+        fenced = ErrorCode.fenced_instance_id
+        self._sessions.answer_join(group, member, JoinResult(fenced, before.member_id))
+        self._sessions.answer_sync(group, member, SyncResult(fenced))
+        self._rename(group, member, new_member_id)
+        group.update(
+            member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms
+        )
+        group.park_join(member, request.request_id)
+        match group.state:
+            case GroupState.STABLE if group.select_protocol() == group.protocol_name:
+                self._manager.say(
+                    Level.INFO,
+                    "Static member which joins during Stable stage and doesn't affect"
+                    " selectProtocol will not trigger rebalance.",
+                )
+                self._store(group, member, before, request)
+            case GroupState.STABLE:
+                self._rebalance.prepare(
+                    group,
+                    "Group's selectedProtocol will change because static member"
+                    f" {new_member_id} with instance id {instance} joined with change of protocol;"
+                    f" client reason: {reason}",
+                )
+            case GroupState.COMPLETING_REBALANCE:
+                # The leader may have the old id already and assign to that.
+                self._rebalance.prepare(
+                    group,
+                    f"Updating metadata for static member {new_member_id} with instance id"
+                    f" {instance}; client reason: {reason}",
+                )
+            case GroupState.PREPARING_REBALANCE:
+                pass
+            case GroupState.EMPTY | GroupState.DEAD:
+                raise AssertionError("a group without members has no static ones")
+            case _:
+                assert_never(group.state)
+
+    def _rename(self, group: Group, member: Member, member_id: str) -> None:
+        self._manager.timers.cancel(Timer(TimerKind.SESSION, group.group_id, member.member_id))
+        group.replace_static_member(member, member_id)
+        self._sessions.renew(group, member)
+
+    def _store(self, group: Group, member: Member, before: _Before, request: JoinGroup) -> None:
+        generation_id = group.generation_id
+
+        def when_stored(error: ErrorCode) -> None:
+            is_same = group.generation_id == generation_id and group.state is GroupState.STABLE
+            # Answered or replaced meanwhile, or a rebalance has begun and will answer.
+            if not is_same or member.parked_join != request.request_id:
+                return
+            if error is ErrorCode.none:
+                result = self._result(group, member, before, request)
+                self._sessions.answer_join(group, member, result)
+                return
+            self._manager.say(
+                Level.WARN,
+                f"Failed to persist metadata for group {group.group_id}: {error.name.upper()}",
+            )
+            result = JoinResult(
+                error,
+                UNKNOWN_MEMBER_ID,
+                group.generation_id,
+                group.protocol_type,
+                group.protocol_name,
+                before.leader_id,
+            )
+            self._sessions.answer_join(group, member, result)
+            group.update(
+                member, before.protocols, before.rebalance_timeout_ms, before.session_timeout_ms
+            )
+            self._rename(group, member, before.member_id)
+
+        assignments = {each.member_id: each.assignment for each in group.members.values()}
+        self._manager.store_group(group, assignments, when_stored)
+
+    def _result(
+        self, group: Group, member: Member, before: _Before, request: JoinGroup
+    ) -> JoinResult:
+        result = self._rebalance.join_result(group, member)
+        is_leader = group.leader_id == member.member_id
+        if request.supports_skipping_assignment:
+            # It leads and watches the topics, but its assignment would not be distributed.
+            return JoinResult(
+                ErrorCode.none,
+                result.member_id,
+                result.generation_id,
+                result.protocol_type,
+                result.protocol_name,
+                result.leader_id,
+                result.members,
+                skip_assignment=is_leader,
+            )
+        # With the leader's old id in the answer it does not know that it leads: no assignment.
+        return JoinResult(
+            ErrorCode.none,
+            result.member_id,
+            result.generation_id,
+            result.protocol_type,
+            result.protocol_name,
+            before.leader_id,
+        )

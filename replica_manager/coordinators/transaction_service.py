@@ -1,0 +1,238 @@
+"""Runs the transaction coordinator on the broker's event loop.
+
+Requests come from handlers and wait here for their answers; partitions come and go with the replica
+manager's word; a timer ticks when something is due.  What the coordinator wants appended goes to
+``__transaction_state`` as any leader's records do, acknowledged by all replicas in sync; markers go
+to the leaders by the listener between brokers, this broker's own partitions not excepted.
+
+Source: Kafka ``TransactionCoordinator``, ``TransactionMarkerChannelManager``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar, assert_never
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.coordinators.coordinator_run import Appends, CoordinatorRun
+from replica_manager.coordinators.group_loading import OffsetsLog
+from replica_manager.coordinators.groups.events import (
+    Elected,
+    Load,
+    LogLine,
+    Resigned,
+    Shutdown,
+    Startup,
+)
+from replica_manager.coordinators.transaction_messages import markers_request, read_marker_errors
+from replica_manager.coordinators.transaction_settings import TransactionSettings
+from replica_manager.coordinators.transactions.coordinator import TransactionCoordinator
+from replica_manager.coordinators.transactions.events import (
+    Answer,
+    Append,
+    Appended,
+    MarkersAnswered,
+    NewProducerId,
+    Output,
+    PartitionLoaded,
+    ProducerIdGiven,
+    SendMarkers,
+)
+from replica_manager.coordinators.transactions.markers import NO_LEADER
+from replica_manager.coordinators.transactions.requests import Request, Result
+from replica_manager.coordinators.transactions.transaction import NO_PRODUCER_ID
+from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
+from replica_manager.log.producer_state import AppendOrigin
+from replica_manager.network.broker_links import BrokerLinks
+from replica_manager.replication.metadata_cache import MetadataCache
+from replica_manager.request_errors import RequestRefused
+from zkcontroller.errors import InvalidFrame, ZkControllerError
+from zkcontroller.model import TopicPartition
+from zkcontroller.observability.metrics import Metrics, mbean
+from zkcontroller.observability.sensors import SpanSensor
+from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.protocol.record_batch import encode_batch
+from zkcontroller.protocol.records import Record
+
+_log = logging.getLogger("kafka.coordinator.transaction.TransactionStateManager")
+_marker_log = logging.getLogger("kafka.coordinator.transaction.TransactionMarkerChannelManager")
+_R = TypeVar("_R", bound=Result)
+
+_ALL_REPLICAS: Final = -1
+_SENSORS_MBEAN: Final = "kafka.server:type=transaction-coordinator-metrics"
+
+
+class TransactionService:
+    """The transaction coordinator of one broker.  For the event loop."""
+
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        appends: Appends,
+        led_log: Callable[[TopicPartition], OffsetsLog | None],
+        new_producer_id: Callable[[], Awaitable[int]],
+        metadata_cache: MetadataCache,
+        links: BrokerLinks,
+        *,
+        now_ms: Callable[[], int] | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """``led_log`` returns a partition's log while this broker leads it, else None.
+
+        ``new_producer_id`` raises RequestRefused if there is none at the moment.
+        """
+        self._settings = settings
+        self._appends = appends
+        self._new_producer_id = new_producer_id
+        self._metadata_cache = metadata_cache
+        self._links = links
+        self._coordinator = TransactionCoordinator(settings.config, self._leader_of)
+        self._run = CoordinatorRun[Output](
+            self._coordinator,
+            self._perform,
+            led_log,
+            load_buffer_bytes=settings.load_buffer_bytes,
+            thread_name="transaction-log-manager",
+            now_ms=now_ms,
+        )
+        self._load_time = (Metrics() if metrics is None else metrics).sensor(
+            _SENSORS_MBEAN,
+            SpanSensor(
+                "partition-load-time",
+                settings.metrics_num_samples,
+                settings.metrics_sample_window_ms,
+            ),
+        )
+
+    # ------------------------------------------------------------------ for handlers
+
+    def new_request_id(self) -> int:
+        """A new request id."""
+        return self._run.new_request_id()
+
+    async def ask(self, request: Request, result_type: type[_R]) -> _R:
+        """The coordinator's answer, which may take as long as replication."""
+        return await self._run.ask(request, result_type)
+
+    def partition_for(self, transactional_id: str) -> int:
+        """The partition whose leader coordinates that id."""
+        return self._coordinator.partition_for(transactional_id)
+
+    # ------------------------------------------------------------------ from the broker
+
+    def start(self, partition_count: int | None) -> None:
+        """``partition_count``: of ``__transaction_state``; None if it does not exist yet."""
+        if partition_count is None:
+            partition_count = self._settings.default_partition_count
+        self._run.step(Startup(partition_count))
+
+    async def stop(self) -> None:
+        """Unloads every partition and cancels every task."""
+        self._run.step(Shutdown())
+        await self._run.stop()
+        await self._links.close()
+
+    def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
+        """This broker became leader of a partition, of any topic."""
+        if partition.topic == TRANSACTION_TOPIC:
+            self._run.step(Elected(partition.partition, leader_epoch))
+
+    def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
+        """Leadership was lost; ``leader_epoch`` is None when the replica was deleted."""
+        if partition.topic == TRANSACTION_TOPIC:
+            self._run.step(Resigned(partition.partition, leader_epoch))
+
+    def register_gauges(self, metrics: Metrics) -> None:
+        """``kafka.coordinator.transaction:type=TransactionMarkerChannelManager``."""
+        markers = self._coordinator.markers
+        for name, read in {
+            "UnknownDestinationQueueSize": lambda: markers.without_leader_count,
+            "LogAppendRetryQueueSize": lambda: markers.unwritten_count,
+        }.items():
+            metrics.gauge(
+                mbean("kafka.coordinator.transaction", "TransactionMarkerChannelManager", name),
+                read,
+            )
+
+    def _leader_of(self, partition: TopicPartition) -> int | None:
+        state = self._metadata_cache.snapshot.partition(*partition)
+        if state is None:
+            return None
+        return state.leader if self._links.leads_to(state.leader) else NO_LEADER
+
+    # ------------------------------------------------------------------ driving
+
+    def _perform(self, output: Output) -> None:
+        match output:
+            case Answer(request_id, result):
+                self._run.answer(request_id, result)
+            case Append():
+                self._run.begin(self._append(output))
+            case Load():
+                self._run.begin(self._run.load(TRANSACTION_TOPIC, output, _log))
+            case NewProducerId(wish_id):
+                self._run.begin(self._give_producer_id(wish_id))
+            case SendMarkers():
+                self._run.begin(self._send_markers(output))
+            case LogLine(level, logger, text):
+                logging.getLogger(logger).log(level.value, "%s", text)
+            case PartitionLoaded(duration_ms):
+                self._load_time.record(duration_ms)
+            case _:
+                assert_never(output)
+
+    # ------------------------------------------------------------------ what takes its time
+
+    async def _append(self, append: Append) -> None:
+        self._run.step(Appended(append.append_id, await self._appended(append)))
+
+    async def _appended(self, append: Append) -> ErrorCode:
+        partition = TopicPartition(TRANSACTION_TOPIC, append.partition)
+        batch = encode_batch(
+            [
+                Record(offset, append.timestamp_ms, record.key, record.value)
+                for offset, record in enumerate(append.records)
+            ]
+        )
+        try:
+            outcomes = await self._appends.append(
+                {partition: batch},
+                acks=_ALL_REPLICAS,
+                timeout_ms=append.timeout_ms,
+                origin=AppendOrigin.COORDINATOR,
+            )
+        except ZkControllerError as failure:
+            return error_code_for(failure)
+        except Exception:  # noqa: BLE001 - whatever it is, who waits for it must be answered
+            _log.exception("Appending to %s failed", partition)
+            return ErrorCode.unknown_server_error
+        return outcomes[partition].error
+
+    async def _give_producer_id(self, wish_id: int) -> None:
+        producer_id, error = NO_PRODUCER_ID, ErrorCode.none
+        try:
+            producer_id = await self._new_producer_id()
+        except RequestRefused as refused:
+            error = refused.error
+        except ZkControllerError as failure:
+            error = error_code_for(failure)
+        except Exception:  # noqa: BLE001 - whatever it is, who waits for it must be answered
+            _log.exception("Getting a producer id failed")
+            error = ErrorCode.unknown_server_error
+        self._run.step(ProducerIdGiven(wish_id, producer_id, error))
+
+    async def _send_markers(self, sending: SendMarkers) -> None:
+        errors = None
+        try:
+            request = markers_request(sending.markers, self._settings.markers_version)
+            errors = read_marker_errors(await self._links.ask(sending.broker_id, request))
+        except (OSError, InvalidFrame) as failure:
+            _marker_log.info(
+                "[Transaction Marker Channel Manager %d]: Sending markers to broker %d failed: %s",
+                self._settings.config.broker_id, sending.broker_id, failure,
+            )  # fmt: skip
+        except Exception:  # noqa: BLE001 - whatever it is, what waits for that broker must go on
+            _marker_log.exception("Sending markers to broker %d failed", sending.broker_id)
+        self._run.step(MarkersAnswered(sending.send_id, errors))

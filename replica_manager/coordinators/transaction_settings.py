@@ -1,0 +1,55 @@
+"""The transaction coordinator's settings from ``server.properties`` and ZooKeeper.
+
+Source: Kafka ``TransactionCoordinator.apply``, ``KafkaServer.startup``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.coordinators.group_settings import partition_count
+from replica_manager.coordinators.transactions.config import TransactionConfig
+from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
+from zkcontroller.protocol.inter_broker_versions import write_txn_markers_version
+from zkcontroller.zookeeper.session import ZooKeeperSession
+
+
+class TransactionSettings(NamedTuple):
+    """The coordinator's configuration, and that of its driver."""
+
+    config: TransactionConfig
+    load_buffer_bytes: int
+    """``transaction.state.log.load.buffer.size``: so much is read at once, or one batch."""
+    default_partition_count: int
+    """``transaction.state.log.num.partitions``: where the topic does not exist yet."""
+    markers_version: int
+    """Of WriteTxnMarkers, as every broker of the cluster understands it."""
+    metrics_num_samples: int
+    metrics_sample_window_ms: int
+
+
+def transaction_settings(config: BrokerConfig, broker_id: int) -> TransactionSettings:
+    """All ``transaction.*`` and ``transactional.*`` keys."""
+    abort_interval = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+    expiry_interval = "transaction.remove.expired.transaction.cleanup.interval.ms"
+    return TransactionSettings(
+        TransactionConfig(
+            broker_id=broker_id,
+            max_timeout_ms=config.integer("transaction.max.timeout.ms"),
+            transactional_id_expiration_ms=config.integer("transactional.id.expiration.ms"),
+            abort_timed_out_interval_ms=config.integer(abort_interval),
+            remove_expired_interval_ms=config.integer(expiry_interval),
+            request_timeout_ms=config.integer("request.timeout.ms"),
+        ),
+        config.integer("transaction.state.log.load.buffer.size"),
+        config.integer("transaction.state.log.num.partitions"),
+        write_txn_markers_version(config.inter_broker_version),
+        config.integer("metrics.num.samples"),
+        config.integer("metrics.sample.window.ms"),
+    )
+
+
+def transactions_partition_count(session: ZooKeeperSession) -> int | None:
+    """The number of partitions of ``__transaction_state``; None if missing.  Blocks."""
+    return partition_count(session, TRANSACTION_TOPIC)

@@ -1,0 +1,232 @@
+"""Verifies transactions with their coordinator before the first append to a partition.
+
+A late request of a producer whose transaction has ended meanwhile would else open a transaction
+that never ends, and readers of committed records would wait for ever.  While the answer is on its
+way others go on; the guard that the log gave out tells whether it still holds when the records
+come.
+
+Questions to one coordinator are put together in one request while another is under way; of one
+transactional id only one question waits at a time.
+
+Source: Kafka ``AddPartitionsToTxnManager``,
+``ReplicaManager.maybeStartTransactionVerificationForPartitions`` (KIP-890).
+Deviation: the version of the question follows from ``inter.broker.protocol.version``, where Kafka
+asks each broker; before 3.5 no coordinator is asked, and the first record is appended as it comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.coordinators.transaction_messages import (
+    Verification,
+    read_verification_errors,
+    verification_request,
+)
+from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
+from replica_manager.log.producer_state import VerificationGuard
+from replica_manager.log.unified_log import UnifiedLog
+from replica_manager.network.broker_links import BrokerLinks
+from replica_manager.replication.metadata_cache import MetadataCache
+from replica_manager.replication.partition import Role
+from replica_manager.replication.replica_manager import ReplicaManager
+from zkcontroller.errors import InvalidFrame
+from zkcontroller.model import TopicPartition
+from zkcontroller.observability.metrics import Metrics, mbean
+
+_log = logging.getLogger("kafka.server.AddPartitionsToTxnManager")
+
+_Errors = Mapping[TopicPartition, ErrorCode]
+
+
+class Verified(NamedTuple):
+    """The partitions that may be appended to, with their guards, and the others' errors."""
+
+    errors: _Errors
+    guards: Mapping[TopicPartition, VerificationGuard]
+
+
+NOTHING_TO_VERIFY: Final = Verified({}, {})
+
+
+class _Waiting(NamedTuple):
+    wanted: Verification
+    answered: asyncio.Future[_Errors]
+
+
+class TransactionVerification:
+    """Asks coordinators about transactions.  For the event loop."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        metadata_cache: MetadataCache,
+        links: BrokerLinks,
+        partition_for: Callable[[str], int],
+        *,
+        version: int | None,
+        is_enabled: Callable[[], bool],
+        now_ms: Callable[[], int],
+        metrics: Metrics | None = None,
+    ) -> None:
+        """``partition_for`` returns the partition of ``__transaction_state`` of a transactional id.
+
+        ``version``: of AddPartitionsToTxn; None if not every broker knows such a question.
+        ``is_enabled``: ``transaction.partition.verification.enable``.
+        """
+        self._replicas = replicas
+        self._metadata_cache = metadata_cache
+        self._links = links
+        self._partition_for = partition_for
+        self._version = version
+        self._is_enabled = is_enabled
+        self._now_ms = now_ms
+        self._waiting: dict[int, dict[str, _Waiting]] = {}
+        """By coordinator and transactional id: as many as there are connections at most."""
+        self._senders: dict[int, asyncio.Task[None]] = {}
+        metrics = Metrics() if metrics is None else metrics
+        kind = "AddPartitionsToTxnManager"
+        self._failures = metrics.meter(
+            mbean("kafka.server", kind, "VerificationFailureRate"), "failures"
+        )
+        self._time_ms = metrics.histogram(mbean("kafka.server", kind, "VerificationTimeMs"))
+
+    async def verify(
+        self,
+        sequences: Mapping[TopicPartition, int],
+        transactional_id: str | None,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        knows_abortable: bool,
+    ) -> Verified:
+        """Verifies those partitions, whose batches begin with these sequences.
+
+        ``knows_abortable``: the client understands TRANSACTION_ABORTABLE.
+        """
+        if transactional_id is None or not self._is_enabled():
+            return NOTHING_TO_VERIFY
+        errors: dict[TopicPartition, ErrorCode] = {}
+        guards: dict[TopicPartition, VerificationGuard] = {}
+        for tp, sequence in sequences.items():
+            log = self._led_log(tp)
+            if isinstance(log, ErrorCode):
+                errors[tp] = log
+                continue
+            guard = log.start_verification(producer_id, sequence, producer_epoch)
+            if guard is not None:
+                guards[tp] = guard
+        if not guards:
+            return Verified(errors, {})
+        wanted = Verification(transactional_id, producer_id, producer_epoch, tuple(guards))
+        began_ms = self._now_ms()
+        found = await self._ask(wanted)
+        self._time_ms.update(self._now_ms() - began_ms)
+        self._failures.mark(len(found))
+        told = {tp: _told(error, knows_abortable=knows_abortable) for tp, error in found.items()}
+        return Verified(errors | told, guards)
+
+    async def stop(self) -> None:
+        """Stops; waiting requests end as if the connection had broken."""
+        senders = list(self._senders.values())
+        for sender in senders:
+            sender.cancel()
+        await asyncio.gather(*senders, return_exceptions=True)
+        for waiting in self._waiting.values():
+            for each in waiting.values():
+                _answer(each, ErrorCode.network_exception)
+        self._waiting.clear()
+        await self._links.close()
+
+    def _led_log(self, tp: TopicPartition) -> UnifiedLog | ErrorCode:
+        partition = self._replicas.get_partition_or_error(tp)
+        if isinstance(partition, ErrorCode):
+            return partition
+        if partition.role is not Role.LEADER or not isinstance(partition.log, UnifiedLog):
+            return ErrorCode.not_leader_or_follower
+        return partition.log
+
+    async def _ask(self, wanted: Verification) -> _Errors:
+        partition = self._partition_for(wanted.transactional_id)
+        state = self._metadata_cache.snapshot.partition(TRANSACTION_TOPIC, partition)
+        if state is None or not self._links.leads_to(state.leader):
+            return dict.fromkeys(wanted.partitions, ErrorCode.coordinator_not_available)
+        queue = self._waiting.setdefault(state.leader, {})
+        known = queue.get(wanted.transactional_id)
+        if known is not None:
+            if known.wanted.producer_epoch > wanted.producer_epoch:
+                return dict.fromkeys(wanted.partitions, ErrorCode.invalid_producer_epoch)
+            is_same = known.wanted.producer_epoch == wanted.producer_epoch
+            # The client has probably asked again, and so waits for this answer only.
+            _answer(
+                known,
+                ErrorCode.network_exception if is_same else ErrorCode.invalid_producer_epoch,
+            )
+        waiting = _Waiting(wanted, asyncio.get_running_loop().create_future())
+        queue[wanted.transactional_id] = waiting
+        if state.leader not in self._senders:
+            sender = asyncio.get_running_loop().create_task(self._send(state.leader))
+            self._senders[state.leader] = sender
+        return await waiting.answered
+
+    async def _send(self, broker_id: int) -> None:
+        """Asks that coordinator while requests wait for it."""
+        asked: dict[str, _Waiting] = {}
+        try:
+            while True:
+                asked = self._waiting.pop(broker_id, {})
+                if not asked:
+                    return
+                await self._exchange(broker_id, asked)
+        finally:
+            del self._senders[broker_id]
+            for each in asked.values():
+                _answer(each, ErrorCode.network_exception)
+
+    async def _exchange(self, broker_id: int, asked: Mapping[str, _Waiting]) -> None:
+        assert self._version is not None
+        error = ErrorCode.none
+        results: Mapping[str, _Errors] = {}
+        try:
+            request = verification_request([each.wanted for each in asked.values()], self._version)
+            answer = await self._links.ask(broker_id, request)
+            error = answer.error_code
+            results = read_verification_errors(answer)
+        except (OSError, InvalidFrame) as failure:
+            _log.warning(
+                "AddPartitionsToTxnRequest failed for node %d with a network exception: %s",
+                broker_id, failure,
+            )  # fmt: skip
+            error = ErrorCode.network_exception
+        except Exception:  # noqa: BLE001 - whatever it is, who waits for it must be answered
+            _log.exception("AddPartitionsToTxnRequest failed for node %d", broker_id)
+            error = ErrorCode.network_exception
+        if error is ErrorCode.cluster_authorization_failed:
+            # The client has not asked for anything of the cluster: its records are not verified.
+            error = ErrorCode.invalid_txn_state
+        for transactional_id, each in asked.items():
+            if error is not ErrorCode.none:
+                _answer(each, error)
+            elif transactional_id not in results:
+                _answer(each, ErrorCode.network_exception)
+            elif not each.answered.done():
+                each.answered.set_result(results[transactional_id])
+
+
+def _answer(waiting: _Waiting, error: ErrorCode) -> None:
+    if not waiting.answered.done():
+        waiting.answered.set_result(dict.fromkeys(waiting.wanted.partitions, error))
+
+
+def _told(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
+    """The errors that producers expect."""
+    if error is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch
+    if error is ErrorCode.transaction_abortable and not knows_abortable:
+        return ErrorCode.invalid_txn_state
+    return error

@@ -1,0 +1,143 @@
+"""Events and outputs of the transaction coordinator; requests are in another module.
+
+A request (:mod:`.requests`) or an event goes in, one at a time, with the time; outputs come out, to
+be performed in their order.  The events about partitions are those of the group coordinator; an
+election's epoch is the coordinator's.
+
+Source: Kafka ``TransactionCoordinator`` (``onElection``, ``onResignation``),
+``TransactionStateManager``, ``TransactionMarkerChannelManager``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.coordinators.groups.events import (
+    Elected,
+    Load,
+    Loaded,
+    LoadFailed,
+    LoadFinished,
+    LogLine,
+    Resigned,
+    Shutdown,
+    Startup,
+    Tick,
+)
+from replica_manager.coordinators.groups.records import Record
+from replica_manager.coordinators.transactions.requests import Request, Result
+from zkcontroller.model import TopicPartition
+
+# ---------------------------------------------------------------------- in
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The result of an :class:`Append`."""
+
+    append_id: int
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdGiven:
+    """The answer to :class:`NewProducerId`: an id, or the error."""
+
+    wish_id: int
+    producer_id: int
+    error: ErrorCode = ErrorCode.none
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersAnswered:
+    """A broker's response to :class:`SendMarkers`."""
+
+    send_id: int
+    errors: Mapping[int, Mapping[TopicPartition, ErrorCode]] | None
+    """By producer id; None if there was no answer."""
+
+
+Event: TypeAlias = (
+    Startup
+    | Shutdown
+    | Tick
+    | Elected
+    | Resigned
+    | Loaded
+    | LoadFinished
+    | LoadFailed
+    | Appended
+    | ProducerIdGiven
+    | MarkersAnswered
+)
+
+Input: TypeAlias = Request | Event
+
+# ---------------------------------------------------------------------- out
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Send the response to that request; every request is answered once."""
+
+    request_id: int
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append one batch to a partition of ``__transaction_state``, as coordinator.
+
+    CreateTime, uncompressed, acknowledged by every replica in sync.  The outcome must come back as
+    :class:`Appended`, also when this broker does not lead the partition (NOT_LEADER_OR_FOLLOWER) or
+    the time is over (REQUEST_TIMED_OUT).
+    """
+
+    append_id: int
+    partition: int
+    records: tuple[Record, ...]
+    timestamp_ms: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewProducerId:
+    """Get a new producer id; the answer is :class:`ProducerIdGiven`."""
+
+    wish_id: int
+
+
+class Marker(NamedTuple):
+    """The end of a producer's transaction, for partitions of one leader."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendMarkers:
+    """Send WriteTxnMarkers to that broker; its answer must come back as :class:`MarkersAnswered`.
+
+    There is one such request to a broker at a time.
+    """
+
+    send_id: int
+    broker_id: int
+    markers: tuple[Marker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLoaded:
+    """The time it took to load a partition, for the metrics."""
+
+    duration_ms: int
+
+
+Output: TypeAlias = Answer | Append | Load | NewProducerId | SendMarkers | LogLine | PartitionLoaded

@@ -1,0 +1,170 @@
+"""What all parts of the coordinator share: its partitions, outputs, and appends to the log.
+
+Each partition of ``__transaction_state`` that is here has the epoch in which this broker leads it.
+Work that began in another epoch has no effect: another broker may have led it in between.
+
+Source: Kafka ``TransactionStateManager`` (``getTransactionState``, ``appendTransactionToLog``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.coordinators.groups.coordinated_partition import partition_for
+from replica_manager.coordinators.groups.events import Level, LogLine
+from replica_manager.coordinators.groups.records import Record
+from replica_manager.coordinators.transactions.config import TransactionConfig
+from replica_manager.coordinators.transactions.events import Answer, Append, Output
+from replica_manager.coordinators.transactions.records import encode_key, encode_value
+from replica_manager.coordinators.transactions.requests import Result
+from replica_manager.coordinators.transactions.transaction import Transaction, Transit
+
+TRANSACTION_TOPIC: Final = "__transaction_state"
+
+Continuation: TypeAlias = Callable[[ErrorCode], None]
+"""Called with the error of an append, once."""
+
+_COORDINATOR_LOG: Final = "kafka.coordinator.transaction.TransactionCoordinator"
+_STATE_LOG: Final = "kafka.coordinator.transaction.TransactionStateManager"
+_MARKER_LOG: Final = "kafka.coordinator.transaction.TransactionMarkerChannelManager"
+
+_APPEND_ERRORS: Final = {
+    ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
+    ErrorCode.request_timed_out: ErrorCode.coordinator_not_available,
+    ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+    ErrorCode.kafka_storage_error: ErrorCode.not_coordinator,
+    ErrorCode.message_too_large: ErrorCode.unknown_server_error,
+    ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
+}
+"""The producer's error when its record could not be written; any other error as it is."""
+
+
+@dataclass(slots=True)
+class OwnedPartition:
+    """A partition that is coordinated here."""
+
+    coordinator_epoch: int
+    transactions: dict[str, Transaction] = field(default_factory=dict)
+
+
+class TransactionStateManager:
+    """The partitions and outputs of one coordinator."""
+
+    def __init__(self, config: TransactionConfig) -> None:
+        self.config = config
+        self.now_ms = 0
+        self.partition_count = 1
+        self.owned: dict[int, OwnedPartition] = {}
+        self.loading: dict[int, int] = {}
+        """Partition to the load that is under way."""
+        self.outbox: list[Output] = []
+        self.continuations: dict[int, Continuation] = {}
+        """What is to be done when an append has been answered, by its id."""
+        self._last_append_id = 0
+
+    # ------------------------------------------------------------------ transactions
+
+    def partition_for(self, transactional_id: str) -> int:
+        return partition_for(transactional_id, self.partition_count)
+
+    def owner_of(self, transactional_id: str) -> OwnedPartition | ErrorCode:
+        """The partition that holds the id, or the error if it is not here."""
+        partition = self.partition_for(transactional_id)
+        if partition in self.loading:
+            return ErrorCode.coordinator_load_in_progress
+        return self.owned.get(partition, ErrorCode.not_coordinator)
+
+    def current(self, transactional_id: str, coordinator_epoch: int) -> Transaction | ErrorCode:
+        """The id's state if the partition still has the same epoch, or the error."""
+        owner = self.owner_of(transactional_id)
+        if isinstance(owner, ErrorCode):
+            return owner
+        if owner.coordinator_epoch != coordinator_epoch:
+            return ErrorCode.not_coordinator
+        return owner.transactions.get(transactional_id, ErrorCode.not_coordinator)
+
+    @property
+    def transaction_count(self) -> int:
+        return sum(len(owner.transactions) for owner in self.owned.values())
+
+    # ------------------------------------------------------------------ outputs
+
+    def answer(self, request_id: int, result: Result) -> None:
+        self.outbox.append(Answer(request_id, result))
+
+    def say(self, level: Level, text: str) -> None:
+        """Logs a line of the coordinator."""
+        prefix = f"[TransactionCoordinator id={self.config.broker_id}] "
+        self.outbox.append(LogLine(level, _COORDINATOR_LOG, prefix + text))
+
+    def say_of_log(self, level: Level, text: str) -> None:
+        """Logs a line about ``__transaction_state``."""
+        prefix = f"[Transaction State Manager {self.config.broker_id}]: "
+        self.outbox.append(LogLine(level, _STATE_LOG, prefix + text))
+
+    def say_of_markers(self, level: Level, text: str) -> None:
+        """Logs a line about markers."""
+        prefix = f"[Transaction Marker Channel Manager {self.config.broker_id}]: "
+        self.outbox.append(LogLine(level, _MARKER_LOG, prefix + text))
+
+    # ------------------------------------------------------------------ the log
+
+    def append(
+        self, partition: int, records: Sequence[Record], timeout_ms: int, then: Continuation
+    ) -> None:
+        """Appends these records, and calls ``then`` with the result."""
+        self._last_append_id += 1
+        self.continuations[self._last_append_id] = then
+        self.outbox.append(
+            Append(self._last_append_id, partition, tuple(records), self.now_ms, timeout_ms)
+        )
+
+    def write(
+        self,
+        transactional_id: str,
+        coordinator_epoch: int,
+        transit: Transit,
+        then: Continuation,
+        *,
+        stays_pending: bool = False,
+    ) -> None:
+        """Appends the id's next state, which takes effect once it is in the log.
+
+        ``then`` gets the producer's error.  Unless the change ``stays_pending``, to be
+        written again, one that failed is given up.
+        """
+        known = self.current(transactional_id, coordinator_epoch)
+        if isinstance(known, ErrorCode):
+            then(known)
+            return
+
+        def when_appended(error: ErrorCode) -> None:
+            told = _APPEND_ERRORS.get(error, error)
+            transaction = self.current(transactional_id, coordinator_epoch)
+            if isinstance(transaction, ErrorCode):
+                told = transaction if told is ErrorCode.none else told
+            elif told is ErrorCode.none:
+                transaction.complete(transit)
+            elif not stays_pending:
+                transaction.pending_state = None
+            if told is not ErrorCode.none:
+                self.say_of_log(
+                    Level.INFO,
+                    f"TransactionalId {transactional_id} append transaction log for {transit}"
+                    f" transition failed due to {error.name.upper()}, returning"
+                    f" {told.name.upper()} in the callback",
+                )
+            then(told)
+
+        self.append(
+            self.partition_for(transactional_id),
+            [Record(encode_key(transactional_id), encode_value(transit))],
+            transit.timeout_ms,
+            when_appended,
+        )

@@ -1,0 +1,379 @@
+"""Listening sockets: accepts connections within the limits, one socket for each listener.
+
+A listener is *bound* before it *accepts*: a port 0 is bound early, because its number goes into the
+registration, and connections wait in its backlog; a fixed port is bound only when the broker is
+ready, so that no client can connect before.
+
+Source: Kafka ``SocketServer``, ``Acceptor``, ``ConnectionQuotas``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from replica_manager.network.connection import ClientConnection, Respond
+from replica_manager.network.connection_quotas import ConnectionQuotas
+from replica_manager.network.connection_rates import ConnectionRates
+from replica_manager.network.hang_ups import HangUps
+from replica_manager.network.listener_authenticator import ListenerAuthenticator
+from replica_manager.network.listening_sockets import listening_socket, readable
+from replica_manager.network.request_memory import RequestMemory, request_memory_bytes
+from zkcontroller.errors import ConfigInvalid
+from zkcontroller.model import Endpoint
+from zkcontroller.process.resource_limits import (
+    exhausted_limit,
+    first_reserved_descriptor,
+    most_open_files,
+)
+from zkcontroller.process.spare_descriptors import SPARE_DESCRIPTORS
+
+ACCEPT_PAUSE_S: Final = 1.0
+"""Pause after a failed accept, and between two looks at the limit of open files."""
+MOST_UNFINISHED: Final = 500
+"""So many requests may go on without their clients, as many as Kafka queues; more connections wait
+to be accepted meanwhile."""
+MOST_REFUSED: Final = 1_000
+"""So many connections are kept open that came too fast; the oldest is closed before its time."""
+
+_log = logging.getLogger("kafka.network.SocketServer")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """Limits of connections, requests and memory."""
+
+    max_request_bytes: int = 104_857_600
+    max_queued_request_bytes: int = -1
+    """Of all requests together; below 1: a share of the memory there is."""
+    max_idle_ms: int = 600_000
+    """Negative: for ever."""
+    max_connections: int = 2**31 - 1
+    listener_max_connections: Mapping[str, int] = field(default_factory=dict)
+    """Of those listeners that have another one than all."""
+    max_connections_per_ip: int = 2**31 - 1
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_connection_creation_rate: int = 2**31 - 1
+    """A second, of all listeners together but the protected one."""
+    listener_connection_creation_rates: Mapping[str, int] = field(default_factory=dict)
+    """Of those that have another one than all."""
+    backlog: int = 50
+    send_buffer_bytes: int = 102_400
+    """-1: as the operating system likes."""
+    receive_buffer_bytes: int = 102_400
+
+
+class SocketServer:
+    """Every listener of a broker, on one event loop."""
+
+    def __init__(
+        self,
+        endpoints: tuple[Endpoint, ...],
+        limits: ServerLimits,
+        respond: Respond,
+        *,
+        broker_id: int,
+        protected_listener: str,
+        authenticators: Mapping[str, ListenerAuthenticator] | None = None,
+        rates: ConnectionRates | None = None,
+    ) -> None:
+        """``protected_listener``, of brokers, may exceed ``max_connections`` if there is another.
+
+        ``authenticators``: by listener name; without one every peer may come in.  ``rates``: None
+        where connections may come as fast as they like.
+        """
+        self._authenticators = dict(authenticators or {})
+        self._rates = rates
+        self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._endpoints = endpoints
+        self.limits = limits
+        """May be replaced while the server runs: it counts for connections yet to come."""
+        self._respond = respond
+        self._quotas = ConnectionQuotas(protected_listener if len(endpoints) > 1 else None)
+        self._prefix = f"[SocketServer listenerType=ZK_BROKER, nodeId={broker_id}] "
+        self._sockets: dict[str, socket.socket] = {}
+        self._acceptors: dict[str, asyncio.Task[None]] = {}
+        """By listener name."""
+        self._connections: dict[ClientConnection, asyncio.Task[None]] = {}
+        self._unfinished: dict[ClientConnection, asyncio.Task[None]] = {}
+        """Connections that are closed, with a request whose effects are not complete."""
+        self._hang_ups: HangUps | None = None
+        self.request_memory = RequestMemory(
+            request_memory_bytes(limits.max_queued_request_bytes, limits.max_request_bytes)
+        )
+        self._has_room = asyncio.Event()
+
+    def bind_ephemeral(self) -> None:
+        """Binds the listeners whose port is 0; :attr:`ports` knows their numbers then."""
+        for endpoint in self._endpoints:
+            if endpoint.port == 0:
+                self._bind(endpoint)
+
+    def open(self) -> None:
+        """Binds what is not bound yet and begins to accept; ConfigInvalid for a port in use."""
+        for endpoint in self._endpoints:
+            if endpoint.listener_name not in self._sockets:
+                self._bind(endpoint)
+        self._hang_ups = HangUps()
+        for listener_name in self._sockets:
+            self._begin_to_accept(listener_name)
+
+    def add(self, endpoint: Endpoint, authenticator: ListenerAuthenticator | None) -> None:
+        """Binds one more listener and begins to accept there; ConfigInvalid for a port in use."""
+        self._bind(endpoint)
+        if authenticator is not None:
+            self._authenticators[endpoint.listener_name] = authenticator
+        self._begin_to_accept(endpoint.listener_name)
+
+    def remove(self, listener_name: str) -> None:
+        """Ends one listener with its connections; nothing if there is none of that name."""
+        acceptor = self._acceptors.pop(listener_name, None)
+        if acceptor is not None:
+            acceptor.cancel()
+            self._sockets.pop(listener_name).close()
+        self._authenticators.pop(listener_name, None)
+        for connection, task in self._connections.items():
+            if connection.listener_name == listener_name:
+                task.cancel()
+
+    def _begin_to_accept(self, listener_name: str) -> None:
+        accepting = self._accept(listener_name, self._sockets[listener_name])
+        self._acceptors[listener_name] = asyncio.create_task(accepting)
+        _log.info("%sEnabling request processing.", self._prefix)
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Listener name to the port that is really bound."""
+        return {name: sock.getsockname()[1] for name, sock in self._sockets.items()}
+
+    @property
+    def connection_count(self) -> int:
+        return self._quotas.total
+
+    @property
+    def unfinished_count(self) -> int:
+        """The number of running requests whose clients have disconnected."""
+        return len(self._unfinished)
+
+    async def close(self) -> None:
+        """Stops accepting, then ends every connection."""
+        _log.info("%sStopping socket server request processors", self._prefix)
+        tasks = [*self._acceptors.values(), *self._connections.values(), *self._unfinished.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for refused in list(self._refused):
+            self._close_refused(refused)
+        for listening in self._sockets.values():
+            listening.close()
+        if self._hang_ups is not None:
+            self._hang_ups.close()
+            self._hang_ups = None
+        self._acceptors.clear()
+        self._sockets.clear()
+        _log.info("%sStopped socket server request processors", self._prefix)
+
+    def _bind(self, endpoint: Endpoint) -> None:
+        try:
+            listening = listening_socket(
+                endpoint,
+                backlog=self.limits.backlog,
+                receive_buffer_bytes=self.limits.receive_buffer_bytes,
+            )
+        except (OSError, UnicodeError) as failure:
+            # UnicodeError stands for a label of the host that is empty or too long.
+            reason = failure.strerror if isinstance(failure, OSError) else None
+            raise ConfigInvalid(
+                "listeners",
+                f"{endpoint.listener_name}://{endpoint.host}:{endpoint.port}",
+                f"an address and port that can be bound ({reason or failure})",
+            ) from failure
+        self._sockets[endpoint.listener_name] = listening
+        _log.info(
+            "Awaiting socket connections on %s:%d.",
+            endpoint.host or "0.0.0.0",
+            listening.getsockname()[1],
+        )
+
+    async def _accept(self, listener_name: str, listening: socket.socket) -> None:
+        while True:
+            await self._wait_for_room(listener_name)
+            await self._wait_for_descriptors(listener_name, listening)
+            try:
+                # Not loop.sock_accept: a connection that comes in the very moment in which the
+                # acceptor is cancelled would be lost, and stay open.
+                await readable(listening)
+                if not SPARE_DESCRIPTORS.are_there():
+                    await self._pause()
+                    continue
+                sock, peer = listening.accept()
+            except BlockingIOError:
+                continue  # gone again
+            except OSError as failure:
+                reason = exhausted_limit(failure) or failure
+                _log.error("%sError while accepting connection: %s", self._prefix, reason)
+                await self._pause()
+                continue
+            # An IPv4 client of a socket for both families shows as ::ffff:127.0.0.1.
+            address = str(peer[0]).removeprefix("::ffff:")
+            try:
+                if not await self._comes_too_fast(sock, address, listener_name):
+                    if self._is_over_ip_limit(address):
+                        sock.close()
+                    else:
+                        self._serve(sock, address, listener_name)
+            except Exception:  # noqa: BLE001 - one connection must not end the acceptor
+                _log.exception("%sError while accepting the connection from %s",
+                               self._prefix, address)  # fmt: skip
+                sock.close()
+
+    async def _comes_too_fast(self, sock: socket.socket, address: str, listener_name: str) -> bool:
+        """Whether to drop the connection; waits while the listener is throttled."""
+        if self._rates is None:
+            return False
+        limits = self.limits
+        broker_bound = limits.max_connection_creation_rate
+        listener_bound = limits.listener_connection_creation_rates.get(listener_name, broker_bound)
+        wait_ms = self._rates.accept(listener_name, broker_bound, listener_bound)
+        if wait_ms > 0:
+            try:
+                await asyncio.sleep(wait_ms / 1000)
+                await self._wait_for_room(listener_name)  # another listener may have filled it
+            except BaseException:
+                sock.close()
+                raise
+        refused_ms = self._rates.refuse(listener_name, address)
+        if refused_ms == 0:
+            return False
+        if len(self._refused) >= MOST_REFUSED:
+            self._close_refused(next(iter(self._refused)))
+        loop = asyncio.get_running_loop()
+        self._refused[sock] = loop.call_later(refused_ms / 1000, self._close_refused, sock)
+        return True
+
+    def _close_refused(self, sock: socket.socket) -> None:
+        self._refused.pop(sock).cancel()
+        sock.close()
+
+    def _serve(self, sock: socket.socket, address: str, listener_name: str) -> None:
+        limits = self.limits
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if limits.send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
+        connection = ClientConnection(
+            sock,
+            address,
+            listener_name,
+            max_request_bytes=limits.max_request_bytes,
+            max_idle_s=None if limits.max_idle_ms < 0 else limits.max_idle_ms / 1000,
+            respond=self._respond,
+            authenticator=self._authenticators.get(listener_name),
+            memory=self.request_memory,
+            on_closing=partial(self._closing, sock),
+        )
+        assert self._hang_ups is not None
+        self._hang_ups.watch(sock, connection.hung_up)
+        task = asyncio.create_task(connection.serve())
+        self._connections[connection] = task
+        task.add_done_callback(lambda _: self._ended(connection))
+        self._quotas.opened(listener_name, address)
+        if self._quotas.is_protected(listener_name) and self._quotas.is_exceeded(limits):
+            self._make_room()
+
+    def _closing(self, sock: socket.socket, connection: ClientConnection) -> None:
+        """The socket is about to be closed; the connection's task may still run."""
+        task = self._connections.pop(connection, None)
+        if task is None:
+            return
+        if self._hang_ups is not None:
+            self._hang_ups.forget(sock)
+        self._quotas.closed(connection.listener_name, connection.address)
+        if not task.done():
+            self._unfinished[connection] = task
+        self._has_room.set()
+
+    def _ended(self, connection: ClientConnection) -> None:
+        # A task that is cancelled before it begins never reaches its own clean-up.
+        connection.close()
+        self._unfinished.pop(connection, None)
+        self._has_room.set()
+
+    async def _wait_for_room(self, listener_name: str) -> None:
+        while (
+            not self._quotas.has_room(listener_name, self.limits)
+            or len(self._unfinished) >= MOST_UNFINISHED
+        ):
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    async def _wait_for_descriptors(self, listener_name: str, listening: socket.socket) -> None:
+        """Waits while only the descriptors reserved for logs and brokers are left.
+
+        Clients may have as many as are reserved in any case: logs alone must not shut them out.
+        """
+        if self._quotas.is_protected(listener_name):
+            return
+        is_paused = False
+        while True:
+            most, reserved_from = most_open_files(), first_reserved_descriptor()
+            next_descriptor = _next_descriptor(listening)
+            if self._quotas.total < most - reserved_from or next_descriptor < reserved_from:
+                break
+            if not is_paused:
+                is_paused = True
+                _log.warning(
+                    "%sListener %s accepts no connection for now: the process may open %d files "
+                    "(ulimit -n), and the last %d are kept for logs and other brokers",
+                    self._prefix,
+                    listener_name,
+                    most,
+                    most - reserved_from,
+                )
+            await self._pause()
+        if is_paused:
+            _log.info("%sListener %s accepts connections again", self._prefix, listener_name)
+
+    async def _pause(self) -> None:
+        """Until a connection ends, and for ACCEPT_PAUSE_S at most."""
+        self._has_room.clear()
+        try:
+            async with asyncio.timeout(ACCEPT_PAUSE_S):
+                await self._has_room.wait()
+        except TimeoutError:
+            pass
+
+    def _make_room(self) -> None:
+        """Closes the client connection that was idle longest, for a broker's connection."""
+        others = [c for c in self._connections if not self._quotas.is_protected(c.listener_name)]
+        if others:
+            min(others, key=lambda connection: connection.last_active_s).disconnect()
+
+    def _is_over_ip_limit(self, address: str) -> bool:
+        allowed = self._quotas.refused_over(address, self.limits)
+        if allowed is None:
+            return False
+        _log.info(
+            "Rejected connection from /%s, address already has the configured maximum of %d "
+            "connections.",
+            address,
+            allowed,
+        )
+        return True
+
+
+def _next_descriptor(any_open: socket.socket) -> int:
+    """The number of the next file or socket; beyond all if there is none left."""
+    try:
+        descriptor = os.dup(any_open.fileno())
+    except OSError:
+        return most_open_files()
+    os.close(descriptor)
+    return descriptor

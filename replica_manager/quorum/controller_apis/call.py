@@ -1,0 +1,151 @@
+"""The arguments of an API's function, and what all of them share.
+
+An API is one coroutine: ``answer(request, call)``.  The controller's refusal of a whole request
+reaches it as :class:`~zkcontroller.kraft.controller.api_error.ApiException`; it says so in the
+terms of its message.  So does it for a client that may not ask: the API's :class:`ControllerApi`
+names an operation on the cluster, and without that the controller refuses whatever is asked.
+
+Source: Kafka ``ControllerApis``, ``ControllerRequestContext``, ``RequestContext``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.security.authorizer import Authorizer, Requester
+from replica_manager.security.permissions import Permissions
+from replica_manager.security.principals import ANONYMOUS, Principal
+from zkcontroller.acls import AclOperation
+from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
+from zkcontroller.kraft.raft import RaftNode
+from zkcontroller.protocol.api_versions import api
+
+ZERO_UUID: Final = UUID(int=0)
+
+
+class Controller(Protocol):
+    """The controller of this node, active or not."""
+
+    async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
+        """The controller's response, once it is committed; ApiException if refused.
+
+        With ``timeout_ms`` it is not begun later than that.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """The client and header of a request; of a forwarded request, those of the original client."""
+
+    api_key: int
+    api_version: int
+    client_id: str = ""
+    principal: Principal = ANONYMOUS
+    client_host: str = ""
+    """The client's IP address, as rules name it."""
+    listener_name: str = ""
+    """Where it came in; of a forwarded request the envelope."""
+    security_protocol: str = "PLAINTEXT"
+    """That listener's."""
+    is_forwarded: bool = False
+    """It came in a broker's Envelope."""
+    is_token_authenticated: bool = False
+    """The client logged in by a delegation token, as the broker that forwards it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    """The data of the node that the APIs need; for the event loop."""
+
+    cluster_id: str
+    listener_name: str
+    """The one by which the quorum talks."""
+    config: BrokerConfig
+    """Its configuration for DescribeConfigs."""
+    raft: RaftNode
+    """To look at."""
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader that this node knows."""
+        return self.raft.leader_and_epoch.leader_id
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerServices:
+    """What the APIs of one node share."""
+
+    controller: Controller
+    node: LocalNode
+    authorizer: Authorizer | None = None
+    """None: every client may do everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request being handled."""
+
+    context: RequestContext
+    services: ControllerServices
+    refusal: ApiException | None = None
+    """Why the client may not ask at all."""
+
+    @property
+    def version(self) -> int:
+        """The version of the request and the response."""
+        return self.context.api_version
+
+    @property
+    def permissions(self) -> Permissions:
+        """The client's permissions."""
+        return permissions_of(self.context, self.services.authorizer)
+
+    async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
+        """As :meth:`Controller.ask`, for a client that may ask."""
+        self.check()
+        return await self.services.controller.ask(request, timeout_ms)
+
+    def check_cluster(self, operation: AclOperation) -> None:
+        """ApiException(CLUSTER_AUTHORIZATION_FAILED) unless that is allowed on the cluster."""
+        if not self.permissions.allow_on_cluster(operation):
+            raise ApiException(
+                ErrorCode.cluster_authorization_failed,
+                f"Request {api(self.context.api_key).name} is not authorized.",
+            )
+
+    def check(self) -> None:
+        """ApiException if the client may not send this request at all."""
+        if self.refusal is not None:
+            raise self.refusal
+
+
+Answering: TypeAlias = Callable[[Any, Call], Awaitable[ResponsePayload]]
+
+
+class ControllerApi(NamedTuple):
+    """One API: its versions and its function."""
+
+    first_version: int
+    last_version: int
+    answer: Answering
+    cluster_operation: AclOperation | None = None
+    """What must be allowed on the cluster; None: the function itself looks at what it needs."""
+
+
+def permissions_of(context: RequestContext, authorizer: Authorizer | None) -> Permissions:
+    """A client's permissions, given the authorizer."""
+    requester = Requester(context.principal, context.client_host, api(context.api_key).name)
+    return Permissions(authorizer, requester)
+
+
+def uuid_or_zero(value: UUID | None) -> UUID:
+    """An id of the wire; kio reads one of zeros as None."""
+    return ZERO_UUID if value is None else value

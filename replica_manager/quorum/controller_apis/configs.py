@@ -1,0 +1,180 @@
+"""Dynamic configuration of topics, brokers and loggers, and feature levels.
+
+Source: Kafka ``ControllerApis.handleIncrementalAlterConfigs``, ``handleLegacyAlterConfigs``,
+``handleUpdateFeatures`` (KIP-339, KIP-584).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.quorum.controller_apis.call import Call, ControllerApi
+from replica_manager.quorum.controller_apis.loggers import alter_loggers
+from replica_manager.quorum.controller_apis.refusals import CLUSTER_REFUSED, TOPIC_REFUSED
+from zkcontroller.acls import AclOperation, ResourceType
+from zkcontroller.kraft.controller.api_error import ApiError, ApiException
+from zkcontroller.kraft.controller.config_schema import ConfigResource
+from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
+from zkcontroller.kraft.controller.features import FeatureUpdate, UpgradeType
+from zkcontroller.kraft.controller.quorum_controller_requests import (
+    IncrementalAlterConfigs,
+    LegacyAlterConfigs,
+    UpdateFeatures,
+)
+from zkcontroller.model import ConfigResourceType
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.milliseconds import milliseconds
+from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
+
+_DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "Duplicate resource.")
+_OPERATIONS: Final = frozenset(each.value for each in OpType)
+_LOGGER: Final = ConfigResourceType.BROKER_LOGGER
+_ALLOWS_DOWNGRADE: Final = "allow_downgrade"
+
+
+async def _incremental_alter(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, call.version)
+    loggers = [each for each in request.resources if each.resource_type == _LOGGER]
+    others = [each for each in request.resources if each.resource_type != _LOGGER]
+    try:
+        altered = [alter_loggers(e, call, validate_only=request.validate_only) for e in loggers]
+        refused, resources = _sorted_out(others, call)
+        wanted: dict[ConfigResource, dict[str, ConfigOperation]] = {}
+        for key, resource in resources.items():
+            codes = [config.config_operation for config in resource.configs]
+            if any(code not in _OPERATIONS for code in codes):
+                message = "Unknown operation type of a configuration key"
+                refused[key] = ApiError(ErrorCode.invalid_request, message)
+                continue
+            wanted[key] = {
+                config.name: ConfigOperation(OpType(config.config_operation), config.value)
+                for config in resource.configs
+            }
+        results = await call.ask(IncrementalAlterConfigs(wanted, request.validate_only))
+    except ApiException as error:
+        return _refusal(schema, request.resources, error)
+    rows = [*(refused | results).items(), *zip(map(_key, loggers), altered, strict=True)]
+    return _response(schema, rows)
+
+
+async def _legacy_alter(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.ALTER_CONFIGS, call.version)
+    try:
+        refused, resources = _sorted_out(request.resources, call)
+        wanted: dict[ConfigResource, dict[str, str | None]] = {
+            key: {config.name: config.value for config in resource.configs}
+            for key, resource in resources.items()
+        }
+        results = await call.ask(LegacyAlterConfigs(wanted, request.validate_only))
+    except ApiException as error:
+        return _refusal(schema, request.resources, error)
+    return _response(schema, (refused | results).items())
+
+
+def _key(resource: Any) -> ConfigResource:
+    return ConfigResource(resource.resource_type, resource.resource_name)
+
+
+def _sorted_out(
+    resources: Iterable[Any], call: Call
+) -> tuple[dict[ConfigResource, ApiError], dict[ConfigResource, Any]]:
+    """The resources refused before the controller, and those for the controller."""
+    resources = list(resources)
+    counts = Counter(map(_key, resources))
+    refused: dict[ConfigResource, ApiError] = {}
+    left: dict[ConfigResource, Any] = {}
+    for resource in resources:
+        key = _key(resource)
+        error = _DUPLICATE if counts[key] > 1 else _error_of(key, call)
+        if error is None:
+            left[key] = resource
+        else:
+            refused[key] = error
+    return refused, left
+
+
+def _error_of(resource: ConfigResource, call: Call) -> ApiError | None:
+    """The error if this client may not alter that resource."""
+    permissions = call.permissions
+    match resource.resource_type:
+        case ConfigResourceType.BROKER | ConfigResourceType.CLIENT_METRICS:
+            is_allowed = permissions.allow_on_cluster(AclOperation.ALTER_CONFIGS)
+            return None if is_allowed else CLUSTER_REFUSED
+        case ConfigResourceType.TOPIC:
+            is_allowed = permissions.allow(
+                AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, resource.name
+            )
+            return None if is_allowed else TOPIC_REFUSED
+        case ConfigResourceType.BROKER_LOGGER:
+            return ApiError(ErrorCode.invalid_request, "Unexpected resource type BROKER_LOGGER.")
+        case code:
+            return ApiError(ErrorCode.unsupported_version, f"Unknown resource type {code}.")
+
+
+def _refusal(
+    schema: ResponseSchema, resources: Iterable[Any], error: ApiException
+) -> ResponsePayload:
+    return _response(schema, [(_key(each), error.to_error()) for each in resources])
+
+
+def _response(
+    schema: ResponseSchema, results: Iterable[tuple[ConfigResource, ApiError]]
+) -> ResponsePayload:
+    return schema.response(
+        responses=tuple(
+            schema.part(
+                "AlterConfigsResourceResponse",
+                error_code=error.error,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.name,
+            )
+            for resource, error in results
+        )
+    )
+
+
+async def _update_features(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.UPDATE_FEATURES, call.version)
+    updates = {
+        update.feature: FeatureUpdate(update.max_version_level, _upgrade_type(update))
+        for update in request.feature_updates
+    }
+    wanted = UpdateFeatures(updates, getattr(request, "validate_only", False))
+    failure = ApiError()
+    results: Mapping[str, ApiError] = {}
+    try:
+        results = await call.ask(wanted, milliseconds(request.timeout))
+    except ApiException as error:
+        failure = error.to_error()
+    return schema.response(
+        error_code=failure.error,
+        error_message=failure.message,
+        results=tuple(
+            schema.part(
+                "UpdatableFeatureResult",
+                feature=name,
+                error_code=error.error,
+                error_message=error.message,
+            )
+            for name, error in results.items()
+        ),
+    )
+
+
+def _upgrade_type(update: Any) -> UpgradeType:
+    if hasattr(update, _ALLOWS_DOWNGRADE):
+        return UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
+    return UpgradeType.from_code(update.upgrade_type)
+
+
+CONFIG_APIS: Final[Mapping[int, ControllerApi]] = {
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ControllerApi(0, 1, _incremental_alter),
+    ApiKey.ALTER_CONFIGS: ControllerApi(0, 2, _legacy_alter),
+    ApiKey.UPDATE_FEATURES: ControllerApi(0, 1, _update_features, AclOperation.ALTER),
+}

@@ -1,0 +1,57 @@
+"""The levels of this node's own loggers, which IncrementalAlterConfigs changes while it runs.
+
+They are in no record: any node does this for itself, the active controller or not.
+
+Source: Kafka ``RuntimeLoggerManager``, ``ControllerApis.handleIncrementalAlterConfigs`` (KIP-412).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.quorum.controller_apis.call import Call
+from replica_manager.quorum.controller_apis.refusals import CLUSTER_REFUSED
+from replica_manager.request_errors import RequestRefused
+from replica_manager.server.configs.config_alteration import Change, Operation
+from replica_manager.server.configs.log_levels import change_levels, check_levels
+from zkcontroller.acls import AclOperation
+from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError
+
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,10}")
+_log: Final = logging.getLogger("kafka.server.ControllerApis")
+
+
+def alter_loggers(resource: Any, call: Call, *, validate_only: bool) -> ApiError:
+    """Changes the levels in that resource of the request, all or none; returns the result."""
+    if not call.permissions.allow_on_cluster(AclOperation.CLUSTER_ACTION):
+        return CLUSTER_REFUSED
+    changes = [Change(each.name, each.config_operation, each.value) for each in resource.configs]
+    try:
+        _check_node(resource.resource_name, call.services.node.config.broker_id)
+        check_levels(changes)
+    except RequestRefused as refused:
+        return ApiError(refused.error, refused.message)
+    if not validate_only:
+        change_levels(changes)
+        for change in changes:
+            if change.operation == Operation.SET:
+                _log.warning("Updated the log level of %s to %s", change.name, change.value)
+            else:
+                _log.warning("Unset the log level of %s", change.name)
+    return NO_ERROR
+
+
+def _check_node(name: str, node_id: int) -> None:
+    if not _NUMBER.fullmatch(name):
+        raise RequestRefused(
+            ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}"
+        )
+    if int(name) != node_id:
+        raise RequestRefused(
+            ErrorCode.invalid_request,
+            f"Unexpected node id. Expected {node_id}, but received {name}",
+        )

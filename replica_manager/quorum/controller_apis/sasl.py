@@ -1,0 +1,44 @@
+"""SaslHandshake and SaslAuthenticate outside of a login: too late, or on a listener that has none.
+
+A login itself never comes here (:mod:`replica_manager.security.sasl_authenticator`).
+
+Source: Kafka ``ControllerApis.handleSaslHandshakeRequest``, ``handleSaslAuthenticateRequest``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from zkcontroller.errors import UnsupportedVersion
+from zkcontroller.protocol.api_versions import ApiKey, api
+from zkcontroller.protocol.framing import RequestHeader
+from zkcontroller.protocol.messages import read_request, write
+from zkcontroller.protocol.versioned_messages import response_schema
+
+OFFERED_FOR_LOGINS: Final[Mapping[int, tuple[int, int]]] = {
+    ApiKey.SASL_HANDSHAKE: (0, 1),
+    ApiKey.SASL_AUTHENTICATE: (0, 2),
+}
+"""What ApiVersions tells of logins, whether this listener asks for one or not."""
+
+
+def answer_late_login(header: RequestHeader, data: bytes, start: int) -> bytes:
+    """The body that says ILLEGAL_SASL_STATE; InvalidFrame if the request must not be answered."""
+    first, last = OFFERED_FOR_LOGINS[header.api_key]
+    if not first <= header.api_version <= last:
+        name = api(header.api_key).name
+        raise UnsupportedVersion(f"{name} version {header.api_version} is not answered here")
+    read_request(header.api_key, header.api_version, data, start)
+    return write(
+        response_schema(header.api_key, header.api_version).response(
+            error_code=ErrorCode.illegal_sasl_state,
+            error_message="SaslAuthenticate request received after successful authentication",
+            mechanisms=(),
+            auth_bytes=b"",
+            session_lifetime=timedelta(0),
+        )
+    )

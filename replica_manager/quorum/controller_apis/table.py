@@ -1,0 +1,71 @@
+"""The table of the controller's APIs, and the handling of a request.
+
+Source: Kafka ``ControllerApis.handle``, ``AuthHelper.authorizeClusterOperation``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from replica_manager.quorum.controller_apis.acls import ACL_APIS
+from replica_manager.quorum.controller_apis.call import Call, ControllerApi
+from replica_manager.quorum.controller_apis.clients import CLIENT_APIS
+from replica_manager.quorum.controller_apis.cluster import CLUSTER_APIS
+from replica_manager.quorum.controller_apis.configs import CONFIG_APIS
+from replica_manager.quorum.controller_apis.describe_cluster import DESCRIBE_CLUSTER_APIS
+from replica_manager.quorum.controller_apis.describe_configs import DESCRIBE_CONFIGS_APIS
+from replica_manager.quorum.controller_apis.partitions import PARTITION_APIS
+from replica_manager.quorum.controller_apis.tokens import TOKEN_APIS
+from replica_manager.quorum.controller_apis.topics import TOPIC_APIS
+from replica_manager.quorum.controller_apis.unhandled import UNHANDLED_APIS
+from replica_manager.quorum.controller_apis.voters import VOTER_APIS
+from zkcontroller.errors import UnsupportedVersion
+from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.protocol.answers import write_answer
+from zkcontroller.protocol.api_versions import ApiKey, api
+from zkcontroller.protocol.framing import RequestHeader
+from zkcontroller.protocol.messages import read_request
+
+_APIS: Final[Mapping[int, ControllerApi]] = {
+    **CLUSTER_APIS,
+    **PARTITION_APIS,
+    **TOPIC_APIS,
+    **CONFIG_APIS,
+    **CLIENT_APIS,
+    **ACL_APIS,
+    **DESCRIBE_CLUSTER_APIS,
+    **DESCRIBE_CONFIGS_APIS,
+    **TOKEN_APIS,
+    **VOTER_APIS,
+    **UNHANDLED_APIS,
+}
+ENVELOPE_VERSIONS: Final = (0, 0)
+
+OFFERED_BY_CONTROLLER: Final[Mapping[int, tuple[int, int]]] = {
+    **{key: (row.first_version, row.last_version) for key, row in _APIS.items()},
+    ApiKey.ENVELOPE: ENVELOPE_VERSIONS,
+}
+"""What ApiVersions tells beside the quorum's own: API key to first and last version."""
+
+
+async def answer(data: bytes, start: int, call: Call) -> bytes:
+    """The response body to the request at ``start``; InvalidFrame if it must not be answered."""
+    api_key = call.context.api_key
+    request = read_request(api_key, call.version, data, start)
+    row = _APIS[api_key]
+    if row.cluster_operation is not None:
+        try:
+            call.check_cluster(row.cluster_operation)
+        except ApiException as refused:
+            call = replace(call, refusal=refused)
+    return write_answer(await row.answer(request, call))
+
+
+def check_version(header: RequestHeader) -> None:
+    """UnsupportedVersion for an API or version that is not offered."""
+    first, last = OFFERED_BY_CONTROLLER.get(header.api_key, (0, -1))
+    if not first <= header.api_version <= last:
+        name = api(header.api_key).name
+        raise UnsupportedVersion(f"{name} version {header.api_version} is not answered here")

@@ -1,0 +1,316 @@
+"""CreateTopics, CreatePartitions, ElectLeaders and partition reassignments.
+
+Source: Kafka ``ControllerApis.createTopics``, ``createPartitions``, ``handleElectLeaders``,
+``handleAlterPartitionReassignments``, ``handleListPartitionReassignments``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.quorum.controller_apis.call import Call, ControllerApi
+from replica_manager.quorum.controller_apis.topic_deletion import delete_topics
+from zkcontroller.acls import AclOperation, ResourceType
+from zkcontroller.kraft.controller.api_error import ApiError, ApiException
+from zkcontroller.kraft.controller.leader_elections import ElectedTopic, ElectionType
+from zkcontroller.kraft.controller.quorum_controller_requests import (
+    AlterPartitionReassignments,
+    CreatePartitions,
+    CreateTopics,
+    ElectLeaders,
+    ListPartitionReassignments,
+)
+from zkcontroller.kraft.controller.reassignment_control import (
+    OngoingTopicReassignment,
+    ReassignablePartition,
+    ReassignableTopic,
+    ReassignedTopic,
+)
+from zkcontroller.kraft.controller.topic_requests import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    ReplicaAssignment,
+)
+from zkcontroller.kraft.values import METADATA_TOPIC
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.milliseconds import milliseconds
+from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
+
+_DUPLICATE_NAME: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
+_INTERNAL_NAME: Final = ApiError(
+    ErrorCode.invalid_request, f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+)
+_NOT_GROWN: Final = ApiError(ErrorCode.topic_authorization_failed)
+_NOT_CREATABLE: Final = ApiError(ErrorCode.topic_authorization_failed, "Authorization failed.")
+
+
+async def _create_topics(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.CREATE_TOPICS, call.version)
+    try:
+        found = await _create(request, call)
+    except ApiException as error:
+        refused = error.to_error()
+        found = [CreatableTopicResult(topic.name, refused) for topic in request.topics]
+    return schema.response(topics=tuple(_created(schema, result) for result in found))
+
+
+async def _create(request: Any, call: Call) -> list[CreatableTopicResult]:
+    counts = Counter(topic.name for topic in request.topics)
+    names = [name for name, count in counts.items() if count == 1 and name != METADATA_TOPIC]
+    permissions = call.permissions
+    creatable = dict.fromkeys(names)
+    if not permissions.allow_on_cluster(AclOperation.CREATE, log_if_denied=False):
+        creatable = permissions.allowed_names(AclOperation.CREATE, ResourceType.TOPIC, names)
+    describable = permissions.allowed_names(
+        AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, names, log_if_denied=False
+    )
+    wanted = CreateTopicsRequest(
+        topics=tuple(_creatable(topic) for topic in request.topics if topic.name in creatable),
+        validate_only=getattr(request, "validate_only", False),
+        describable=tuple(describable),
+    )
+    found = list(await call.ask(CreateTopics(wanted), milliseconds(request.timeout)))
+    for name, count in counts.items():
+        if count > 1:
+            found.append(CreatableTopicResult(name, _DUPLICATE_NAME))
+        elif name == METADATA_TOPIC:
+            found.append(CreatableTopicResult(name, _INTERNAL_NAME))
+        elif name not in creatable:
+            found.append(CreatableTopicResult(name, _NOT_CREATABLE))
+    return found
+
+
+def _creatable(topic: Any) -> CreatableTopic:
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple(
+            ReplicaAssignment(assignment.partition_index, tuple(assignment.broker_ids))
+            for assignment in topic.assignments
+        ),
+        configs=tuple((config.name, config.value) for config in topic.configs),
+    )
+
+
+def _created(schema: ResponseSchema, result: CreatableTopicResult) -> Any:
+    configs = None
+    if result.configs is not None and schema.has("CreatableTopicConfigs"):
+        configs = tuple(
+            schema.part(
+                "CreatableTopicConfigs",
+                name=entry.name,
+                value=None if entry.is_sensitive else entry.value,
+                read_only=False,
+                config_source=entry.source.value,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in result.configs
+        )
+    return schema.part(
+        "CreatableTopicResult",
+        name=result.name,
+        topic_id=result.topic_id,
+        error_code=result.error.error,
+        error_message=result.error.message,
+        topic_config_error_code=ErrorCode.none,
+        num_partitions=result.num_partitions,
+        replication_factor=result.replication_factor,
+        configs=configs,
+    )
+
+
+async def _create_partitions(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.CREATE_PARTITIONS, call.version)
+    try:
+        results = await _grow(request, call)
+    except ApiException as error:
+        results = [(topic.name, error.to_error()) for topic in request.topics]
+    return schema.response(
+        results=tuple(
+            schema.part(
+                "CreatePartitionsTopicResult",
+                name=name,
+                error_code=error.error,
+                error_message=error.message,
+            )
+            for name, error in results
+        )
+    )
+
+
+async def _grow(request: Any, call: Call) -> list[tuple[str, ApiError]]:
+    counts = Counter(topic.name for topic in request.topics)
+    results = [(name, _DUPLICATE_NAME) for name, count in counts.items() if count > 1]
+    names = [name for name, count in counts.items() if count == 1]
+    allowed = call.permissions.allowed_names(AclOperation.ALTER, ResourceType.TOPIC, names)
+    results += [(name, _NOT_GROWN) for name in names if name not in allowed]
+    wanted = tuple(
+        CreatePartitionsTopic(
+            topic.name,
+            topic.count,
+            None
+            if topic.assignments is None
+            else tuple(tuple(new.broker_ids) for new in topic.assignments),
+        )
+        for topic in request.topics
+        if topic.name in allowed
+    )
+    asked = CreatePartitions(wanted, request.validate_only)
+    results += await call.ask(asked, milliseconds(request.timeout))
+    return results
+
+
+async def _elect_leaders(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.ELECT_LEADERS, call.version)
+    asked = request.topic_partitions
+    partitions = None if asked is None else tuple((t.topic, tuple(t.partitions)) for t in asked)
+    top_level = ErrorCode.none
+    elected: tuple[ElectedTopic, ...]
+    try:
+        call.check()
+        wanted = ElectLeaders(_election_type(request), partitions)
+        elected = await call.ask(wanted, milliseconds(request.timeout))
+    except ApiException as error:
+        top_level = error.error
+        elected = tuple(
+            ElectedTopic(name, tuple((index, error.to_error()) for index in indexes))
+            for name, indexes in partitions or ()
+        )
+    return schema.response(
+        error_code=top_level,
+        replica_election_results=tuple(
+            schema.part(
+                "ReplicaElectionResult",
+                topic=topic.name,
+                partition_result=_verdicts(schema, "PartitionResult", topic),
+            )
+            for topic in elected
+        ),
+    )
+
+
+def _election_type(request: Any) -> ElectionType:
+    code = getattr(request, "election_type", ElectionType.PREFERRED)
+    try:
+        return ElectionType(code)
+    except ValueError:
+        message = f"Unknown election type {code}"
+        raise ApiException(ErrorCode.invalid_request, message) from None
+
+
+def _verdicts(
+    schema: ResponseSchema, class_name: str, topic: ElectedTopic | ReassignedTopic
+) -> tuple[Any, ...]:
+    """One result row per partition; the two messages name the partition field differently."""
+    return tuple(
+        schema.part(
+            class_name,
+            partition_id=index,
+            partition_index=index,
+            error_code=error.error,
+            error_message=error.message,
+        )
+        for index, error in topic.partitions
+    )
+
+
+async def _alter_reassignments(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, call.version)
+    wanted = AlterPartitionReassignments(tuple(map(_reassignable, request.topics)))
+    failure = ApiError()
+    topics: tuple[ReassignedTopic, ...]
+    try:
+        topics = await call.ask(wanted, milliseconds(request.timeout))
+    except ApiException as error:
+        failure = error.to_error()
+        topics = tuple(
+            ReassignedTopic(
+                topic.name, tuple((each.partition_index, failure) for each in topic.partitions)
+            )
+            for topic in wanted.topics
+        )
+    return schema.response(
+        error_code=failure.error,
+        error_message=failure.message,
+        responses=tuple(
+            schema.part(
+                "ReassignableTopicResponse",
+                name=topic.name,
+                partitions=_verdicts(schema, "ReassignablePartitionResponse", topic),
+            )
+            for topic in topics
+        ),
+    )
+
+
+def _reassignable(topic: Any) -> ReassignableTopic:
+    return ReassignableTopic(
+        topic.name,
+        tuple(
+            ReassignablePartition(
+                partition.partition_index,
+                None if partition.replicas is None else tuple(partition.replicas),
+            )
+            for partition in topic.partitions
+        ),
+    )
+
+
+async def _list_reassignments(request: Any, call: Call) -> ResponsePayload:
+    schema = response_schema(ApiKey.LIST_PARTITION_REASSIGNMENTS, call.version)
+    wanted = ListPartitionReassignments(_listed(request.topics))
+    failure = ApiError()
+    topics: tuple[OngoingTopicReassignment, ...] = ()
+    try:
+        topics = await call.ask(wanted, milliseconds(request.timeout))
+    except ApiException as error:
+        failure = error.to_error()
+    return schema.response(
+        error_code=failure.error,
+        error_message=failure.message,
+        topics=tuple(
+            schema.part(
+                "OngoingTopicReassignment",
+                name=topic.name,
+                partitions=tuple(
+                    schema.part(
+                        "OngoingPartitionReassignment",
+                        partition_index=partition.partition_index,
+                        replicas=partition.replicas,
+                        adding_replicas=partition.adding_replicas,
+                        removing_replicas=partition.removing_replicas,
+                    )
+                    for partition in topic.partitions
+                ),
+            )
+            for topic in topics
+        ),
+    )
+
+
+def _listed(topics: Iterable[Any] | None) -> tuple[tuple[str, tuple[int, ...]], ...] | None:
+    if topics is None:
+        return None
+    return tuple((topic.name, tuple(topic.partition_indexes)) for topic in topics)
+
+
+TOPIC_APIS: Final[Mapping[int, ControllerApi]] = {
+    ApiKey.CREATE_TOPICS: ControllerApi(0, 7, _create_topics),
+    ApiKey.DELETE_TOPICS: ControllerApi(0, 6, delete_topics),
+    ApiKey.CREATE_PARTITIONS: ControllerApi(0, 3, _create_partitions),
+    ApiKey.ELECT_LEADERS: ControllerApi(0, 2, _elect_leaders, AclOperation.ALTER),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ControllerApi(
+        0, 0, _alter_reassignments, AclOperation.ALTER
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ControllerApi(
+        0, 0, _list_reassignments, AclOperation.DESCRIBE
+    ),
+}

@@ -1,0 +1,398 @@
+"""Runs the quorum controller in its own thread: requests, commits, timers.
+
+What is committed comes from the raft driver as bytes and goes into the controller as records; what
+the controller writes goes the other way.  Each step is done at once, so nothing comes in between:
+a write is generated, appended and replayed before anything else is looked at.
+
+A step may take seconds, when a broker dies that led tens of thousands of partitions.  Elections
+and heartbeats of the quorum are answered meanwhile, for they are the event loop's.  Between the two
+goes nothing but values: inputs by a queue, outputs by ``loop.call_soon_threadsafe``.  Only that
+thread reads the controller's state; other code passes a function to
+:meth:`ControllerLoop.look`.
+
+Source: Kafka ``QuorumController`` (its event queue's thread, ``QuorumMetaLogListener``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, assert_never
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.quorum.quorum_controller_metrics import QuorumControllerMetrics
+from replica_manager.quorum.raft_driver import CommittedBatches, RaftDriver
+from replica_manager.quorum.snapshot_generator import CommittedProgress
+from zkcontroller.kraft.control_records import SnapshotHeader
+from zkcontroller.kraft.controller.api_error import ApiException
+from zkcontroller.kraft.controller.quorum_controller import QuorumController
+from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
+from zkcontroller.kraft.controller.quorum_controller_values import (
+    CommitHandled,
+    CommittedBatch,
+    ControllerInput,
+    ControllerOutput,
+    LeaderChanged,
+    NonFatalFault,
+    RaftAppender,
+    RequestCompleted,
+    RequestFailed,
+    RequestReceived,
+    SnapshotLoaded,
+)
+from zkcontroller.kraft.controller.result import VersionedRecord
+from zkcontroller.kraft.metadata.metadata_batches import (
+    ControlBatch,
+    DataBatch,
+    MetadataBatch,
+    iterate_metadata_batches,
+)
+from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
+from zkcontroller.net.presence import abandonable
+
+LISTENER_NAME: Final = "controller"
+
+_log: Final = logging.getLogger("org.apache.kafka.controller.QuorumController")
+T = TypeVar("T")
+
+
+class DriverAppender:
+    """The quorum's interface for the controller, called in the controller's thread."""
+
+    def __init__(self, driver: RaftDriver) -> None:
+        self._driver = driver
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader that this node knows."""
+        return self._driver.leader_and_epoch.leader_id
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        return self._driver.next_append_offset
+
+    @property
+    def kraft_version(self) -> int:
+        """0: the voters are static."""
+        return 0
+
+    def prepare_append(self, epoch: int, values: Sequence[bytes]) -> int:
+        """Prepares encoded records as one batch; returns the offset of the last one."""
+        return self._driver.prepare_append(epoch, values)
+
+    def schedule_prepared_append(self) -> None:
+        """Appends the prepared records."""
+        self._driver.schedule_prepared_append()
+
+    def resign(self, epoch: int) -> None:
+        """Gives up the leadership of that epoch."""
+        self._driver.resign(epoch)
+
+
+class CommitObserver(Protocol):
+    """Gets the controller's progress, in the controller's thread; must not take long."""
+
+    def committed(self, progress: CommittedProgress) -> None:
+        """The controller has processed a commit."""
+
+    def loaded(self) -> None:
+        """The controller has loaded a snapshot."""
+
+
+AnyObserver = TypeVar("AnyObserver", bound=CommitObserver)
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """Batches as they stand in the log, still to be decoded."""
+
+    batches: CommittedBatches
+    is_latest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """A whole snapshot, still to be decoded."""
+
+    snapshot_id: OffsetAndEpoch
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A function that reads the controller's state."""
+
+    read: Callable[[QuorumController], Any]
+    result: asyncio.Future[Any]
+
+
+class _Stop:
+    """The last item of the queue."""
+
+
+_Happened: TypeAlias = RequestReceived | LeaderChanged | _Commit | _Snapshot | _Look
+
+
+class _InQueue(NamedTuple):
+    """An item of the queue, with the time it was put."""
+
+    happened: _Happened | _Stop
+    since_ns: int
+
+
+class ControllerLoop:
+    """One running controller.  Its methods are for the event loop."""
+
+    def __init__(
+        self,
+        driver: RaftDriver,
+        make: Callable[[RaftAppender], QuorumController],
+        now_ms: Callable[[], int],
+        metrics: QuorumControllerMetrics | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.failure: asyncio.Future[Exception] = self._loop.create_future()
+        """Done, with the reason, when the process must end."""
+        self._driver = driver
+        self._now_ms = now_ms
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._last_request_id = 0
+        self._is_closed = False
+        # No longer than there are connections, each of which waits for its answer, and listeners,
+        # each of which gets a commit when it has taken in the last one.
+        self._waiting: queue.SimpleQueue[_InQueue] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="quorum-controller", daemon=True)
+        # What follows is the thread's.
+        self._controller = make(DriverAppender(driver))
+        self._observer: CommitObserver | None = None
+        self._metrics = metrics
+        self._failed: Exception | None = None
+
+    def observe(self, make: Callable[[QuorumController], AnyObserver]) -> AnyObserver:
+        """Adds an observer before :meth:`start`; it sees everything that the controller reads."""
+        made = make(self._controller)
+        self._observer = made
+        return made
+
+    def start(self) -> None:
+        """Begins to read the log."""
+        self._thread.start()
+        self._driver.register(LISTENER_NAME, self)
+
+    async def close(self) -> None:
+        """Ends the controller after its current step; waiting requests get no answer."""
+        self._is_closed = True
+        self._put(_Stop())
+        await asyncio.to_thread(self._thread.join)
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(ConnectionAbortedError("the controller stops"))
+
+    async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
+        """The controller's response, once its records are committed; ApiException if refused.
+
+        With ``timeout_ms`` it is not begun later than that.
+        """
+        if self.failure.done():
+            raise ApiException(ErrorCode.not_controller, "this controller has failed")
+        self._last_request_id += 1
+        request_id = self._last_request_id
+        deadline_ms = None if timeout_ms is None else self._now_ms() + timeout_ms
+        happened = RequestReceived(request_id, request, deadline_ms)
+        return await self._answer_to(request_id, happened, self._loop.create_future())
+
+    async def look(self, read: Callable[[QuorumController], T]) -> T:
+        """The result of ``read``, called with the controller between two steps.
+
+        It is called in the controller's thread, which does nothing else meanwhile: it must neither
+        change anything nor give away what changes later.  ConnectionAbortedError if the controller
+        has ended.
+        """
+        self._last_request_id += 1
+        result: asyncio.Future[T] = self._loop.create_future()
+        return await self._answer_to(self._last_request_id, _Look(read, result), result)
+
+    async def _answer_to(
+        self, request_id: int, asked: RequestReceived | _Look, answer: asyncio.Future[T]
+    ) -> T:
+        if self._is_closed:
+            raise ConnectionAbortedError("the controller stops")
+        self._answers[request_id] = answer
+        self._put(asked)
+        try:
+            with abandonable():  # the controller has it, and goes on
+                return await answer
+        finally:
+            del self._answers[request_id]
+
+    def _put(self, happened: _Happened | _Stop) -> None:
+        self._waiting.put(_InQueue(happened, time.monotonic_ns()))
+
+    # What the quorum says.
+
+    def handle_commit(self, batches: CommittedBatches) -> None:
+        """Queues committed batches."""
+        is_latest = batches.next_offset >= self._driver.node.log.high_watermark
+        self._put(_Commit(batches, is_latest))
+
+    def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Queues a snapshot that replaces the state."""
+        self._put(_Snapshot(snapshot_id, self._driver.read_snapshot(snapshot_id)))
+
+    def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """Queues a new leader or epoch."""
+        _log.info("The leader of epoch %d is %s", leader.epoch, leader.leader_id)
+        self._put(LeaderChanged(leader))
+
+    def _deliver(self, outputs: Sequence[ControllerOutput]) -> None:
+        for output in outputs:
+            match output:
+                case RequestCompleted(request_id, response):
+                    self._answer(request_id, response, None)
+                case RequestFailed(request_id, refusal):
+                    self._answer(request_id, None, refusal)
+                case NonFatalFault(event, fault):
+                    _log.error("Encountered a fault in %s", event, exc_info=fault)
+
+    def _answer(self, request_id: int, response: object, error: ApiException | None) -> None:
+        answer = self._answers.get(request_id)
+        if answer is None or answer.done():
+            return  # the caller has gone
+        if error is None:
+            answer.set_result(response)
+        else:
+            answer.set_exception(error)
+
+    def _fail(self, error: Exception) -> None:
+        if not self.failure.done():
+            self.failure.set_result(error)
+
+    # The controller's thread.
+
+    def _run(self) -> None:
+        while True:
+            waited = self._next()
+            happened = None if waited is None else waited.happened
+            if isinstance(happened, _Stop):
+                return
+            if self._failed is not None:
+                if isinstance(happened, _Look):
+                    aborted = ConnectionAbortedError("the controller has failed")
+                    self._tell(_finish, happened.result, None, aborted)
+                continue
+            began_ns = time.monotonic_ns()
+            try:
+                self._take(happened)
+            except Exception as error:  # noqa: BLE001 - the state is unknown now
+                _log.error("The controller cannot go on", exc_info=error)
+                self._failed = error
+                self._tell(self._fail, error)
+            if self._metrics is not None:
+                since_ns = began_ns if waited is None else waited.since_ns
+                self._metrics.processed(began_ns - since_ns, time.monotonic_ns() - began_ns)
+                self._metrics.observe(self._controller)
+
+    def _next(self) -> _InQueue | None:
+        """The next item of the queue; None when a timer is due."""
+        next_ms = None
+        if self._failed is None:
+            next_ms = self._controller.next_time_ms(self._now_ms())
+        wait_s = None if next_ms is None else max(0, next_ms - self._now_ms()) / 1000
+        try:
+            return self._waiting.get(timeout=wait_s)
+        except queue.Empty:
+            return None
+
+    def _take(self, happened: _Happened | None) -> None:
+        match happened:
+            case RequestReceived() | LeaderChanged() | None:
+                self._step(happened)
+            case _Look(read, result):
+                self._show(read, result)
+            case _Commit(batches, is_latest):
+                self._take_commit(batches, is_latest=is_latest)
+            case _Snapshot(snapshot_id, data):
+                self._step(_loaded(snapshot_id, data))
+                if self._observer is not None:
+                    self._observer.loaded()
+                if self._metrics is not None:
+                    self._metrics.loaded()
+                self._tell(self._driver.advanced, LISTENER_NAME, snapshot_id.offset)
+            case _:
+                assert_never(happened)
+
+    def _take_commit(self, batches: CommittedBatches, *, is_latest: bool) -> None:
+        found = tuple(
+            _committed(batch)
+            for batch in iterate_metadata_batches(batches.data)
+            if batch.last_offset >= batches.first_offset
+        )
+        self._step(CommitHandled(found))
+        if is_latest and self._metrics is not None:
+            self._metrics.caught_up()
+        if self._observer is not None and found:
+            progress = CommittedProgress(
+                next_offset=batches.next_offset,
+                epoch=found[-1].epoch,
+                append_timestamp_ms=found[-1].append_timestamp_ms,
+                size_in_bytes=len(batches.data),
+                is_latest=is_latest,
+            )
+            self._observer.committed(progress)
+        self._tell(self._driver.advanced, LISTENER_NAME, batches.next_offset)
+
+    def _show(self, read: Callable[[QuorumController], Any], result: asyncio.Future[Any]) -> None:
+        try:
+            found = read(self._controller)
+        except Exception as error:  # noqa: BLE001 - the caller gets the error
+            self._tell(_finish, result, None, error)
+        else:
+            self._tell(_finish, result, found, None)
+
+    def _step(self, happened: ControllerInput | None) -> None:
+        outputs = self._controller.step(happened, self._now_ms())
+        if outputs:
+            self._tell(self._deliver, outputs)
+
+    def _tell(self, what: Callable[..., None], *arguments: object) -> None:
+        self._loop.call_soon_threadsafe(what, *arguments)
+
+
+def _finish(result: asyncio.Future[Any], found: object, error: Exception | None) -> None:
+    if result.done():
+        return  # the caller has gone
+    if error is None:
+        result.set_result(found)
+    else:
+        result.set_exception(error)
+
+
+def _loaded(snapshot_id: OffsetAndEpoch, data: bytes) -> SnapshotLoaded:
+    records: list[VersionedRecord] = []
+    timestamp_ms = 0
+    for batch in iterate_metadata_batches(data):
+        match batch:
+            case DataBatch():
+                records += batch.records
+            case ControlBatch():
+                for record in batch.records:
+                    if isinstance(record, SnapshotHeader):
+                        timestamp_ms = record.last_contained_log_timestamp
+    return SnapshotLoaded(snapshot_id, tuple(records), timestamp_ms)
+
+
+def _committed(batch: MetadataBatch) -> CommittedBatch:
+    return CommittedBatch(
+        base_offset=batch.place.base_offset,
+        last_offset=batch.last_offset,
+        epoch=batch.place.epoch,
+        append_timestamp_ms=batch.place.append_timestamp,
+        records=batch.records if isinstance(batch, DataBatch) else (),
+    )

@@ -1,0 +1,175 @@
+"""Rate quotas of clients and their throttle times.
+
+Pure but for its metrics.  Each client has a rate over ``quota.window.num`` windows of
+``quota.window.size.seconds``.  All traffic is recorded, also above the quota; a client that
+is over the quota then has to wait until the average is down to it again, by the rate's own windows:
+``(rate - quota) / quota`` times their length.
+
+There is one of these for what is produced, for what is fetched and for the time of requests.
+
+Source: Kafka ``ClientQuotaManager``, ``ClientRequestQuotaManager``, ``QuotaUtils`` (KIP-13, KIP-55,
+KIP-124).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from replica_manager.quotas.client_quotas import (
+    ClientKey,
+    ClientQuotas,
+    RecentClients,
+    whole_throttle_ms,
+)
+from zkcontroller.observability.metrics import Metrics, tagged_mbean
+from zkcontroller.observability.sensors import AverageSensor, RateSensor
+from zkcontroller.zookeeper.znodes import desanitize
+
+METRICS_DOMAIN: Final = "kafka.server"
+
+
+class QuotaWindows(NamedTuple):
+    """The windows of rates: ``quota.window.num``, ``quota.window.size.seconds``."""
+
+    samples: int = 11
+    sample_ms: int = 1_000
+
+
+class QuotaKind(NamedTuple):
+    """The kind of quota, with Kafka's names."""
+
+    name: str
+    """Type of its MBeans."""
+    quota_key: str
+    rate_attribute: str
+    is_whole: bool = True
+    """Whether the quota is a whole number."""
+    is_bounded: bool = False
+    """Whether no client waits longer than one window, however far over the quota it is."""
+
+
+PRODUCE: Final = QuotaKind("Produce", "producer_byte_rate", "byte-rate")
+FETCH: Final = QuotaKind("Fetch", "consumer_byte_rate", "byte-rate")
+REQUEST: Final = QuotaKind(
+    "Request", "request_percentage", "request-time", is_whole=False, is_bounded=True
+)
+
+
+def throttle_ms(rate: float, bound: float, window_ms: int, longest_ms: float = math.inf) -> int:
+    """The pause after which a rate over that window is down to the bound again."""
+    if rate <= bound:
+        return 0
+    excess = (rate - bound) / bound if bound > 0 else math.inf
+    return whole_throttle_ms(min(excess * window_ms, longest_ms))
+
+
+class _Queue:
+    """The number of clients being throttled."""
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    def record(self, value: float) -> None:
+        self._size += int(value)
+
+    def attributes(self) -> dict[str, float]:
+        return {"queue-size": self._size}
+
+
+class _Client:
+    """One client's rate, quota and recent throttle times."""
+
+    __slots__ = ("bound", "rate", "throttle_time")
+
+    def __init__(self, bound: float | None, rate: RateSensor, throttle_time: AverageSensor) -> None:
+        self.bound = bound
+        self.rate = rate
+        self.throttle_time = throttle_time
+
+
+class RateQuotas:
+    """One kind of quota and every client's rate.  Lives on the event loop."""
+
+    def __init__(
+        self,
+        kind: QuotaKind,
+        windows: QuotaWindows,
+        now_ms: Callable[[], int],
+        metrics: Metrics,
+    ) -> None:
+        """``now_ms``: a clock that never goes back."""
+        self.quotas = ClientQuotas(kind.quota_key, is_whole=kind.is_whole)
+        self._kind = kind
+        self._windows = windows
+        self._now_ms = now_ms
+        self._metrics = metrics
+        self._longest_ms = windows.sample_ms if kind.is_bounded else math.inf
+        self._clients: RecentClients[ClientKey, _Client] = RecentClients(self._make, self._forget)
+        self._queue = _Queue()
+        metrics.sensor(tagged_mbean(METRICS_DOMAIN, kind.name, {}), self._queue)
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def configure(self, entity_path: str, config: Mapping[str, str]) -> None:
+        """The configuration of ``users/a``, ``clients/b`` or ``users/a/clients/b`` changed."""
+        self.quotas.configure(entity_path, config)
+        for key, client in self._clients:
+            client.bound = self.quotas.bound(key)
+
+    def record(self, user: str, client_id: str, value: float) -> int:
+        """Records a value; returns the throttle time in milliseconds."""
+        now_ms = self._now_ms()
+        client = self._client(user, client_id, now_ms)
+        rate, window_ms = client.rate.record_at(value, now_ms)
+        if client.bound is None:
+            return 0
+        return throttle_ms(rate, client.bound, window_ms, self._longest_ms)
+
+    def record_only(self, user: str, client_id: str, value: float) -> None:
+        """Records a value without throttling; a negative one takes it back."""
+        now_ms = self._now_ms()
+        self._client(user, client_id, now_ms).rate.record_at(value, now_ms)
+
+    def record_throttle(self, user: str, client_id: str, duration_ms: int) -> None:
+        """Records a throttle time."""
+        self._client(user, client_id, self._now_ms()).throttle_time.record(duration_ms)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Wraps the time during which a client is throttled."""
+        self._queue.record(1)
+        try:
+            yield
+        finally:
+            self._queue.record(-1)
+
+    def most_at_once(self, user: str, client_id: str) -> float:
+        """The largest single value under the quota; infinite without one."""
+        bound = self._client(user, client_id, self._now_ms()).bound
+        if bound is None:
+            return math.inf
+        return bound * (self._windows.samples - 1) * self._windows.sample_ms / 1000
+
+    def _client(self, user: str, client_id: str, now_ms: int) -> _Client:
+        return self._clients.use(self.quotas.key(user, client_id), now_ms)
+
+    def _make(self, key: ClientKey) -> _Client:
+        name = self._mbean(key)
+        rate = RateSensor(self._kind.rate_attribute, *self._windows, self._now_ms)
+        throttle_time = AverageSensor("throttle-time", now_ms=self._now_ms)
+        return _Client(
+            self.quotas.bound(key),
+            self._metrics.sensor(name, rate),
+            self._metrics.sensor(name, throttle_time),
+        )
+
+    def _forget(self, key: ClientKey) -> None:
+        self._metrics.remove(self._mbean(key))
+
+    def _mbean(self, key: ClientKey) -> str:
+        tags = {"user": key.user, "client-id": desanitize(key.client_id)}
+        return tagged_mbean(METRICS_DOMAIN, self._kind.name, tags)

@@ -1,0 +1,157 @@
+"""A fetcher's connection to its leader.
+
+Where the leader is follows from the metadata cache, looked up before each request: one that comes
+back at another port is found there.  A leader that the cache does not have is asked where it was.
+
+Source: Kafka ``BrokerBlockingSender``, ``RemoteLeaderEndPoint``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from replica_manager.replication.fetch_log import fetcher_prefix
+from replica_manager.replication.fetch_requests import (
+    AskEpochEnds,
+    AskOffsets,
+    AskRecords,
+    EpochAnswers,
+    FetchAnswers,
+    OffsetAnswers,
+)
+from replica_manager.replication.leader_messages import (
+    FollowerWishes,
+    LeaderDialect,
+    epoch_request,
+    fetch_request,
+    offsets_request,
+    read_epoch_answers,
+    read_fetch_answers,
+    read_offset_answers,
+)
+from zkcontroller.model import Endpoint
+from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
+from zkcontroller.net.connection import Connection
+from zkcontroller.observability.log_files import log_line
+from zkcontroller.protocol.api_versions import ApiKey
+
+LARGEST_ANSWER_BYTES: Final = 2**31 - 1
+"""A leader sends its first batch whole, however large; memory grows with what really arrives."""
+
+_NETWORK_CLIENT: Final = "org.apache.kafka.clients.NetworkClient"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """Timeouts and sizes of a follower's connections to leaders."""
+
+    replica_id: int
+    dialect: LeaderDialect
+    wishes: FollowerWishes = field(default_factory=FollowerWishes)
+    connect_timeout_ms: int = 30_000
+    """``replica.socket.timeout.ms``"""
+    request_timeout_ms: int = 30_000
+    """``request.timeout.ms``"""
+    security: ClientSecurity = PLAINTEXT
+
+
+class LeaderEndPoint:
+    """One connection, opened when needed.  For one task.
+
+    Every question raises OSError (also TimeoutError) when the leader is gone or silent, and
+    InvalidFrame when its answer is none; to be closed then, and the next question connects again.
+    """
+
+    def __init__(
+        self,
+        leader: int,
+        fetcher_id: int,
+        settings: LinkSettings,
+        endpoint: Callable[[int], Endpoint | None],
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        """``endpoint`` returns a broker's address for brokers; None if unknown."""
+        self._leader = leader
+        self._settings = settings
+        self._find = endpoint
+        self._broker_epoch = broker_epoch
+        self._client_id = f"broker-{settings.replica_id}-fetcher-{fetcher_id}"
+        self._prefix = fetcher_prefix(settings.replica_id, leader, fetcher_id)
+        self._endpoint: Endpoint | None = None
+        self._connection: Connection | None = None
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """The leader's address when it was last looked up."""
+        return self._endpoint
+
+    async def ask_records(self, request: AskRecords, topic_names: dict[UUID, str]) -> FetchAnswers:
+        """Sends a Fetch; ``topic_names`` are those of the session when the request was planned."""
+        settings = self._settings
+        version = request.api_version(settings.dialect.fetch)
+        body = fetch_request(
+            version, request, settings.wishes, settings.replica_id, self._broker_epoch()
+        )
+        connection = await self._connected()
+        answer = await connection.call_for_view(ApiKey.FETCH, version, (body,))
+        return read_fetch_answers(version, answer, topic_names)
+
+    async def ask_epoch_ends(self, request: AskEpochEnds) -> EpochAnswers:
+        """Sends an OffsetsForLeaderEpoch."""
+        version = self._settings.dialect.offsets_for_leader_epoch
+        body = epoch_request(version, request, self._settings.replica_id)
+        answer = await self._call(ApiKey.OFFSET_FOR_LEADER_EPOCH, version, body)
+        return read_epoch_answers(version, answer)
+
+    async def ask_offsets(self, request: AskOffsets) -> OffsetAnswers:
+        """Sends a ListOffsets."""
+        version = self._settings.dialect.list_offsets
+        body = offsets_request(version, request, self._settings.replica_id)
+        answer = await self._call(ApiKey.LIST_OFFSETS, version, body)
+        return read_offset_answers(version, answer)
+
+    async def close(self) -> None:
+        """Closes the connection if there is one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _call(self, api_key: ApiKey, version: int, body: bytes) -> bytes:
+        connection = await self._connected()
+        return await connection.call(api_key, version, (body,))
+
+    async def _connected(self) -> Connection:
+        endpoint = self._find(self._leader) or self._endpoint
+        if endpoint != self._endpoint:
+            await self.close()
+            self._endpoint = endpoint
+        if self._connection is not None:
+            if self._connection.is_usable():
+                return self._connection
+            log_line(_NETWORK_CLIENT, "INFO", f"{self._prefix}Node {self._leader} disconnected.")
+            await self.close()
+        if endpoint is None:
+            raise ConnectionError(f"nobody knows where broker {self._leader} is")
+        try:
+            self._connection = await Connection.open(
+                endpoint.host,
+                endpoint.port,
+                client_id=self._client_id,
+                connect_timeout_ms=self._settings.connect_timeout_ms,
+                request_timeout_ms=self._settings.request_timeout_ms,
+                max_response_bytes=LARGEST_ANSWER_BYTES,
+                security=self._settings.security,
+            )
+        except OSError:
+            log_line(
+                _NETWORK_CLIENT,
+                "WARN",
+                f"{self._prefix}Connection to node {self._leader} "
+                f"({endpoint.host}/{endpoint.host}:{endpoint.port}) could not be established. "
+                "Node may not be available.",
+            )
+            raise
+        return self._connection

@@ -1,0 +1,104 @@
+"""Writes the DescribeConfigs response to bytes while its resources are looked up.
+
+A request of 15 KB can name this broker 3,000 times, and every time the answer has 300 keys.  So the
+rows of the last resource of a kind are not written again, and the answer has a bound.
+
+Source: Kafka ``DescribeConfigsResponse``.  Kafka has no bound; its answer is of 90 MB.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+from kio.serial.writers import write_compact_array_length, write_legacy_array_length
+from kio.static.primitive import i32
+
+from replica_manager.request_errors import RequestRefused
+from replica_manager.server.configs.config_entries import ConfigEntry
+from replica_manager.server.configs.config_rows import config_result, config_rows
+from replica_manager.server.context import EncodedBody
+from zkcontroller.protocol.answers import write_answer
+from zkcontroller.protocol.api_versions import APIS, ApiKey
+from zkcontroller.protocol.messages import write
+from zkcontroller.protocol.versioned_messages import response_schema
+
+_NO_TAGS: Final = b"\0"
+
+
+class _Written(NamedTuple):
+    """The end of a result: its configuration entries."""
+
+    entries: Sequence[ConfigEntry]
+    wanted: tuple[str, ...]
+    data: bytes
+
+
+class ConfigResults:
+    """The results of one request."""
+
+    def __init__(self, request: Any, version: int, max_bytes: int) -> None:
+        self._request = request
+        self._schema = response_schema(ApiKey.DESCRIBE_CONFIGS, version)
+        self._is_flexible = APIS[ApiKey.DESCRIBE_CONFIGS].is_flexible(version)
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._chunks: list[bytes] = []
+        self._errors = Counter[ErrorCode]()
+        self._last: dict[int, _Written] = {}
+        """By type of resource."""
+
+    def add(
+        self,
+        resource: Any,
+        error: ErrorCode,
+        message: str,
+        entries: Sequence[ConfigEntry] = (),
+    ) -> None:
+        """Adds a result; RequestRefused(INVALID_REQUEST) if the response becomes too large."""
+        self._errors[error] += 1
+        head = write_answer(config_result(self._schema, resource, error, message))
+        end = self._end_of(resource, entries)
+        self._bytes += len(head) + len(end)
+        if self._bytes > self._max_bytes:
+            raise RequestRefused(
+                ErrorCode.invalid_request, f"an answer of more than {self._max_bytes} bytes"
+            )
+        self._chunks += (head[: -self._empty_end_bytes], end)
+
+    def answer(self) -> EncodedBody:
+        """The body of the response."""
+        count = BytesIO()
+        if self._is_flexible:
+            write_compact_array_length(count, self._errors.total())
+        else:
+            write_legacy_array_length(count, i32(self._errors.total()))
+        rest = (count.getvalue(), *self._chunks, _NO_TAGS if self._is_flexible else b"")
+
+        def with_throttle_time(throttle_ms: int) -> Sequence[bytes]:
+            return (throttle_ms.to_bytes(4, "big"), *rest)
+
+        return EncodedBody(
+            with_throttle_time(0), errors=lambda: self._errors, throttled=with_throttle_time
+        )
+
+    @property
+    def _empty_end_bytes(self) -> int:
+        """The bytes for no entries and no tagged fields."""
+        return 2 if self._is_flexible else 4
+
+    def _end_of(self, resource: Any, entries: Sequence[ConfigEntry]) -> bytes:
+        wanted = resource.configuration_keys or ()
+        last = self._last.get(resource.resource_type)
+        if last is not None and last.entries is entries and last.wanted == wanted:
+            return last.data
+        rows = config_rows(self._schema, entries, self._request, wanted)
+        # The error and the names, which come first, are the same with rows and without.
+        without = write(config_result(self._schema, resource, ErrorCode.none, None))
+        with_rows = write(config_result(self._schema, resource, ErrorCode.none, None, rows))
+        data = with_rows[len(without) - self._empty_end_bytes :]
+        self._last[resource.resource_type] = _Written(entries, wanted, data)
+        return data

@@ -1,0 +1,252 @@
+"""Changes the configuration of topics and brokers for AlterConfigs and IncrementalAlterConfigs.
+
+Any broker may be asked for a topic or for the default of all brokers; a broker's own configuration
+is changed by that broker, which alone knows whether it can take it over.
+
+Source: Kafka ``ConfigAdminManager.preprocess``, ``ZkAdminManager.alterConfigs``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from replica_manager.configuration.config import DYNAMIC_BROKER_KEYS
+from replica_manager.configuration.config_keys import ConfigKey
+from replica_manager.configuration.dynamic_keys import base_name
+from replica_manager.configuration.topic_keys import TOPIC_KEYS
+from replica_manager.request_errors import RequestRefused
+from replica_manager.server.authorization import check_cluster, is_allowed
+from replica_manager.server.configs import config_alteration
+from replica_manager.server.configs.config_alteration import (
+    Change,
+    Operation,
+    check_broker_config,
+    check_changes,
+    check_topic_config,
+)
+from replica_manager.server.configs.log_levels import change_levels, check_levels
+from replica_manager.server.context import BrokerContext, RequestContext
+from replica_manager.server.large_answers import aside
+from replica_manager.server.slices import in_slices
+from replica_manager.server.topics.topic_creation import check_name
+from zkcontroller.acls import AclOperation, ResourceType
+from zkcontroller.errors import ZkControllerError
+from zkcontroller.model import ConfigResourceType
+from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.protocol.versioned_messages import response_schema
+from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY
+
+_log = logging.getLogger("kafka.server.ZkAdminManager")
+
+Outcome: TypeAlias = tuple[ErrorCode, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceChanges:
+    """One resource of a request."""
+
+    resource_type: int
+    name: str
+    """Empty for the default of all brokers."""
+    changes: tuple[Change, ...]
+
+
+class ConfigAlteration:
+    """One AlterConfigs or IncrementalAlterConfigs request."""
+
+    def __init__(
+        self,
+        broker: BrokerContext,
+        context: RequestContext,
+        *,
+        is_incremental: bool,
+        validate_only: bool,
+    ) -> None:
+        """Without ``is_incremental`` the changes replace the whole configuration."""
+        self._broker = broker
+        self._context = context
+        self._is_incremental = is_incremental
+        self._validate_only = validate_only
+
+    async def run(self, resources: Sequence[ResourceChanges]) -> list[Outcome]:
+        """One result per resource, in order."""
+        named = Counter((resource.resource_type, resource.name) for resource in resources)
+        return [
+            await self._outcome(resource)
+            if named[resource.resource_type, resource.name] == 1
+            else (ErrorCode.invalid_request, "Each resource must appear at most once.")
+            async for resource in in_slices(resources)
+        ]
+
+    async def _outcome(self, resource: ResourceChanges) -> Outcome:
+        try:
+            await aside(len(resource.changes), partial(check_changes, resource.changes))
+            match resource.resource_type:
+                case ConfigResourceType.TOPIC:
+                    await self._alter_topic(resource)
+                case ConfigResourceType.BROKER:
+                    await self._alter_broker(resource)
+                case ConfigResourceType.BROKER_LOGGER if self._is_incremental:
+                    self._alter_loggers(resource)
+                case ConfigResourceType.CLIENT_METRICS:
+                    raise RequestRefused(
+                        ErrorCode.invalid_request,
+                        "AlterConfigs is only supported for topics and brokers, but resource type "
+                        "is CLIENT_METRICS",
+                    )
+                case unknown:
+                    raise RequestRefused(
+                        ErrorCode.invalid_request, f"Unknown resource type {unknown}"
+                    )
+        except RequestRefused as refused:
+            return refused.error, refused.message
+        except ZkControllerError as failure:
+            self._log(
+                logging.ERROR,
+                f"Error processing alter configs request for {resource.name}: {failure}",
+            )
+            return error_code_for(failure), None
+        return ErrorCode.none, None
+
+    async def _alter_topic(self, resource: ResourceChanges) -> None:
+        topic = resource.name
+        if not is_allowed(
+            self._broker,
+            self._context,
+            AclOperation.ALTER_CONFIGS,
+            ResourceType.TOPIC,
+            topic,
+        ):
+            raise RequestRefused(ErrorCode.topic_authorization_failed)
+        if not topic:
+            raise RequestRefused(
+                ErrorCode.invalid_request, "Default topic resources are not allowed."
+            )
+        if topic not in self._broker.metadata_cache.snapshot.partitions:
+            raise RequestRefused(
+                ErrorCode.unknown_topic_or_partition, f"The topic '{topic}' does not exist."
+            )
+        check_name(topic)
+        path = f"topics/{topic}"
+        stored = await self._broker.admin.config_of(path) if self._is_incremental else {}
+        config = await _applied(resource.changes, stored, TOPIC_KEYS)
+        if not await self._broker.admin.is_topic(topic):
+            raise RequestRefused(
+                ErrorCode.unknown_topic_or_partition, f"Topic '{topic}' does not exist."
+            )
+        check_topic_config(topic, config, self._broker.config())
+        if not self._validate_only:
+            self._log(
+                logging.INFO, f"Updating topic {topic} with new configuration : {_text(config)}"
+            )
+            await self._broker.admin.change_config(path, config)
+
+    async def _alter_broker(self, resource: ResourceChanges) -> None:
+        own_id = self._own_id(resource.name)
+        path = f"brokers/{DEFAULT_ENTITY if own_id is None else own_id}"
+        reconfigured = self._broker.reconfiguring
+        stored: dict[str, str] = {}
+        if self._is_incremental:
+            stored = await reconfigured.decoded(
+                await self._broker.admin.config_of(path), per_broker=own_id is not None
+            )
+        config = await _applied(resource.changes, stored, DYNAMIC_BROKER_KEYS)
+        after = check_broker_config(config, self._broker.config(), per_broker=own_id is not None)
+        self._check_cluster()
+        await reconfigured.check(after)  # it reads files: only for those who may change something
+        if self._validate_only:
+            return
+        encoded = await reconfigured.encoded(config, broker_name=resource.name)
+        if own_id is not None:
+            await reconfigured.reload(after)
+        who = "brokers" if own_id is None else f"broker {own_id}"
+        self._log(logging.INFO, f"Updating {who} with new configuration : {_text(config)}")
+        await self._broker.admin.change_config(path, encoded)
+
+    def _check_cluster(self) -> None:
+        check_cluster(self._broker, self._context, AclOperation.ALTER_CONFIGS)
+
+    def _alter_loggers(self, resource: ResourceChanges) -> None:
+        self._check_cluster()
+        if not resource.name:
+            raise RequestRefused(
+                ErrorCode.invalid_request, "Node id must be an integer, but it is: "
+            )
+        self._own_id(resource.name)
+        check_levels(resource.changes)
+        if not self._validate_only:
+            change_levels(resource.changes)
+            for change in resource.changes:
+                self._log(
+                    logging.WARNING,
+                    f"Updated the log level of {change.name} to {change.value}"
+                    if change.operation == Operation.SET
+                    else f"Unset the log level of {change.name}",
+                )
+
+    def _own_id(self, name: str) -> int | None:
+        """This broker's id; None for the default of all brokers; any other is refused."""
+        if not name:
+            return None
+        own_id = self._broker.broker_id
+        try:
+            named = int(name)
+        except ValueError:
+            raise RequestRefused(
+                ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}"
+            ) from None
+        if named != own_id:
+            raise RequestRefused(
+                ErrorCode.invalid_request,
+                f"Unexpected broker id, expected {own_id}, but received {name}",
+            )
+        return own_id
+
+    def _log(self, level: int, message: str) -> None:
+        _log.log(level, "[Admin Manager on Broker %d]: %s", self._broker.broker_id, message)
+
+
+async def _applied(
+    changes: Sequence[Change], config: Mapping[str, str], keys: Mapping[str, ConfigKey]
+) -> dict[str, str]:
+    """The configuration after the changes; many are applied in a thread."""
+    return await aside(len(changes), partial(config_alteration.apply, changes, config, keys))
+
+
+def _text(config: dict[str, str]) -> str:
+    return ",".join(
+        f"({name},{'[hidden]' if _is_secret(name) else text})" for name, text in config.items()
+    )
+
+
+def _is_secret(name: str) -> bool:
+    """Whether the value must not be logged; an unknown key may hold a secret."""
+    key = TOPIC_KEYS.get(name) or DYNAMIC_BROKER_KEYS.get(base_name(name) or name)
+    return key is None or key.type_name == "password"
+
+
+def alteration_response(
+    api_key: int, request: Any, context: RequestContext, outcomes: Iterable[Outcome]
+) -> ResponsePayload:
+    """The AlterConfigs or IncrementalAlterConfigs response: one result per resource."""
+    schema = response_schema(api_key, context.api_version)
+    return schema.response(
+        responses=tuple(
+            schema.part(
+                "AlterConfigsResourceResponse",
+                error_code=error,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, (error, message) in zip(request.resources, outcomes, strict=True)
+        )
+    )

@@ -1,0 +1,77 @@
+"""Encodes DescribeConfigs results: resources and their configuration entries.
+
+Source: Kafka ``ConfigHelper``, ``DescribeConfigsResponse``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.server.configs.config_entries import ConfigEntry
+from zkcontroller.protocol.versioned_messages import ResponseSchema
+
+
+def config_result(
+    schema: ResponseSchema,
+    resource: Any,
+    error: ErrorCode,
+    message: str | None,
+    configs: tuple[Any, ...] = (),
+) -> Any:
+    """The result of one resource."""
+    return schema.part(
+        "DescribeConfigsResult",
+        error_code=error,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=configs,
+    )
+
+
+def config_rows(
+    schema: ResponseSchema, entries: Sequence[ConfigEntry], request: Any, wanted: Collection[str]
+) -> tuple[Any, ...]:
+    """The wanted entries; all of them if none is named."""
+    has_synonyms = getattr(request, "include_synonyms", False)
+    has_documentation = getattr(request, "include_documentation", False)
+    wanted = frozenset(wanted)
+    return tuple(
+        _row(schema, entry, has_synonyms=has_synonyms, has_documentation=has_documentation)
+        for entry in entries
+        if not wanted or entry.name in wanted
+    )
+
+
+def _row(
+    schema: ResponseSchema, entry: ConfigEntry, *, has_synonyms: bool, has_documentation: bool
+) -> Any:
+    synonyms: tuple[Any, ...] = ()
+    if has_synonyms and schema.has("DescribeConfigsSynonym"):
+        synonyms = tuple(
+            schema.part(
+                "DescribeConfigsSynonym",
+                name=synonym.name,
+                value=synonym.value,
+                source=synonym.source,
+            )
+            for synonym in entry.synonyms
+        )
+    return schema.part(
+        "DescribeConfigsResourceResult",
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        # The first version's own word for it, which Kafka 3.9 does not use any more.
+        is_default=False,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        synonyms=synonyms,
+        config_type=entry.type_id,
+        documentation=entry.documentation
+        if has_documentation or entry.documentation == ""
+        else None,
+    )

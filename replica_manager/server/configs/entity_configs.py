@@ -1,0 +1,121 @@
+"""Reads and writes dynamic configuration in ZooKeeper: ``/config/<type>/<entity>``.
+
+Writing needs a controller in ZooKeeper: the write is one transaction with a check that the znode
+``/controller`` has not changed since it was read, so that nothing is written to a cluster whose
+controller has gone over to KRaft.
+
+Source: Kafka ``KafkaZkClient.setOrCreateEntityConfigs``, ``getEntityConfigs``, ``AdminZkClient
+.tryCleanQuotaNodes``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.request_errors import RequestRefused
+from zkcontroller.errors import ZooKeeperRefused
+from zkcontroller.zookeeper.answers import optional, required
+from zkcontroller.zookeeper.requests import (
+    Check,
+    Committed,
+    Create,
+    Delete,
+    ReadZnodes,
+    SetData,
+    Transaction,
+    UnfencedBatch,
+    ZkCode,
+)
+from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.znodes import ConfigZnode, ControllerZnode
+
+_log = logging.getLogger("kafka.zk.AdminZkClient")
+
+
+def read_entity_config(session: ZooKeeperSession, entity_path: str) -> dict[str, str]:
+    """The configuration of ``topics/orders`` or ``brokers/1``; empty if there is none."""
+    path = ConfigZnode.path(entity_path)
+    znode = optional(path, session.read(path))
+    return {} if znode is None else dict(ConfigZnode.decode(path, znode.data).config)
+
+
+def read_entity_configs(session: ZooKeeperSession, entity_type: str) -> dict[str, dict[str, str]]:
+    """The configuration of every entity of a type (``users``), by the name of its znode."""
+    root = ConfigZnode.type_path(entity_type)
+    names = optional(root, session.children(root)) or []
+    paths = [ConfigZnode.path(f"{entity_type}/{name}") for name in names]
+    configs: dict[str, dict[str, str]] = {}
+    for name, path, answer in zip(names, paths, session.perform(ReadZnodes(paths)), strict=True):
+        znode = optional(path, answer)
+        if znode is not None:  # else gone between the two reads
+            configs[name] = dict(ConfigZnode.decode(path, znode.data).config)
+    return configs
+
+
+def write_entity_config(
+    session: ZooKeeperSession, entity_path: str, config: Mapping[str, str]
+) -> None:
+    """Sets that configuration; RequestRefused without a ZooKeeper controller."""
+    controller = optional(ControllerZnode.PATH, session.read(ControllerZnode.PATH))
+    if controller is None:
+        raise RequestRefused(ErrorCode.stale_controller_epoch, "there is no controller")
+    if ControllerZnode.decode(controller.data).kraft_controller_epoch > 0:
+        raise RequestRefused(ErrorCode.stale_controller_epoch, "the controller is in KRaft mode")
+    path, data = ConfigZnode.path(entity_path), ConfigZnode(config).encode()
+    written = session.perform(
+        Transaction([Check(ControllerZnode.PATH, controller.zk_version), SetData(path, data)])
+    )
+    if isinstance(written, Committed):
+        return
+    if written.failed_index == 0 and written.code in (ZkCode.BAD_VERSION, ZkCode.NO_NODE):
+        raise RequestRefused(ErrorCode.stale_controller_epoch, "the controller has moved")
+    if written.failed_index == 0:
+        raise ZooKeeperRefused(ControllerZnode.PATH, written.code.name)
+    if written.code is not ZkCode.NO_NODE:
+        raise ZooKeeperRefused(path, written.code.name)
+    created = session.write(Create(path, data))
+    if created is ZkCode.NO_NODE:  # a client of a user of whom nothing stands there
+        session.create_missing([path.rpartition("/")[0]])
+        created = session.write(Create(path, data))
+    required(path, created)
+
+
+def delete_empty_entity(session: ZooKeeperSession, entity_path: str) -> bool:
+    """Deletes the znode of a user, client id or address without configuration.
+
+    With it go a user's ``clients`` and the user itself where they have no other purpose.  False if
+    something else is below it; True if it is gone, or was never there.
+    """
+    doomed = [ConfigZnode.path(entity_path)]
+    if _children(session, doomed[0]):
+        return False
+    match entity_path.split("/"):
+        case ["users", user, "clients", client_id]:
+            clients_path = ConfigZnode.path(f"users/{user}/clients")
+            user_path = ConfigZnode.path(f"users/{user}")
+            if _children(session, clients_path) == [client_id]:
+                doomed.append(clients_path)
+                if _children(session, user_path) == ["clients"] and not read_entity_config(
+                    session, f"users/{user}"
+                ):
+                    doomed.append(user_path)
+        case _:
+            pass
+    _log.info(
+        "Deleting zk node %s since node of entityType %s and entityName %s is empty.",
+        doomed[-1],
+        *entity_path.split("/", 1),
+    )
+    deleted = session.perform(UnfencedBatch([Delete(path) for path in doomed]))
+    for path, answer in zip(doomed, deleted, strict=True):
+        # A znode that has got children meanwhile stays.
+        if answer is not ZkCode.NOT_EMPTY:
+            optional(path, answer)
+    return True
+
+
+def _children(session: ZooKeeperSession, path: str) -> list[str]:
+    return optional(path, session.children(path)) or []

@@ -1,0 +1,79 @@
+"""Reads and changes the levels of this broker's loggers.
+
+They are not stored: a broker that starts again has the levels of its start.  State changes are
+traced or not from the start on, so the level of their logger is fixed.
+
+Source: Kafka ``RuntimeLoggerManager``, ``Log4jController`` (KIP-412).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.request_errors import RequestRefused
+from replica_manager.server.configs.config_alteration import Change, Operation
+from zkcontroller.observability.log_files import LEVELS
+from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER
+
+ROOT: Final = "root"
+_NAMES: Final = {number: name for name, number in LEVELS.items()}
+
+
+def log_levels() -> dict[str, str]:
+    """Logger to level, its own or the one it inherits."""
+    loggers = {ROOT: logging.getLogger()}
+    loggers.update(
+        (name, logger)
+        for name, logger in sorted(logging.root.manager.loggerDict.items())
+        if isinstance(logger, logging.Logger)
+    )
+    return {
+        name: _NAMES.get(logger.getEffectiveLevel(), str(logger.getEffectiveLevel()))
+        for name, logger in loggers.items()
+    }
+
+
+def check_levels(changes: Sequence[Change]) -> None:
+    """RequestRefused unless each logger exists and can have that level."""
+    existing = log_levels()
+    for name, number, value in changes:
+        operation = Operation(number) if number in set(Operation) else None
+        if operation not in (Operation.SET, Operation.DELETE):
+            what = f"Unknown operation type {number}" if operation is None else operation.name
+            said = "is not allowed" if operation is None else "operation is not allowed"
+            raise RequestRefused(
+                ErrorCode.invalid_request, f"{what} {said} for the BROKER_LOGGER resource"
+            )
+        if name not in existing:
+            raise RequestRefused(ErrorCode.invalid_config, f"Logger {name} does not exist!")
+        if operation is Operation.SET and value not in LEVELS:
+            raise RequestRefused(
+                ErrorCode.invalid_config,
+                f"Cannot set the log level of {name} to {value} as it is not a supported log "
+                f"level. Valid log levels are {', '.join(sorted(LEVELS))}",
+            )
+        if operation is Operation.DELETE and name == ROOT:
+            raise RequestRefused(
+                ErrorCode.invalid_request,
+                f"Removing the log level of the {ROOT} logger is not allowed",
+            )
+        if name == STATE_CHANGE_LOGGER:
+            raise RequestRefused(
+                ErrorCode.invalid_config,
+                f"The log level of {name} is chosen when the broker starts (--trace-state-changes)",
+            )
+
+
+def change_levels(changes: Sequence[Change]) -> None:
+    """Applies changes that :func:`check_levels` accepted."""
+    for name, number, value in changes:
+        logger = logging.getLogger(None if name == ROOT else name)
+        if number == Operation.DELETE:
+            logger.setLevel(logging.NOTSET)
+        else:
+            assert value is not None
+            logger.setLevel(LEVELS[value])

@@ -1,0 +1,130 @@
+"""Validates a new topic before it is written to ZooKeeper.
+
+Pure: the caller brings what it read.  The checks and their order are Kafka's; each ends in a
+RequestRefused with Kafka's code.
+
+Source: Kafka ``ZkAdminManager.createTopics``, ``AdminZkClient.validateTopicCreate``, ``Topic``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.configuration.config_keys import ConfigValue
+from replica_manager.configuration.topic_keys import TopicConfigRefused, validate_topic_config
+from replica_manager.request_errors import RequestRefused
+from zkcontroller.model import INTERNAL_TOPICS
+from zkcontroller.topic_names import has_collision_characters, invalid_name_reason, unified
+
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+FROM_BROKER_DEFAULT: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """One topic of a CreateTopics request."""
+
+    name: str
+    partition_count: int = FROM_BROKER_DEFAULT
+    replication_factor: int = FROM_BROKER_DEFAULT
+    assignment: Sequence[tuple[int, tuple[int, ...]]] = ()
+    """Explicit partition to replicas, in the request's order."""
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def is_internal(topic: str) -> bool:
+    """Whether Kafka stores its own state in that topic."""
+    return topic in INTERNAL_TOPICS
+
+
+def check_request(topic: NewTopic, *, is_cached: bool) -> dict[str, str]:
+    """The checks before anything is read; answers the topic's configuration without nulls."""
+    if is_cached:
+        raise RequestRefused(
+            ErrorCode.topic_already_exists, f"Topic '{topic.name}' already exists."
+        )
+    without_value = [name for name, value in topic.configs.items() if value is None]
+    if without_value:
+        raise RequestRefused(
+            ErrorCode.invalid_config,
+            f"Null value not supported for topic configs: {','.join(without_value)}",
+        )
+    counts = (topic.partition_count, topic.replication_factor)
+    if topic.assignment and counts != (FROM_BROKER_DEFAULT, FROM_BROKER_DEFAULT):
+        raise RequestRefused(
+            ErrorCode.invalid_request,
+            "Both numPartitions or replicationFactor and replicasAssignments were set. "
+            "Both cannot be used at the same time.",
+        )
+    return {name: value for name, value in topic.configs.items() if value is not None}
+
+
+def check_name(name: str) -> None:
+    """Raises RequestRefused(INVALID_TOPIC_EXCEPTION) for an illegal name."""
+    reason = invalid_name_reason(name)
+    if reason is not None:
+        raise RequestRefused(ErrorCode.invalid_topic_exception, reason)
+
+
+def check_against_existing(
+    name: str, *, is_marked_for_deletion: bool, exists: bool, all_topics: Sequence[str]
+) -> None:
+    """The checks against ZooKeeper; ``all_topics`` may be empty for a name without . or _.
+
+    Topics that differ only in ``.`` and ``_`` would share their metrics' names.
+    """
+    if is_marked_for_deletion:
+        raise RequestRefused(
+            ErrorCode.topic_already_exists, f"Topic '{name}' is marked for deletion."
+        )
+    if exists or name in all_topics:
+        raise RequestRefused(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+    if not has_collision_characters(name):
+        return
+    colliding = [topic for topic in all_topics if unified(topic) == unified(name)]
+    if colliding:
+        raise RequestRefused(
+            ErrorCode.invalid_topic_exception,
+            f"Topic '{name}' collides with existing topics: {', '.join(colliding)}",
+        )
+
+
+def check_assignment(assignment: Mapping[int, tuple[int, ...]]) -> None:
+    """Same number of replicas everywhere, none twice, partitions numbered from 0.
+
+    Explicit assignments may name unknown brokers, as in Kafka.  Deviation: negative broker ids and
+    empty replica lists, which Kafka writes to ZooKeeper and cannot read back, are refused here.
+    """
+    if len({len(replicas) for replicas in assignment.values()}) != 1:
+        raise RequestRefused(
+            ErrorCode.invalid_replica_assignment,
+            "All partitions should have the same number of replicas",
+        )
+    for replicas in assignment.values():
+        if len(set(replicas)) < len(replicas):
+            raise RequestRefused(
+                ErrorCode.invalid_replica_assignment,
+                f"Duplicate replica assignment found: {dict(assignment)}",
+            )
+        if not replicas or min(replicas) < 0:
+            raise RequestRefused(
+                ErrorCode.invalid_replica_assignment,
+                f"Replicas must be broker ids: {dict(assignment)}",
+            )
+    if sorted(assignment) != list(range(len(assignment))):
+        raise RequestRefused(
+            ErrorCode.invalid_replica_assignment,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+
+
+def check_config(config: Mapping[str, str], broker_values: Mapping[str, ConfigValue]) -> None:
+    """Raises RequestRefused(INVALID_CONFIG) for an unknown key or a wrong value."""
+    try:
+        validate_topic_config(config, broker_values)
+    except TopicConfigRefused as refused:
+        raise RequestRefused(ErrorCode.invalid_config, str(refused)) from refused

@@ -1,0 +1,17 @@
+"""The history of clusters from their logs, by Spark: ``zkctl history``.
+
+In the order of the data:
+
+* :mod:`.shapes`: how the lines of Kafka's logs look, of all versions;
+* :mod:`.event_schema`: the one schema of a typed row, whichever log it comes from;
+* :mod:`.readers`: files into rows; :mod:`.following`: files that grow;
+* :mod:`.analyses`: questions to the rows;
+* :mod:`.report`: the answers on one page.
+
+May import ``state_changes``, ``zookeeper``, ``model`` and ``errors``.  Only ``analyses``,
+``following``, ``readers`` and ``report`` may import pyspark.
+
+What must not be done here: nothing that a controller or a broker imports, because Spark takes
+seconds to start; remove or rename a column of the rows without a new ``schema_version``
+(docs/state-changes-schema.md).
+"""

@@ -1,0 +1,36 @@
+"""Java's numbers, where Kafka's behaviour is an accident of them.
+
+Source: Java ``String.hashCode``, Kafka ``Utils.abs``.
+"""
+
+from __future__ import annotations
+
+from struct import unpack
+from typing import Final
+
+_MASK: Final = 0xFFFFFFFF
+_SIGN: Final = 1 << 31
+
+
+def string_hash(text: str) -> int:
+    """``text.hashCode()``, over UTF-16 units, as an unsigned 32-bit number."""
+    code = 0
+    if text.isascii():
+        for byte in text.encode():
+            code = (31 * code + byte) & _MASK
+        return code
+    raw = text.encode("utf-16-be", "surrogatepass")
+    for unit in unpack(f">{len(raw) // 2}H", raw):
+        code = (31 * code + unit) & _MASK
+    return code
+
+
+def signed(code: int) -> int:
+    """A 32-bit number as Java's ``int``."""
+    code &= _MASK
+    return code - (1 << 32) if code & _SIGN else code
+
+
+def kafka_abs(number: int) -> int:
+    """``Utils.abs``: Java's own leaves the smallest ``int`` negative, Kafka makes it 0."""
+    return 0 if number == -_SIGN else abs(number)

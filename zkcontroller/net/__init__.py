@@ -1,0 +1,11 @@
+"""Connections to brokers and controllers, as a client has them.
+
+* :mod:`.byte_stream`: bytes over TCP or TLS; :mod:`.connection`: one request after the other on
+  top of it; :mod:`.client_security`: TLS and SASL from a client's side.
+* :mod:`.presence`: whether the client that a server works for is still there.
+
+May import ``protocol``, ``model`` and ``errors``.
+
+What must not be done here: interpret an answer.  What a broker listens with is in
+``replica_manager/server``.
+"""

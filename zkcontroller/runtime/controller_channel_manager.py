@@ -1,0 +1,340 @@
+"""Channels to brokers: each has a queue, one connection, one request in flight, endless retries.
+
+A channel takes a request, connects if it must, sends, and waits for the answer.  Whatever fails,
+it says so in ``controller.log``, closes, pauses 100 ms and sends *the same request again*: a
+broker that is down is the business of ``/brokers/ids``, and only the removal of the channel ends
+it.  What is queued then is lost, as it must be: the next controller, or the broker's next
+incarnation, gets the full state.
+
+All of it lives on the asyncio loop.  The event thread hands over a batch of effects with one
+wake-up.
+
+Source: Kafka ``ControllerChannelManager`` and ``RequestSendThread``.  Deviation: the line about a
+failed request does not print the request's partitions (20 MB a line for 100,000 partitions), only
+its size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from zkcontroller.core.broker_requests import REQUEST_NAMES
+from zkcontroller.core.effects import AddChannel, RemoveAllChannels, RemoveChannel, Send
+from zkcontroller.errors import InvalidFrame
+from zkcontroller.model import Broker, Endpoint
+from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
+from zkcontroller.net.connection import Connection
+from zkcontroller.observability.log_files import log_line
+from zkcontroller.observability.log_text import throwable_text
+from zkcontroller.observability.metrics import Metrics, mbean
+from zkcontroller.state_changes.kafka_values import node
+
+ChannelEffect: TypeAlias = AddChannel | RemoveChannel | RemoveAllChannels | Send
+
+CHANNEL_MANAGER: Final = "kafka.controller.ControllerChannelManager"
+REQUEST_SEND_THREAD: Final = "kafka.controller.RequestSendThread"
+
+RETRY_PAUSE_S: Final = 0.1
+CLOSE_TIMEOUT_S: Final = 5.0
+
+_PRINTED_NAMES: Final = {
+    # The missing "r" of "IsrRequest" and the lone "=" are Kafka's.
+    4: "type=LeaderAndIsRequest",
+    5: "type=StopReplicaRequest",
+    6: "type: UpdateMetadataRequest=",
+}
+
+
+class Answered(NamedTuple):
+    """A broker's answer to a request."""
+
+    send: Send
+    correlation_id: int
+    address: str
+    """``host:port`` of the broker."""
+    rack: str | None
+    body: bytes
+    """The response without its header."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSettings:
+    """How channels behave; defaults are Kafka's."""
+
+    controller_id: int
+    listener_name: str
+    """Listener by which brokers are reached: the control plane's, or the inter-broker one."""
+    connect_timeout_ms: int = 30_000  # controller.socket.timeout.ms
+    request_timeout_ms: int = 30_000  # request.timeout.ms
+    retry_pause_s: float = RETRY_PAUSE_S
+    security: ClientSecurity = PLAINTEXT
+    """What that listener requires of a client."""
+
+
+class ControllerChannelManager:
+    """The channels of one controller.  ``submit`` from any thread; all else on the loop."""
+
+    def __init__(
+        self,
+        settings: ChannelSettings,
+        loop: asyncio.AbstractEventLoop,
+        metrics: Metrics,
+        on_response: Callable[[Answered], None],
+    ) -> None:
+        """No channels yet.  ``on_response`` is called on the loop and must not block."""
+        self._settings = settings
+        self._loop = loop
+        self._metrics = metrics
+        self._on_response = on_response
+        self._channels: dict[int, _Channel] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._prefix = f"[Channel manager on controller {settings.controller_id}]: "
+        metrics.gauge(
+            mbean("kafka.controller", "ControllerChannelManager", "TotalQueueSize"),
+            lambda: sum(channel.queue_size for channel in list(self._channels.values())),
+        )
+
+    def submit(self, effects: Sequence[ChannelEffect]) -> None:
+        """Performs these effects in order on the loop: one wake-up for all of them.
+
+        When the loop is closed there are no channels any more, and nothing happens.
+        """
+        if effects:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._apply, effects, time.monotonic())
+
+    async def close(self) -> None:
+        """Removes every channel and waits for their tasks to end."""
+        self._remove_all()
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=CLOSE_TIMEOUT_S)
+
+    def _apply(self, effects: Sequence[ChannelEffect], submitted_s: float) -> None:
+        for effect in effects:
+            match effect:
+                case Send():
+                    self._enqueue(effect, submitted_s)
+                case AddChannel():
+                    self._add(effect.broker)
+                case RemoveChannel():
+                    self._remove(effect.broker_id)
+                case RemoveAllChannels():
+                    self._remove_all()
+
+    def _add(self, broker: Broker) -> None:
+        if broker.broker_id in self._channels:
+            return
+        log_line(
+            CHANNEL_MANAGER,
+            "DEBUG",
+            f"{self._prefix}Controller {self._settings.controller_id} "
+            f"trying to connect to broker {broker.broker_id}",
+        )
+        self._channels[broker.broker_id] = _Channel(
+            broker, self._settings, self._metrics, self._on_response
+        )
+
+    def _remove(self, broker_id: int) -> None:
+        channel = self._channels.pop(broker_id, None)
+        if channel is None:
+            log_line(
+                CHANNEL_MANAGER,
+                "ERROR",
+                f"{self._prefix}Error while removing broker by the controller",
+                f"java.util.NoSuchElementException: key not found: {broker_id}",
+            )
+            return
+        task = channel.remove()
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def _remove_all(self) -> None:
+        for broker_id in list(self._channels):
+            self._remove(broker_id)
+
+    def _enqueue(self, send: Send, submitted_s: float) -> None:
+        channel = self._channels.get(send.broker_id)
+        if channel is not None:
+            channel.put(send, submitted_s)
+            return
+        log_line(
+            CHANNEL_MANAGER,
+            "WARN",
+            f"{self._prefix}Not sending request {REQUEST_NAMES[send.api_key]} with "
+            f"controllerId={self._settings.controller_id}, "
+            f"controllerEpoch={send.controller_epoch} "
+            f"to broker {send.broker_id}, since it is offline.",
+        )
+
+
+class _Channel:
+    """One broker's queue and connection, and the task that sends the queued requests."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        settings: ChannelSettings,
+        metrics: Metrics,
+        on_response: Callable[[Answered], None],
+    ) -> None:
+        self._broker = broker
+        self._endpoint: Endpoint | None = broker.endpoint(settings.listener_name)
+        self._settings = settings
+        self._on_response = on_response
+        self._queue: deque[tuple[Send, float]] = deque()
+        self._has_work = asyncio.Event()
+        self._connection: Connection | None = None
+        # One count for the life of the channel, over all its connections.
+        self._correlation_ids = itertools.count()
+        self._prefix = f"[RequestSendThread controllerId={settings.controller_id}] "
+        self._metrics = metrics
+        tags = {"broker-id": broker.broker_id}
+        self._metric_names = tuple(
+            mbean("kafka.controller", "ControllerChannelManager", name, tags)
+            for name in ("QueueSize", "RequestRateAndQueueTimeMs")
+        )
+        metrics.gauge(self._metric_names[0], lambda: len(self._queue))
+        self._queue_time = metrics.timer(self._metric_names[1])
+        name = f"Controller-{settings.controller_id}-to-broker-{broker.broker_id}-send-thread"
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=name)
+
+    @property
+    def queue_size(self) -> int:
+        return len(self._queue)
+
+    @property
+    def _address(self) -> str:
+        return (
+            "unknown:0"
+            if self._endpoint is None
+            else f"{self._endpoint.host}:{self._endpoint.port}"
+        )
+
+    @property
+    def _node(self) -> str:
+        return node(self._broker.broker_id, self._address, self._broker.rack)
+
+    def put(self, send: Send, submitted_s: float) -> None:
+        self._queue.append((send, submitted_s))
+        self._has_work.set()
+
+    def remove(self) -> asyncio.Task[None]:
+        """Ends the channel; queued requests and the one in flight are lost."""
+        self._log("INFO", "Shutting down")
+        self._queue.clear()
+        for name in self._metric_names:
+            self._metrics.remove(name)
+        self._task.cancel()
+        return self._task
+
+    async def _run(self) -> None:
+        self._log("INFO", "Starting")
+        try:
+            while True:
+                while not self._queue:
+                    self._has_work.clear()
+                    await self._has_work.wait()
+                send, submitted_s = self._queue.popleft()
+                self._queue_time.update((time.monotonic() - submitted_s) * 1000)
+                try:
+                    await self._deliver(send)
+                except Exception as error:  # noqa: BLE001 - one request must not end the channel
+                    self._log("ERROR", "Error due to", throwable_text(error))
+                    await self._disconnect()
+        except asyncio.CancelledError:
+            self._log("INFO", "Stopped")
+            self._log("INFO", "Shutdown completed")
+        except Exception as error:  # noqa: BLE001 a channel must not die unheard
+            self._log("ERROR", "Error due to", throwable_text(error))
+        finally:
+            await self._disconnect()
+
+    async def _deliver(self, send: Send) -> None:
+        while True:
+            connection = await self._connected()
+            if connection is not None:
+                try:
+                    body = await connection.call(send.api_key, send.api_version, send.body)
+                except (OSError, InvalidFrame) as error:
+                    self._log("WARN", self._failure(send), throwable_text(error))
+                else:
+                    self._report(send, connection.last_correlation_id, body)
+                    return
+            await self._disconnect()
+            await asyncio.sleep(self._settings.retry_pause_s)
+
+    async def _connected(self) -> Connection | None:
+        if self._connection is not None and self._connection.is_usable():
+            return self._connection
+        await self._disconnect()
+        controller_id = self._settings.controller_id
+        try:
+            self._connection = await self._connect()
+        except OSError as error:
+            # Kafka's own sentence, whatever the operating system's reason is.
+            cause = f"java.io.IOException: Connection to {self._node} failed.\nCaused by: "
+            self._log(
+                "WARN",
+                f"Controller {controller_id}'s connection to broker {self._node} was unsuccessful",
+                cause + throwable_text(error),
+            )
+            return None
+        self._log(
+            "INFO",
+            f"Controller {controller_id} connected to {self._node} "
+            "for sending state change requests",
+        )
+        return self._connection
+
+    async def _connect(self) -> Connection:
+        if self._endpoint is None:
+            raise OSError(
+                f"broker {self._broker.broker_id} has no listener {self._settings.listener_name}"
+            )
+        return await Connection.open(
+            self._endpoint.host,
+            self._endpoint.port,
+            client_id=str(self._settings.controller_id),
+            connect_timeout_ms=self._settings.connect_timeout_ms,
+            request_timeout_ms=self._settings.request_timeout_ms,
+            correlation_ids=self._correlation_ids,
+            security=self._settings.security,
+        )
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    def _report(self, send: Send, correlation_id: int, body: bytes) -> None:
+        answered = Answered(send, correlation_id, self._address, self._broker.rack, body)
+        try:
+            self._on_response(answered)
+        except Exception as error:  # noqa: BLE001 the channel outlives every answer
+            # A whole answer that says nonsense: sending the request again would not change that.
+            self._log(
+                "ERROR",
+                f"Controller {self._settings.controller_id} fails to send a request "
+                f"to broker {self._node}",
+                throwable_text(error),
+            )
+
+    def _failure(self, send: Send) -> str:
+        controller_id = self._settings.controller_id
+        size = sum(map(len, send.body))
+        return (
+            f"Controller {controller_id} epoch {send.controller_epoch} fails to send request "
+            f"({_PRINTED_NAMES[send.api_key]}, controllerId={controller_id}, "
+            f"controllerEpoch={send.controller_epoch}, bytes={size}) "
+            f"to broker {self._node}. Reconnecting to broker."
+        )
+
+    def _log(self, level: str, message: str, cause: str | None = None) -> None:
+        log_line(REQUEST_SEND_THREAD, level, self._prefix + message, cause)
