@@ -305,11 +305,14 @@ class FaultCluster:
         self.wait_until(is_there, lambda: "a controller")
         return found[-1]
 
-    def wait_until_in_sync(self, topic: str, partitions: int) -> None:
+    def wait_until_in_sync(
+        self, topic: str, partitions: int, meanwhile: Callable[[], None] = lambda: None
+    ) -> None:
         """Every replica of that topic."""
         self.wait_until(
             lambda: all(len(self.state(topic, p)[1]) == 3 for p in range(partitions)),
             lambda: f"every ISR is full: {[self.state(topic, p) for p in range(partitions)]}",
+            meanwhile,
         )
 
     def wait_until_out_of_isrs(self, broker: int, topic: str, partitions: int) -> None:
