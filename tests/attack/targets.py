@@ -23,7 +23,7 @@ from tests.attack.values import TOPIC, useful
 from tests.attack.watch import LOOP_BOUND_MS, Watch
 from tests.integration.broker_processes import wait_for
 from tests.integration.secured_cluster import scram_config
-from tests.unit.quorum import CLUSTER_ID, free_ports
+from tests.support.quorum import CLUSTER_ID, free_ports
 from zkcontroller.net.client_security import Credentials
 from zkcontroller.observability.loop_watch import VARIABLE
 from zkcontroller.protocol.api_versions import ApiKey

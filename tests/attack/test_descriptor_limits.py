@@ -23,7 +23,7 @@ from tests.attack.connections import RawConnection, is_serving
 from tests.attack.record_client import START_MS, RecordClient
 from tests.attack.targets import quorum_target
 from tests.integration.broker_processes import BrokerProcess, wait_for
-from tests.unit.quorum import free_ports
+from tests.support.quorum import free_ports
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.protocol.record_batch import iterate_batches

@@ -27,7 +27,7 @@ from tests.attack.record_client import START_MS, RecordClient
 from tests.attack.targets import make_decoy
 from tests.attack.watch import fingerprint, tracebacks_in
 from tests.integration.broker_processes import BrokerProcess, wait_for
-from tests.unit.quorum import free_ports
+from tests.support.quorum import free_ports
 from zkcontroller.model import TopicPartition
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 

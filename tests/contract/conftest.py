@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.zookeeper import SimulatedSession
 from tests.simulation.zookeeper_server import SimulatedZooKeeper
-from tests.zookeepers import Recorder, end_session
+from tests.support.zookeepers import Recorder, end_session
 from zkcontroller.zookeeper.requests import WatchFired
 from zkcontroller.zookeeper.session import SessionState, ZooKeeperConfig, ZooKeeperSession
 

@@ -12,7 +12,7 @@ from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.replica_log import ReplicaLog
 from tests.simulation.replication_log import InMemoryLog, Record, encoded
-from tests.unit.log_world import LogWorld, at, batch
+from tests.support.log_world import LogWorld, at, batch
 from zkcontroller.errors import OffsetOutOfRange, UnexpectedAppendOffset
 
 

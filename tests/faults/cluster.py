@@ -25,7 +25,7 @@ from benchmarks.broker_process import OurBroker
 from tests.faults.checks import differing_partitions
 from tests.faults.links import Link
 from tests.integration.zookeeper_proxy import Proxy
-from tests.metadata import wait_until_known
+from tests.support.metadata import wait_until_known
 from zkcontroller.errors import SessionExpired
 from zkcontroller.protocol.record_batch import iterate_batches
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper

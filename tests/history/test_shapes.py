@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.paths import DATA
 from zkcontroller.history.event_schema import EVENT_COLUMNS, SOURCE_COLUMNS
 from zkcontroller.history.readers import typed_rows
 from zkcontroller.history.shapes.catalogue import Shape, shapes
 from zkcontroller.history.shapes.template import SPEAKER, compile_template
 
 HERE = Path(__file__).parent
-REFERENCE = HERE.parent / "unit" / "data" / "kafka-log-lines.tsv"
+REFERENCE = DATA / "kafka-log-lines.tsv"
 EXAMPLES: list[dict[str, Any]] = [
     json.loads(line)
     for line in (HERE / "data" / "shape-examples.jsonl").read_text(encoding="utf-8").splitlines()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.integration.zookeeper_proxy import Proxy
-from tests.zookeepers import Recorder
+from tests.support.zookeepers import Recorder
 from zkcontroller.zookeeper.requests import WatchFired
 from zkcontroller.zookeeper.session import SessionState, ZooKeeperConfig, ZooKeeperSession
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from cryptography.x509.oid import NameOID
 
-from tests.certificates import Authority, Identity
 from tests.integration.broker_processes import Cluster
+from tests.support.certificates import Authority, Identity
 from zkcontroller.acls import (
     AccessControlEntry,
     AclOperation,

@@ -16,7 +16,7 @@ from typing import Final
 
 from cryptography.x509.oid import NameOID
 
-from tests.certificates import Authority, Identity
+from tests.support.certificates import Authority, Identity
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, free_port
 
 USERS: Final = {"alice": "alice-secret", "bob": "bob-secret", "kafka": "kafka-secret"}

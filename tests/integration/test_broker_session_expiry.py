@@ -12,7 +12,7 @@ import pytest
 from replica_manager.broker.broker_server import BrokerServer
 from replica_manager.configuration.config import BrokerConfig
 from tests.integration.broker_processes import PATIENCE_S, POLL_S
-from tests.zookeepers import end_session
+from tests.support.zookeepers import end_session
 from zkcontroller.state_changes.record import StateChange
 from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import (

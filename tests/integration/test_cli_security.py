@@ -20,7 +20,7 @@ from tests.integration.secured_cluster import (
     write_rules,
     write_users,
 )
-from tests.unit.cli_world import Answer
+from tests.support.cli_world import Answer
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 
 pytestmark = pytest.mark.integration

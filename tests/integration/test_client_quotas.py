@@ -16,7 +16,7 @@ from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.static.primitive import i32Timedelta
 
 from tests.integration.broker_processes import Cluster, admin_client, cluster_in, wait_for
-from tests.unit.log_world import batch
+from tests.support.log_world import batch
 from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema

@@ -13,9 +13,9 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from tests.certificates import Authority, Identity
 from tests.integration.broker_processes import BrokerProcess, Cluster, cluster_in, wait_for
 from tests.integration.secured_cluster import address
+from tests.support.certificates import Authority, Identity
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperConfig, ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode

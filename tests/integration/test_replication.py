@@ -23,7 +23,7 @@ from tests.integration.broker_processes import (
     state_of,
     wait_for,
 )
-from tests.metadata import wait_until_known
+from tests.support.metadata import wait_until_known
 from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read_response, write

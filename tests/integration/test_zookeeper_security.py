@@ -25,7 +25,7 @@ from tests.integration.secured_zookeeper import (
     secured_zookeeper,
 )
 from tests.integration.zookeeper_proxy import Proxy
-from tests.unit.cli_world import Answer
+from tests.support.cli_world import Answer
 from zkcontroller.errors import AuthenticationFailed, ZooKeeperUnavailable
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
 from zkcontroller.zookeeper.requests import (

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import OpenClient
-from tests.zookeepers import PATIENCE_S
+from tests.support.zookeepers import PATIENCE_S
 from zkcontroller.errors import ConfigInvalid, ZooKeeperUnavailable
 from zkcontroller.zookeeper.container import ContainerZooKeeper
 from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper, is_serving

@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.conftest import Client, OpenClient
 from tests.integration.zookeeper_proxy import Proxy
-from tests.zookeepers import PATIENCE_S, Recorder, end_session
+from tests.support.zookeepers import PATIENCE_S, Recorder, end_session
 from zkcontroller.errors import (
     AuthenticationFailed,
     ConfigInvalid,

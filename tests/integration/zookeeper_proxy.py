@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Final
 
-from tests.zookeepers import PATIENCE_S
+from tests.support.zookeepers import PATIENCE_S
 
 UNIMPLEMENTED: Final = -6
 

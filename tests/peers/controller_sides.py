@@ -18,7 +18,7 @@ from kio.static.primitive import i8
 from replica_manager.quorum.controller_apis.envelope import principal_bytes
 from replica_manager.security.principals import Principal
 from tests.peers.quorum_cluster import OurVoter, RealVoter, Voter
-from tests.unit.quorum import free_ports
+from tests.support.quorum import free_ports
 from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.framing import request_header

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from tests.unit.kafka_log_shapes import RECORD
+from tests.support.kafka_log_shapes import RECORD
 
 # Scala names whatever class a collection happens to have.
 _COLLECTIONS: Final = re.compile(

@@ -21,7 +21,7 @@ from typing import ClassVar, Final
 from typing_extensions import override
 
 from benchmarks.kafka_peer import kafka_libs, run_kafka_tool
-from tests.unit.quorum import free_ports
+from tests.support.quorum import free_ports
 from zkcontroller.errors import CorruptRecord
 from zkcontroller.kraft.config import MAX_FETCH_WAIT_MS
 from zkcontroller.kraft.control_records import LeaderChange

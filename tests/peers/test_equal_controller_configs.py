@@ -11,7 +11,7 @@ from kio.static.primitive import i8, i16, i32, i32Timedelta, i64, u16
 
 from tests.peers.controller_sides import Side, Sides
 from tests.peers.quorum_cluster import CLUSTER_ID
-from tests.unit.config_messages import altered_resources
+from tests.support.config_messages import altered_resources
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
 

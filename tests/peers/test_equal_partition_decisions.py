@@ -16,7 +16,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.kraft_world import KraftWorld, RegisteredNode, directory, no_quota
+from tests.support.kraft_world import KraftWorld, RegisteredNode, directory, no_quota
 from zkcontroller.kraft.controller.alter_partition import (
     AlterPartitionRequest,
     BrokerState,

@@ -23,7 +23,7 @@ from benchmarks.kafka_peer import run_kafka_tool
 from replica_manager.quotas.client_quotas import LONGEST_THROTTLE_MS
 from tests.peers.cluster import PROPERTIES, Cluster
 from tests.peers.test_equal_metrics import ScrapedBroker
-from tests.unit.log_world import batch
+from tests.support.log_world import batch
 from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.framing import frame, request_header

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from tests.peers.metric_values import Values, kafkas_metrics, scraped
 from tests.peers.quorum_cluster import MixedQuorum, OurVoter
-from tests.unit.quorum import free_ports
+from tests.support.quorum import free_ports
 
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(240)]
 

@@ -15,8 +15,8 @@ from confluent_kafka import KafkaException
 from cryptography.x509.oid import NameOID
 
 from benchmarks.kafka_peer import run_kafka_tool
-from tests.certificates import Authority
 from tests.peers.quorum_cluster import MixedQuorum, RealBroker, committed
+from tests.support.certificates import Authority
 from zkcontroller.kraft.metadata.metadata_batches import iterate_records_of
 from zkcontroller.kraft.metadata.records import RegisterControllerRecord
 from zkcontroller.net.client_security import ClientSecurity, Credentials

@@ -17,7 +17,7 @@ from benchmarks.kafka_peer import run_kafka_tool
 from benchmarks.quorum_kills import KillStory
 from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
 from tests.peers.quorum_cluster import CLUSTER_ID, MixedQuorum, Voter, committed
-from tests.unit.quorum import RecordingListener, free_ports
+from tests.support.quorum import RecordingListener, free_ports
 from zkcontroller.kraft.values import Endpoint, ReplicaKey, VoterSet
 from zkcontroller.model import Endpoint as Listener
 

@@ -24,7 +24,7 @@ from tests.integration.secured_cluster import (
     write_users,
 )
 from tests.peers.cluster import TOPIC_COMMAND, Cluster
-from tests.unit.guarded_world import cluster_requests, creation
+from tests.support.guarded_world import cluster_requests, creation
 from zkcontroller.net.client_security import ClientSecurity, Credentials
 from zkcontroller.net.connection import Connection
 from zkcontroller.zookeeper.requests import ZkCode

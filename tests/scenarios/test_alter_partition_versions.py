@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
 from tests.scenarios.workbench import CONTROLLER_ID, Workbench
-from tests.unit.broker_world import ORDERS_ID, BrokerWorld, SwitchedController
+from tests.support.broker_world import ORDERS_ID, BrokerWorld, SwitchedController
 from zkcontroller.core.effects import Result
 from zkcontroller.core.events import AlterPartitionReceived, RequestEvent
 from zkcontroller.core.isr_changes import IsrChanges

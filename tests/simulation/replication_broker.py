@@ -49,7 +49,7 @@ from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetc
 from replica_manager.replication.replica_manager import ReplicaManager
 from tests.simulation.replication_controller import CONTROLLER_EPOCH, ControlMessage
 from tests.simulation.replication_log import SimulatedLog
-from tests.steps import completed
+from tests.support.steps import completed
 from zkcontroller.model import Broker, TopicPartition
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ tight as a broker's would fail for the test's own work.  What keeps others from 
 seconds here.
 """
 
-WATCHED = ("test_broker_", "test_fetch", "test_group_", "test_hostile_", "test_produce")
-"""Beginnings of the names of the files whose tests are watched: those of a broker's requests."""
+WATCHED = frozenset({"broker", "coordinators", "network", "quotas", "server"})
+"""The rooms whose tests are watched: those of a broker's requests."""
 
 HELD_ON_PURPOSE: dict[str, str] = {}
 """Tests that may hold the loop for longer, by file and name, each with the reason."""
@@ -26,7 +26,7 @@ HELD_ON_PURPOSE: dict[str, str] = {}
 @pytest.fixture(autouse=True)
 def loop_watch(request: pytest.FixtureRequest) -> Iterator[None]:
     """Watches every event loop of the test."""
-    if not request.path.name.startswith(WATCHED):
+    if request.path.parent.name not in WATCHED:
         yield
         return
     with LoopWatch(LOOP_BOUND_MS).installed() as watch:

@@ -40,13 +40,13 @@ from replica_manager.replication.replication_tasks import ReplicationTasks
 from replica_manager.replication.waiting_room import WaitingRoom
 from replica_manager.server.producer_ids import ProducerIdsFromController
 from replica_manager.server.token_sweep import TokenSweep
-from tests.unit.broker_world import BrokerWorld
-from tests.unit.fetch_world import ORDERS_ID, fetch
-from tests.unit.log_world import batch
-from tests.unit.test_broker_server import answer, connect, echo, framed, server_with
-from tests.unit.test_produce import produce
-from tests.unit.test_replication_fetch_steps import ONE, ZERO, Follower, failed, records
-from tests.unit.test_replication_isr_changes import led, shrink
+from tests.support.broker_world import BrokerWorld
+from tests.support.fetch_world import ORDERS_ID, fetch
+from tests.support.log_world import batch
+from tests.unit.network.test_server import answer, connect, echo, framed, server_with
+from tests.unit.replication.test_fetch_steps import ONE, ZERO, Follower, failed, records
+from tests.unit.replication.test_isr_changes import led, shrink
+from tests.unit.server.test_produce import produce
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import TopicPartition
 from zkcontroller.observability.metrics import Metrics
@@ -582,13 +582,13 @@ def test_an_unforeseen_exception_harms_no_neighbour(
 
 ROOTS: Final = ("replica_manager", "zkcontroller")
 
-_DEPARTURES: Final = "tests/unit/test_log_departures.py::"
-_CHANNEL: Final = "tests/unit/test_runtime_broker_channel.py::"
+_DEPARTURES: Final = "tests/unit/log/test_departures.py::"
+_CHANNEL: Final = "tests/unit/runtime/test_broker_channel.py::"
 
 LOOPS: Final = {
     "CleanerManager.run": _DEPARTURES
     + "test_an_unforeseen_exception_in_one_log_leaves_the_others_to_be_cleaned",
-    "FetcherTask._run": "tests/unit/test_replication_fetchers.py::"
+    "FetcherTask._run": "tests/unit/replication/test_fetchers.py::"
     "test_an_unexpected_failure_does_not_end_replication",
     "AlterPartitionManager._run": "the verdict on one ISR",
     "IsrZnodes._tell_now_and_then": "a note about changed ISRs",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.raft_harness import START_MS, RaftHarness, batches_in
+from tests.support.raft_harness import START_MS, RaftHarness, batches_in
 from zkcontroller.kraft.control_records import (
     ControlRecord,
     KRaftVersion,

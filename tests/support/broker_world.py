@@ -1,0 +1,402 @@
+"""A broker without sockets and without ZooKeeper's wire, for tests of what it answers.
+
+The metadata cache, the replica manager, the handlers and the dispatcher are the real ones;
+ZooKeeper is the one in memory, which the contract tests hold to the real one's behaviour; the
+controller is a switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+from typing_extensions import override
+
+from replica_manager.broker.feature_epoch import FeatureEpoch
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.coordinators.group_loading import led_log
+from replica_manager.coordinators.group_service import GroupService
+from replica_manager.coordinators.group_settings import group_settings
+from replica_manager.coordinators.transaction_service import TransactionService
+from replica_manager.coordinators.transaction_settings import transaction_settings
+from replica_manager.coordinators.transaction_verification import TransactionVerification
+from replica_manager.log.log_manager import LogManager
+from replica_manager.log.unified_log import UnifiedLog
+from replica_manager.network.broker_links import BrokerLinks, LinkKeys
+from replica_manager.network.connection import Peer
+from replica_manager.quotas.mutation_quotas import MutationQuotas
+from replica_manager.quotas.quota_managers import QuotaManagers
+from replica_manager.quotas.rate_quotas import QuotaWindows
+from replica_manager.replication.control_requests import LeaderAndIsrRequest
+from replica_manager.replication.disk_logs import DiskLogs
+from replica_manager.replication.fetch_sessions import MAX_SESSION_ID, FetchSessionCache
+from replica_manager.replication.isr import PendingIsr
+from replica_manager.replication.log_dir_moves import LogDirMoves, MoveSettings
+from replica_manager.replication.metadata_cache import (
+    MetadataCache,
+    MetadataUpdate,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from replica_manager.replication.partition import PartitionState
+from replica_manager.replication.record_appends import RecordAppends
+from replica_manager.replication.record_reads import RecordReads
+from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.replication.topic_stats import BrokerTopicStats
+from replica_manager.security.dynamic_passwords import DynamicPasswords
+from replica_manager.security.dynamic_tls import ListenerSecurities
+from replica_manager.security.principals import ANONYMOUS
+from replica_manager.server.configs.reconfiguring import Reconfiguring
+from replica_manager.server.context import BrokerContext
+from replica_manager.server.dispatch import OFFERED, respond
+from replica_manager.server.producer_ids import ProducerIdsFromZooKeeper
+from replica_manager.server.record_deletions import RecordDeletions
+from replica_manager.server.topics.auto_creation import AutoTopicCreation
+from replica_manager.server.topics.topic_admin import TopicAdmin
+from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
+from tests.simulation.zookeeper import SimulatedSession
+from tests.simulation.zookeeper_server import SimulatedZooKeeper
+from tests.support.steps import completed
+from zkcontroller.core.effects import ControlledShutdownResult, Result
+from zkcontroller.core.events import RequestEvent
+from zkcontroller.model import Broker, Endpoint, TopicPartition
+from zkcontroller.observability.metrics import Metrics
+from zkcontroller.protocol.framing import parse_response_header, request_header
+from zkcontroller.protocol.messages import read_response, write
+from zkcontroller.state_changes.kafka_lines import kafka_line
+from zkcontroller.state_changes.record import Kind, StateChange
+from zkcontroller.zookeeper.requests import (
+    CheckExists,
+    Create,
+    ListChildren,
+    SetData,
+    Stat,
+    ZkCode,
+    Znode,
+)
+from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.znodes import (
+    PERSISTENT_PATHS,
+    ControllerZnode,
+    FeatureStatus,
+    FeatureZnode,
+)
+
+CORRELATION_ID = 77
+BROKER_EPOCH = 1000
+ORDERS_ID = UUID(int=0x0123456789ABCDEF0123456789ABCDEF)
+
+
+class SwitchedController:
+    """A controller candidate that is active when the test says so."""
+
+    def __init__(self) -> None:
+        self.is_active = True
+        self.result = ControlledShutdownResult(0)
+        self.asked: list[tuple[int, int]] = []
+        self.answer: Result | None = None
+        self.questions: list[RequestEvent] = []
+        self.timeouts_ms: list[int] = []
+
+    async def controlled_shutdown(
+        self, broker_id: int, broker_epoch: int
+    ) -> ControlledShutdownResult:
+        self.asked.append((broker_id, broker_epoch))
+        return self.result
+
+    async def ask(self, make: Callable[[int], RequestEvent], timeout_ms: int = 0) -> Result | None:
+        self.questions.append(make(len(self.questions)))
+        self.timeouts_ms.append(timeout_ms)
+        return self.answer
+
+
+class BrokersSession(SimulatedSession):
+    """A session whose convenience may leave a watch, as the real one's may."""
+
+    @override
+    def exists(self, path: str, watch: bool = False) -> Stat | ZkCode:
+        return self.perform(CheckExists([path], watch))[0]
+
+    @override
+    def children(self, path: str, watch: bool = False) -> list[str] | ZkCode:
+        return self.perform(ListChildren([path], watch))[0]
+
+
+class BrokerWorld:
+    """Broker 1, and what a test needs to look into it."""
+
+    def __init__(
+        self,
+        executor: ThreadPoolExecutor,
+        *,
+        log_dirs: Sequence[Path] = (),
+        **properties: str,
+    ) -> None:
+        """Without ``log_dirs`` replicas have no logs."""
+        given = {name.replace("__", "."): value for name, value in properties.items()}
+        self.config = BrokerConfig.parse({"zookeeper.connect": "memory:1", **given})
+        self.records: list[StateChange] = []
+        self.now_ms = 0
+        self.is_tracing = False
+        self.cache = MetadataCache(1)
+        self.logs = LogManager(log_dirs, lambda: self.now_ms)
+        self.logs.load({})
+        self.disk_logs = DiskLogs(self.logs, lambda: self.config.values)
+        self.replicas = ReplicaManager(
+            1,
+            self.cache,
+            logs=self.disk_logs if log_dirs else None,
+            min_in_sync_replicas=self.disk_logs.min_in_sync_replicas,
+            write_state_changes=self.records.extend,
+            now_ms=lambda: self.now_ms,
+            is_tracing=lambda: self.is_tracing,
+            on_led=self.on_led,
+            on_resigned=self.on_resigned,
+        )
+        self.session = BrokersSession(SimulatedZooKeeper())
+        self.session.start()
+        self.session.create_missing(PERSISTENT_PATHS)
+        self.session.write(Create(ControllerZnode.PATH, ControllerZnode(1, 0).encode()))
+        # The two sessions share their interface by the contract tests, not by a base class.
+        session = cast(ZooKeeperSession, self.session)
+        self.topics = TopicAdmin(session, executor, lambda: self.config, Random(7))
+        self.controller = SwitchedController()
+        self.features = FeatureEpoch(session)
+        self.mutation_quotas = MutationQuotas(11, lambda: self.now_ms)
+        self.now_ns = 0
+        self.ns_per_look = 0
+        """By how much the clock by which requests are timed moves when it is read."""
+        self.principal = ANONYMOUS
+        """Who asks."""
+        self.is_closed = False
+        """Whether the last answer ended the connection."""
+        self.mute_ms = 0
+        """For how long the last client was not listened to after its answer."""
+        self.metrics = Metrics()
+        self.quotas = QuotaManagers(
+            self.mutation_quotas,
+            QuotaWindows(),
+            self.metrics,
+            lambda: self.now_ms,
+            self.look_at_clock,
+        )
+        self.topic_stats = BrokerTopicStats(self.metrics)
+        self.appends = RecordAppends(
+            self.replicas, self.flush, self.topic_stats, lambda: self.now_ms
+        )
+        self.proposals: list[tuple[TopicPartition, PendingIsr]] = []
+        self.reads = RecordReads(
+            self.replicas,
+            self.topic_stats,
+            lambda: self.now_ms,
+            lambda partition, pending: self.proposals.append((partition.topic_partition, pending)),
+        )
+        self.groups = GroupService(
+            group_settings(self.config, 1), self.appends, partial(led_log, self.replicas)
+        )
+        producer_ids = ProducerIdsFromZooKeeper(session, executor, 1)
+        links = BrokerLinks(self.cache, LinkKeys("PLAINTEXT", "broker-1"))
+        self.transactions = TransactionService(
+            transaction_settings(self.config, 1),
+            self.appends,
+            partial(led_log, self.replicas),
+            producer_ids.next_id,
+            self.cache,
+            links,
+        )
+        self.verification = TransactionVerification(
+            self.replicas,
+            self.cache,
+            links,
+            self.transactions.partition_for,
+            version=5,
+            is_enabled=lambda: True,
+            now_ms=lambda: self.now_ms,
+        )
+        self.log_dir_moves = LogDirMoves(self.replicas, self.logs, MoveSettings, self.flush)
+        self.context = BrokerContext(
+            broker_id=1,
+            cluster_id="cluster",
+            config=lambda: self.config,
+            metadata_cache=self.cache,
+            replica_manager=self.replicas,
+            logs=self.logs,
+            appends=self.appends,
+            reads=self.reads,
+            fetch_sessions=FetchSessionCache(10, partial(Random(3).randint, 1, MAX_SESSION_ID)),
+            topic_stats=self.topic_stats,
+            groups=self.groups,
+            transactions=self.transactions,
+            verification=self.verification,
+            learn_topics=self.learn_topics,
+            deletions=RecordDeletions(self.replicas, self.logs),
+            log_dir_moves=self.log_dir_moves,
+            producer_ids=producer_ids,
+            topics=self.topics,
+            reconfiguring=Reconfiguring(
+                executor,
+                DynamicPasswords(self.config.values),
+                ListenerSecurities(self.config),
+            ),
+            admin=ZooKeeperAdmin(session, executor),
+            auto_creation=AutoTopicCreation(self.topics, self.cache, lambda: self.config),
+            controller=self.controller,
+            quotas=self.quotas,
+            offered=OFFERED,
+            broker_epoch=lambda: BROKER_EPOCH,
+            features=self.features,
+        )
+
+    def look_at_clock(self) -> int:
+        """Nanoseconds."""
+        self.now_ns += self.ns_per_look
+        return self.now_ns
+
+    def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
+        """Nothing: most tests are not about groups, and have no event loop at that moment."""
+
+    def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
+        """The same."""
+
+    async def flush(self, log: UnifiedLog) -> None:
+        """Brings a log to disk."""
+        log.flush()
+
+    async def learn_topics(self, topics: Sequence[str]) -> None:
+        """Nothing: no topic has a configuration of its own."""
+
+    def lead(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        leader: int = 1,
+        isr: tuple[int, ...] = (1,),
+        replicas: tuple[int, ...] = (1,),
+        leader_epoch: int = 0,
+        topic_id: UUID | None = None,
+    ) -> TopicPartition:
+        """What the controller's requests for a partition would do, to the cache and the replica."""
+        tp = TopicPartition(topic, partition)
+        self.update(
+            {topic: {partition: metadata(leader, isr=isr, replicas=replicas)}},
+            topic_ids={topic: topic_id} if topic_id else None,
+        )
+        state = PartitionState(1, leader, leader_epoch, isr, 0, replicas, (), (), True, 0)
+        answer = completed(
+            self.replicas.become_leader_or_follower(
+                LeaderAndIsrRequest(1, 1, -1, {tp: state}, {topic: topic_id} if topic_id else {}),
+                CORRELATION_ID,
+            )
+        )
+        assert answer.partitions == {tp: ErrorCode.none}
+        return tp
+
+    async def ask(self, request: Any, *, listener_name: str = "PLAINTEXT") -> Any:
+        """The response to a kio request, over the wire format both ways."""
+        api_key, version = int(request.__api_key__), int(request.__version__)
+        header = request_header(api_key, version, CORRELATION_ID, "test")
+        answer = await self.ask_raw(header + write(request), listener_name=listener_name)
+        correlation_id, start = parse_response_header(api_key, version, answer)
+        assert correlation_id == CORRELATION_ID
+        return read_response(api_key, version, answer, start)
+
+    async def ask_raw(self, data: bytes, *, listener_name: str = "PLAINTEXT") -> bytes:
+        """The answer to a frame, both without their size."""
+        peer = Peer(listener_name, "192.0.2.1", self.principal)
+        answer = await respond(data, peer, self.context)
+        self.mute_ms = answer.mute_ms
+        self.is_closed = answer.closes
+        frame = answer.frame + b"".join(
+            part if isinstance(part, bytes) else part.read() for part in answer.rest
+        )
+        for tell in answer.sent:
+            tell()
+        assert not frame or int.from_bytes(frame[:4], "big") == len(frame) - 4
+        return frame[4:]
+
+    def update(
+        self,
+        topics: Mapping[str, Mapping[int, PartitionMetadata]] | None = None,
+        *,
+        brokers: Sequence[Broker] = (),
+        topic_ids: Mapping[str, UUID] | None = None,
+        controller_id: int = 1,
+        controller_epoch: int = 1,
+    ) -> ErrorCode:
+        """What an UpdateMetadata request would do."""
+        error, _ = completed(
+            self.replicas.update_metadata(
+                MetadataUpdate(
+                    api_version=8,
+                    controller_id=controller_id,
+                    controller_epoch=controller_epoch,
+                    broker_epoch=-1,
+                    topics=[
+                        TopicMetadata(topic, (topic_ids or {}).get(topic), list(states.items()))
+                        for topic, states in (topics or {}).items()
+                    ],
+                    live_brokers=brokers or [broker(1), broker(2), broker(3)],
+                ),
+                CORRELATION_ID,
+            )
+        )
+        self.topics.waiters.changed(topics or ())
+        return error
+
+    def write_features(self) -> int:
+        """Writes ``/feature`` once more, of which the broker has not heard yet; the version."""
+        path, data = FeatureZnode.PATH, FeatureZnode({}, FeatureStatus.ENABLED, 2).encode()
+        if self.znode(path) is None:
+            self.session.write(Create(path, data))
+            return 0
+        written = self.session.write(SetData(path, data))
+        assert not isinstance(written, ZkCode)
+        return written.zk_version
+
+    def znode(self, path: str) -> Znode | None:
+        """What stands at ``path``; None if nothing does."""
+        found = self.session.read(path)
+        return None if isinstance(found, ZkCode) else found
+
+    def check_records(self) -> None:
+        """Every record so far has what its line in Kafka's log needs."""
+        for record in self.records:
+            assert kafka_line(record) is not None, record
+
+    def kinds(self) -> list[Kind]:
+        """The kinds of the records so far."""
+        return [record.kind for record in self.records]
+
+
+def broker(
+    broker_id: int, *listener_names: str, rack: str | None = None, host: str | None = None
+) -> Broker:
+    """A broker that has those listeners; PLAINTEXT if none is named."""
+    names = listener_names or ("PLAINTEXT",)
+    return Broker(
+        broker_id,
+        tuple(
+            Endpoint(host or f"host{broker_id}", 9092 + index, name, "PLAINTEXT")
+            for index, name in enumerate(names)
+        ),
+        rack,
+    )
+
+
+def metadata(
+    leader: int,
+    *,
+    isr: tuple[int, ...] = (1, 2, 3),
+    replicas: tuple[int, ...] = (1, 2, 3),
+    leader_epoch: int = 0,
+    offline: tuple[int, ...] = (),
+) -> PartitionMetadata:
+    """A partition in the metadata cache."""
+    return PartitionMetadata(1, leader, leader_epoch, isr, 0, replicas, offline)

@@ -1,0 +1,268 @@
+"""Where options stand and come from, and how every ending becomes an exit code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+import pytest
+
+from tests.support.cli_world import Zkctl, furnish, installed_zkctl
+from zkcontroller.errors import ConfigInvalid, SessionExpired, ZooKeeperUnavailable
+
+
+@pytest.fixture
+def zkctl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Zkctl]:
+    yield from installed_zkctl(monkeypatch, capsys)
+
+
+def all_commands() -> list[tuple[str, click.Command]]:
+    root: click.Group = import_module("zkcontroller_cli.main").zkctl
+
+    def below(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+        yield name, command
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for member in command.list_commands(context):
+                found = command.get_command(context, member)
+                assert found is not None
+                yield from below(f"{name} {member}", found)
+
+    return list(below("zkctl", root))
+
+
+@pytest.mark.parametrize(("name", "command"), all_commands(), ids=lambda value: str(value))
+def test_every_verb_takes_the_shared_options(name: str, command: click.Command) -> None:
+    taken = {option for parameter in command.params for option in parameter.opts}
+
+    assert {"-z", "--zookeeper", "-b", "-o", "--output", "--dir", "--timeout", "--debug"} <= taken
+    assert command.help, name
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-z", "zk:1", "-o", "name", "controller", "show"),
+        ("controller", "-z", "zk:1", "-o", "name", "show"),
+        ("controller", "show", "-z", "zk:1", "-o", "name"),
+        ("-z", "elsewhere:1", "-o", "json", "controller", "show", "-z", "zk:1", "-o", "name"),
+    ],
+)
+def test_options_stand_before_the_verb_or_after_it(
+    zkctl: Zkctl, arguments: tuple[str, ...]
+) -> None:
+    furnish(zkctl)
+
+    answer = zkctl(*arguments)
+
+    assert answer.stdout == "1\n"
+    assert zkctl.connected_to == ["zk:1"]
+
+
+def test_an_address_comes_from_the_flag_then_the_environment_then_the_cluster_file(
+    zkctl: Zkctl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_cluster_file(tmp_path, zookeeper="file:1")
+    monkeypatch.setenv("ZKCTL_DIR", str(tmp_path))
+
+    zkctl("controller", "show")
+    monkeypatch.setenv("ZKCTL_ZOOKEEPER", "environment:1")
+    zkctl("controller", "show")
+    zkctl("controller", "show", "-z", "flag:1")
+
+    assert zkctl.connected_to == ["file:1", "environment:1", "flag:1"]
+
+
+def test_a_directory_on_the_command_line_outranks_the_environment(
+    zkctl: Zkctl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_cluster_file(tmp_path, zookeeper="file:1")
+    monkeypatch.setenv("ZKCTL_ZOOKEEPER", "environment:1")
+
+    zkctl("controller", "show", "--dir", str(tmp_path))
+    zkctl("controller", "show", "--dir", str(tmp_path), "-z", "flag:1")
+
+    assert zkctl.connected_to == ["file:1", "flag:1"]
+
+
+def test_an_explicit_zookeeper_outranks_bootstrap_servers_of_the_cluster_file(
+    zkctl: Zkctl, tmp_path: Path
+) -> None:
+    furnish(zkctl)
+    write_cluster_file(tmp_path, zookeeper="file:1")
+
+    answer = zkctl("topic", "list", "-z", "zk:1", "--dir", str(tmp_path), "-o", "name")
+
+    assert answer.stdout == "orders\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("controller", "show"),
+        ("topic", "create", "orders"),
+        ("nonsense",),
+        ("controller", "show", "-o", "xml"),
+        ("controller", "show", "--timeout", "0"),
+        ("cluster", "start", "--override", "no-equals-sign"),
+        ("topic", "create", "t", "--partitions", "1", "--replica-assignment", "1:2"),
+        ("topic", "create", "t", "--replica-assignment", "1:x", "-b", "localhost:1"),
+        ("topic", "list", "-b", "no-port"),
+        ("controller", "show", "-z", "zk:port"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(
+    zkctl: Zkctl, arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    answer = zkctl(*arguments)
+
+    assert answer.exit_code == 2
+    assert answer.stdout == ""
+    assert answer.stderr
+
+
+def test_a_broker_that_does_not_answer_is_exit_code_3(zkctl: Zkctl) -> None:
+    answer = zkctl("topic", "list", "-b", "127.0.0.1:1", "--timeout", "5")
+
+    assert answer.exit_code == 3
+    assert answer.stdout == ""
+    assert answer.stderr.startswith("zkctl: ")
+    assert "127.0.0.1:1" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("topic", "describe", "nosuch", "-z", "zk:1"),
+        ("partition", "list", "--topic", "nosuch", "-z", "zk:1"),
+        ("broker", "describe", "9", "-z", "zk:1"),
+        ("znode", "get", "/nosuch", "-z", "zk:1"),
+        ("znode", "ls", "/nosuch", "-z", "zk:1"),
+        ("znode", "tree", "/nosuch", "-z", "zk:1"),
+        ("topic", "delete", "orders", "-b", "localhost:1"),
+        ("cluster", "status"),
+        ("cluster", "stop"),
+        ("broker", "stop", "1"),
+    ],
+)
+def test_what_cannot_be_done_is_exit_code_5(
+    zkctl: Zkctl, arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    furnish(zkctl)
+
+    answer = zkctl(*arguments)
+
+    assert answer.exit_code == 5, answer.stderr
+    assert answer.stdout == ""
+    assert len(answer.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"),
+    [
+        (ZooKeeperUnavailable("nobody"), 3),
+        (SessionExpired("over"), 3),
+        (ConnectionRefusedError("no"), 3),
+        (TimeoutError("late"), 4),
+        (ConfigInvalid("port", -1, "0 to 65535"), 2),
+        (KeyError("a defect"), 70),
+    ],
+)
+def test_every_error_has_its_exit_code(error: Exception, exit_code: int) -> None:
+    assert import_module("zkcontroller_cli.errors").exit_code_of(error) == exit_code
+
+
+def test_a_defect_is_a_sentence_and_with_debug_a_traceback(
+    zkctl: Zkctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr(import_module("zkcontroller_cli.zookeeper"), "ZooKeeperSession", fail)
+
+    quiet = zkctl("controller", "show", "-z", "zk:1")
+    loud = zkctl("--debug", "controller", "show", "-z", "zk:1")
+
+    assert quiet.exit_code == loud.exit_code == 70
+    assert "broken on purpose" in quiet.stderr
+    assert "Traceback" not in quiet.stderr
+    assert "Traceback" in loud.stderr
+
+
+def test_an_interruption_is_exit_code_130_and_leaves_valid_json(
+    zkctl: Zkctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> Iterator[dict[str, Any]]:
+        yield {"controller_id": 1}
+        raise KeyboardInterrupt
+
+    module = import_module("zkcontroller_cli.controller_watch")
+    monkeypatch.setattr(module, "changes", interrupted)
+
+    answer = zkctl("controller", "watch", "-z", "zk:1", "-o", "json")
+
+    assert answer.exit_code == 130
+    assert answer.json == [{"controller_id": 1}]
+
+
+def test_a_watch_that_is_too_short_for_its_count_times_out(zkctl: Zkctl) -> None:
+    furnish(zkctl)
+
+    counted = zkctl(
+        *("controller", "watch", "--count", "2", "--timeout", "0.1", "-z", "zk:1", "-o", "jsonl")
+    )
+    uncounted = zkctl("controller", "watch", "--timeout", "0.1", "-z", "zk:1", "-o", "jsonl")
+
+    assert counted.exit_code == 4
+    assert uncounted.exit_code == 0
+    assert counted.json["change"] == uncounted.json["change"] == "current"
+
+
+def test_help_imports_nothing_heavy() -> None:
+    heavy = "kazoo", "rich", "kio", "asyncio", "orjson", "yaml", "pyspark", "zkcontroller.zookeeper"
+    program = (
+        "import sys\n"
+        "from importlib.metadata import entry_points\n"
+        "[entry] = entry_points(group='console_scripts', name='zkctl')\n"
+        "code = entry.load()(['--help'])\n"
+        f"print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)\n"
+        "sys.exit(code)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+    )
+
+    assert "Commands:" in done.stdout
+    assert done.stderr == "[]\n"
+
+
+def test_the_shell_is_offered_the_verbs() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "zkcontroller_cli"],
+        env={"_ZKCTL_COMPLETE": "bash_complete", "COMP_WORDS": "zkctl part", "COMP_CWORD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+
+    assert done.stdout == "plain,partition\n"
+
+
+def write_cluster_file(directory: Path, zookeeper: str) -> None:
+    entry = {"connect": zookeeper, "is_embedded": False, "port": None, "process": None}
+    broker = {"broker_id": 1, "port": 1, "process": None, "host": "127.0.0.1"}
+    content = {"version": 1, "zookeeper": entry, "brokers": [broker]}
+    (directory / "cluster.json").write_bytes(orjson.dumps(content))

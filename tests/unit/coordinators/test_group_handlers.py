@@ -1,0 +1,663 @@
+"""The requests about groups, over the wire's bytes: answers in every version, and who may ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from kio.schema.errors import ErrorCode
+from typing_extensions import override
+
+from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
+from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
+from replica_manager.security.acl_cache import AclBinding, AclCache
+from replica_manager.security.acl_store import AclStore
+from replica_manager.security.authorizer import Authorizer
+from replica_manager.security.principals import Principal
+from replica_manager.server.large_answers import ENTRIES_AT_ONCE
+from tests.support.broker_world import BrokerWorld, broker, metadata
+from zkcontroller.acls import (
+    AccessControlEntry,
+    AclOperation,
+    PermissionType,
+    ResourcePattern,
+    ResourceType,
+)
+from zkcontroller.model import LEADER_DURING_DELETE, TopicPartition
+from zkcontroller.protocol.api_versions import APIS, ApiKey
+from zkcontroller.zookeeper.session import ZooKeeperSession
+from zkcontroller.zookeeper.znodes import ConfigZnode, TopicZnode
+
+GROUP = "billing"
+NONE = ErrorCode.none
+HIDDEN = ErrorCode.group_authorization_failed
+SUBSCRIPTION = b"\0\0\0\0\0\1\0\6orders\xff\xff\xff\xff"
+MS = timedelta(milliseconds=1)
+ALL_GROUP_OPERATIONS = (1 << 3) | (1 << 6) | (1 << 8)
+"""Read, Delete and Describe."""
+
+
+class GroupWorld(BrokerWorld):
+    """A broker that coordinates every group, and those who ask it over the wire."""
+
+    def __init__(self, executor: ThreadPoolExecutor, folder: Path, **properties: Any) -> None:
+        super().__init__(
+            executor,
+            log_dirs=(folder,),
+            offsets__topic__num__partitions="1",
+            group__initial__rebalance__delay__ms="0",
+            **properties,
+        )
+
+    @override
+    def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
+        self.groups.on_led(partition, leader_epoch)
+
+    @override
+    def on_resigned(self, partition: TopicPartition, leader_epoch: int | None) -> None:
+        self.groups.on_resigned(partition, leader_epoch)
+
+    async def begin(self) -> None:
+        """The topic's one partition is led here, and there are two topics of others."""
+        self.groups.start(1)
+        self.lead(OFFSETS_TOPIC)
+        self.update({"orders": {0: metadata(1), 1: metadata(1)}, "invoices": {0: metadata(1)}})
+        async with asyncio.timeout(20):
+            while (await self.tell("list_groups", 5, states_filter=(), types_filter=())).error_code:
+                await asyncio.sleep(0)
+
+    async def end(self) -> None:
+        await self.groups.stop()
+        self.logs.close()
+
+    async def tell(self, api: str, version: int, /, **fields: Any) -> Any:
+        """The answer; fields that the version lacks are left out."""
+        module = import_module(f"kio.schema.{api}.v{version}.request")
+        name = "".join(map(str.title, api.split("_"))) + "Request"
+        return await self.ask(made(getattr(module, name), fields))
+
+    def authorize(self) -> None:
+        """From now on alice asks, who may do nothing yet."""
+        self.context.authorizer = Authorizer(AclCache({}))
+        session = cast(ZooKeeperSession, self.session)
+        self.context.acls = AclStore(session, self.context.authorizer, sleep=lambda _: None)
+        self.context.acls.load()
+        self.principal = Principal("User", "alice")
+
+    def permit(self, kind: ResourceType, name: str, *operations: AclOperation) -> None:
+        assert self.context.acls is not None
+        entries = [
+            AccessControlEntry("User:alice", "*", each, PermissionType.ALLOW) for each in operations
+        ]
+        bindings = [AclBinding(ResourcePattern(kind, name), entry) for entry in entries]
+        assert set(self.context.acls.create(bindings)) == {NONE}
+
+    # What clients do.
+
+    async def find(self, version: int, *keys: str, key_type: int = 0) -> Any:
+        return await self.tell(
+            "find_coordinator", version, key=keys[0], coordinator_keys=keys, key_type=key_type
+        )
+
+    async def join(self, version: int = 9, member_id: str = "", **fields: Any) -> Any:
+        module = import_module(f"kio.schema.join_group.v{version}.request")
+        given = {
+            "group_id": GROUP, "member_id": member_id, "group_instance_id": None,
+            "session_timeout": 30_000 * MS, "rebalance_timeout": 30_000 * MS,
+            "protocol_type": "consumer", "reason": None,
+            "protocols": (
+                module.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION),
+            ),
+        }  # fmt: skip
+        answer = await self.tell("join_group", version, **given | fields)
+        if answer.error_code is ErrorCode.member_id_required:
+            return await self.join(version, answer.member_id, **fields)
+        return answer
+
+    async def sync(self, joined: Any, version: int = 5, **fields: Any) -> Any:
+        module = import_module(f"kio.schema.sync_group.v{version}.request")
+        given = {
+            "group_id": GROUP, "generation_id": joined.generation_id,
+            "member_id": joined.member_id, "group_instance_id": None,
+            "protocol_type": "consumer", "protocol_name": "range",
+            "assignments": (
+                module.SyncGroupRequestAssignment(
+                    member_id=joined.member_id, assignment=b"all of it"
+                ),
+            ),
+        }  # fmt: skip
+        return await self.tell("sync_group", version, **given | fields)
+
+    async def heartbeat(self, joined: Any, version: int = 4) -> ErrorCode:
+        answer = await self.tell(
+            "heartbeat", version, group_id=GROUP, generation_id=joined.generation_id,
+            member_id=joined.member_id, group_instance_id=None,
+        )  # fmt: skip
+        code: ErrorCode = answer.error_code
+        return code
+
+    async def leave(self, member_id: str, version: int = 5) -> Any:
+        fields: dict[str, Any] = {"group_id": GROUP, "member_id": member_id}
+        if version >= 3:
+            module = import_module(f"kio.schema.leave_group.v{version}.request")
+            identity = {"member_id": member_id, "group_instance_id": None, "reason": None}
+            fields["members"] = (made(module.MemberIdentity, identity),)
+        return await self.tell("leave_group", version, **fields)
+
+    async def commit(
+        self, offset: int, *topics: str, version: int = 9, partition: int = 0, metadata: str = "m"
+    ) -> dict[str, ErrorCode]:
+        """By topic; by a consumer that does not belong to a group."""
+        module = import_module(f"kio.schema.offset_commit.v{version}.request")
+        each = {
+            "partition_index": partition, "committed_offset": offset,
+            "committed_leader_epoch": -1, "commit_timestamp": -1, "committed_metadata": metadata,
+        }  # fmt: skip
+        answer = await self.tell(
+            "offset_commit", version, group_id=GROUP, generation_id_or_member_epoch=-1,
+            member_id="", group_instance_id=None, retention_time=-1 * MS,
+            topics=tuple(
+                module.OffsetCommitRequestTopic(
+                    name=topic, partitions=(made(module.OffsetCommitRequestPartition, each),)
+                )
+                for topic in topics
+            ),
+        )  # fmt: skip
+        return {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+
+    async def offsets(self, *topics: str, version: int = 9) -> Any:
+        """The answer's group, or the answer itself where versions knew one group only."""
+        module = import_module(f"kio.schema.offset_fetch.v{version}.request")
+        plural = "s" if version >= 8 else ""
+        wanted = tuple(
+            getattr(module, f"OffsetFetchRequestTopic{plural}")(name=name, partition_indexes=(0,))
+            for name in topics
+        )
+        fields: dict[str, Any] = {"group_id": GROUP, "topics": wanted or None}
+        if version >= 8:
+            group = {**fields, "member_id": None, "member_epoch": -1}
+            fields = {"groups": (made(module.OffsetFetchRequestGroup, group),)}
+        answer = await self.tell("offset_fetch", version, **fields, require_stable=False)
+        return answer.groups[0] if version >= 8 else answer
+
+    async def delete_offset(self, *topics: str) -> Any:
+        module = import_module("kio.schema.offset_delete.v0.request")
+        part = module.OffsetDeleteRequestPartition(partition_index=0)
+        return await self.tell(
+            "offset_delete", 0, group_id=GROUP,
+            topics=tuple(
+                module.OffsetDeleteRequestTopic(name=name, partitions=(part,)) for name in topics
+            ),
+        )  # fmt: skip
+
+    async def listed(self, version: int = 5) -> list[str]:
+        answer = await self.tell("list_groups", version, states_filter=(), types_filter=())
+        assert answer.error_code is NONE
+        return [group.group_id for group in answer.groups]
+
+    async def described(self, *group_ids: str, version: int = 5, operations: bool = False) -> Any:
+        answer = await self.tell(
+            "describe_groups", version, groups=group_ids, include_authorized_operations=operations
+        )
+        return answer.groups
+
+    async def delete_groups(self, *group_ids: str, version: int = 2) -> dict[str, ErrorCode]:
+        answer = await self.tell("delete_groups", version, groups_names=group_ids)
+        return {each.group_id: each.error_code for each in answer.results}
+
+
+def made(kind: Any, fields: dict[str, Any]) -> Any:
+    known = kind.__dataclass_fields__
+    return kind(**{name: value for name, value in fields.items() if name in known})
+
+
+def found_offsets(group: Any) -> dict[str, tuple[int, ErrorCode]]:
+    return {
+        topic.name: (topic.partitions[0].committed_offset, topic.partitions[0].error_code)
+        for topic in group.topics
+    }
+
+
+Tell = Callable[[Callable[[GroupWorld], Coroutine[Any, Any, None]]], None]
+
+
+@pytest.fixture
+def executor() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+@pytest.fixture
+def tell(executor: ThreadPoolExecutor, tmp_path: Path) -> Tell:
+    """Tells a story in a world that coordinates groups."""
+
+    def run(story: Callable[[GroupWorld], Coroutine[Any, Any, None]]) -> None:
+        async def whole() -> None:
+            world = GroupWorld(executor, tmp_path)
+            await world.begin()
+            try:
+                async with asyncio.timeout(30):
+                    await story(world)
+            finally:
+                await world.end()
+
+        asyncio.run(whole())
+
+    return run
+
+
+# Where the coordinator is
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_the_coordinator_is_the_leader_of_the_groups_partition(tell: Tell, version: int) -> None:
+    async def story(world: GroupWorld) -> None:
+        answer = await world.find(version, GROUP)
+
+        [found] = answer.coordinators if version >= 4 else [answer]
+        assert (found.error_code, found.node_id, found.host, found.port) == (
+            NONE, 1, "host1", 9092
+        )  # fmt: skip
+
+    tell(story)
+
+
+def test_several_groups_are_looked_up_at_once(tell: Tell) -> None:
+    async def story(world: GroupWorld) -> None:
+        answer = await world.find(4, "a", "b", "c")
+        assert [each.key for each in answer.coordinators] == ["a", "b", "c"]
+
+    tell(story)
+
+
+def test_a_leader_that_is_gone_or_not_on_that_listener_is_no_coordinator(tell: Tell) -> None:
+    async def story(world: GroupWorld) -> None:
+        world.update({OFFSETS_TOPIC: {0: metadata(-1)}})
+        assert (await world.find(3, GROUP)).error_code is ErrorCode.coordinator_not_available
+        world.update({OFFSETS_TOPIC: {0: metadata(2)}}, brokers=[broker(1), broker(2, "OTHER")])
+        answer = await world.find(3, GROUP)
+        assert (answer.error_code, answer.node_id, answer.host, answer.port) == (
+            ErrorCode.coordinator_not_available, -1, "", -1
+        )  # fmt: skip
+        assert answer.error_message == "The coordinator is not available."
+
+    tell(story)
+
+
+def test_who_asks_first_has_the_offsets_topic_created(
+    executor: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        world = GroupWorld(executor, tmp_path, offsets__topic__replication__factor="2")
+        world.update()
+        answer = await world.find(4, GROUP)
+        assert answer.coordinators[0].error_code is ErrorCode.coordinator_not_available
+
+        znode = world.znode(TopicZnode.path(OFFSETS_TOPIC))
+        config = world.znode(ConfigZnode.topic_path(OFFSETS_TOPIC))
+        assert znode is not None
+        assert config is not None
+        [replicas] = TopicZnode.decode(OFFSETS_TOPIC, znode.data).partitions.values()
+        assert len(replicas.replicas) == 2
+        assert ConfigZnode.decode("", config.data).config == {
+            "cleanup.policy": "compact",
+            "segment.bytes": "104857600",
+            "compression.type": "producer",
+        }
+
+    asyncio.run(story())
+
+
+def test_too_few_brokers_for_the_offsets_topic_leave_it_unmade_and_are_no_other_error(
+    executor: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        world = GroupWorld(executor, tmp_path, offsets__topic__replication__factor="3")
+        world.update(brokers=[broker(1), broker(2)])
+
+        answer = await world.find(3, GROUP)
+
+        assert answer.error_code is ErrorCode.coordinator_not_available
+        assert world.znode(TopicZnode.path(OFFSETS_TOPIC)) is None
+        world.update(brokers=[broker(1), broker(2), broker(3)])
+        assert (await world.find(3, GROUP)).error_code is ErrorCode.coordinator_not_available
+        assert world.znode(TopicZnode.path(OFFSETS_TOPIC)) is not None
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+def test_who_asks_for_the_first_transactional_id_has_the_topic_created(
+    tmp_path: Path, executor: ThreadPoolExecutor, version: int
+) -> None:
+    async def story() -> None:
+        world = GroupWorld(executor, tmp_path, transaction__state__log__replication__factor="1")
+        world.update(brokers=[broker(1)])
+
+        async def find() -> Any:
+            answer = await world.find(version, "id", key_type=1)
+            return answer.coordinators[0] if version >= 4 else answer
+
+        assert (await find()).error_code is ErrorCode.coordinator_not_available
+        assert world.znode(TopicZnode.path(TRANSACTION_TOPIC)) is not None
+        world.lead(TRANSACTION_TOPIC, world.transactions.partition_for("id"))
+        found = await find()
+        assert found.error_code is ErrorCode.none
+        assert found.node_id == 1
+
+    asyncio.run(story())
+
+
+def test_types_of_coordinators_that_do_not_exist_are_refused(tell: Tell) -> None:
+    async def story(world: GroupWorld) -> None:
+        assert (await world.find(3, "id", key_type=9)).error_code is ErrorCode.invalid_request
+        [share] = (await world.find(5, "id", key_type=2)).coordinators
+        assert share.error_code is ErrorCode.invalid_request
+        [share] = (await world.find(6, "id", key_type=2)).coordinators
+        assert share.error_code is ErrorCode.coordinator_not_available
+
+    tell(story)
+
+
+# A member's life
+
+
+def test_a_member_joins_is_assigned_lives_commits_and_leaves(tell: Tell) -> None:
+    async def story(world: GroupWorld) -> None:
+        joined = await world.join()
+        assert (joined.error_code, joined.leader) == (NONE, joined.member_id)
+        assert (await world.sync(joined)).assignment == b"all of it"
+        assert await world.heartbeat(joined) is NONE
+        [described] = await world.described(GROUP, operations=True)
+        assert described.group_state == "Stable"
+        assert described.authorized_operations == ALL_GROUP_OPERATIONS
+        [member] = described.members
+        assert (member.client_id, member.client_host) == ("test", "/192.0.2.1")
+
+        left = await world.leave(joined.member_id)
+        assert (left.error_code, left.members[0].error_code) == (NONE, NONE)
+        assert await world.heartbeat(joined) is ErrorCode.unknown_member_id
+
+    tell(story)
+
+
+@pytest.mark.parametrize("step", range(10))
+def test_every_version_tells_the_same_story(tell: Tell, step: int) -> None:
+    def at_most(key: ApiKey) -> int:
+        return min(step, APIS[key].max_version)
+
+    async def story(world: GroupWorld) -> None:
+        joined = await world.join(at_most(ApiKey.JOIN_GROUP))
+        synced = await world.sync(joined, at_most(ApiKey.SYNC_GROUP))
+        assert synced.assignment == b"all of it"
+        assert await world.heartbeat(joined, at_most(ApiKey.HEARTBEAT)) is NONE
+        assert await world.listed(at_most(ApiKey.LIST_GROUPS)) == [GROUP]
+        [described] = await world.described(GROUP, version=at_most(ApiKey.DESCRIBE_GROUPS))
+        assert described.protocol_data == "range"
+        left = await world.leave(joined.member_id, at_most(ApiKey.LEAVE_GROUP))
+        assert left.error_code is NONE
+        assert await world.commit(5, "orders", version=step) == {"orders": NONE}
+        group = await world.offsets("orders", version=step)
+        assert found_offsets(group) == {"orders": (5, NONE)}
+        deleted = await world.delete_groups(GROUP, version=at_most(ApiKey.DELETE_GROUPS))
+        assert deleted == {GROUP: NONE}
+
+    tell(story)
+
+
+def test_a_sync_must_name_its_protocol_since_version_5(tell: Tell) -> None:
+    async def story(world: GroupWorld) -> None:
+        joined = await world.join()
+        refused = await world.sync(joined, protocol_name=None)
+        assert refused.error_code is ErrorCode.inconsistent_group_protocol
+
+    tell(story)
+
+
+# Offsets
+
+
+def test_a_commit_to_what_does_not_exist_is_refused_and_the_rest_is_written(tell: Tell) -> None:
+    async def story(world: GroupWorld) -> None:
+        assert await world.commit(7, "none", "orders") == {
+            "none": ErrorCode.unknown_topic_or_partition,
+            "orders": NONE,
+        }
+        for partition in (2, -1):
+            assert await world.commit(7, "orders", partition=partition) == {
+                "orders": ErrorCode.unknown_topic_or_partition
+            }
+        assert found_offsets(await world.offsets()) == {"orders": (7, NONE)}
+
+    tell(story)
+
+
+def test_offsets_are_deleted_one_by_one(tell: Tell) -> None:
+    async def story(world: GroupWorld) -> None:
+        await world.commit(7, "orders", "invoices")
+        answer = await world.delete_offset("orders", "none")
+        assert answer.error_code is NONE
+        assert {topic.name: topic.partitions[0].error_code for topic in answer.topics} == {
+            "none": ErrorCode.unknown_topic_or_partition,
+            "orders": NONE,
+        }
+        assert found_offsets(await world.offsets()) == {"invoices": (7, NONE)}
+
+    tell(story)
+
+
+def test_the_first_version_keeps_offsets_in_zookeeper(tell: Tell) -> None:
+    async def story(world: GroupWorld) -> None:
+        assert await world.commit(7, "orders", "none", version=0) == {
+            "none": ErrorCode.unknown_topic_or_partition,
+            "orders": NONE,
+        }
+        assert await world.commit(8, "orders", version=0) == {"orders": NONE}
+        assert await world.commit(9, "orders", version=0, metadata="m" * 4097) == {
+            "orders": ErrorCode.offset_metadata_too_large
+        }
+
+        znode = world.znode(f"/consumers/{GROUP}/offsets/orders/0")
+        assert znode is not None
+        assert znode.data == b"8"
+        group = await world.offsets("orders", "invoices", "none", version=0)
+        assert found_offsets(group) == {
+            "orders": (8, NONE),
+            "invoices": (-1, ErrorCode.unknown_topic_or_partition),
+            "none": (-1, ErrorCode.unknown_topic_or_partition),
+        }
+        # The coordinator knows nothing of them.
+        assert found_offsets(await world.offsets("orders")) == {"orders": (-1, NONE)}
+
+    tell(story)
+
+
+def test_a_group_with_a_slash_in_its_name_has_no_offsets_in_zookeeper(tell: Tell) -> None:
+    async def story(world: GroupWorld) -> None:
+        module = import_module("kio.schema.offset_fetch.v0.request")
+        topic = module.OffsetFetchRequestTopic(name="orders", partition_indexes=(0,))
+
+        answer = await world.tell("offset_fetch", 0, group_id="deep/er", topics=(topic,))
+
+        assert found_offsets(answer) == {"orders": (-1, ErrorCode.invalid_group_id)}
+        assert world.znode("/consumers/deep") is None
+
+    tell(story)
+
+
+def test_several_groups_are_fetched_in_the_order_of_the_request(tell: Tell) -> None:
+    async def story(world: GroupWorld) -> None:
+        await world.commit(7, "orders")
+        module = import_module("kio.schema.offset_fetch.v8.request")
+        answer = await world.tell(
+            "offset_fetch", 8, require_stable=False,
+            groups=tuple(
+                module.OffsetFetchRequestGroup(group_id=group_id, topics=None)
+                for group_id in ("other", GROUP)
+            ),
+        )  # fmt: skip
+        assert [(group.group_id, found_offsets(group)) for group in answer.groups] == [
+            ("other", {}), (GROUP, {"orders": (7, NONE)})
+        ]  # fmt: skip
+
+    tell(story)
+
+
+def test_offsets_of_a_topic_that_the_controller_deletes_are_forgotten(tell: Tell) -> None:
+    module = import_module("kio.schema.update_metadata.v8.request")
+    gone = module.UpdateMetadataPartitionState(
+        partition_index=0, controller_epoch=1, leader=LEADER_DURING_DELETE, leader_epoch=1,
+        isr=(1,), zk_version=0, replicas=(1,), offline_replicas=(),
+    )  # fmt: skip
+
+    async def story(world: GroupWorld) -> None:
+        await world.commit(7, "orders", "invoices")
+        answer = await world.tell(
+            "update_metadata", 8, controller_id=1, controller_epoch=1, live_brokers=(),
+            topic_states=(
+                module.UpdateMetadataTopicState(
+                    topic_name="orders", topic_id=None, partition_states=(gone,)
+                ),
+            ),
+        )  # fmt: skip
+
+        assert answer.error_code is NONE
+        assert found_offsets(await world.offsets()) == {"invoices": (7, NONE)}
+
+    tell(story)
+
+
+def test_an_answer_of_thousands_of_offsets_is_as_any_other(tell: Tell) -> None:
+    count = ENTRIES_AT_ONCE + 1
+    commit = import_module("kio.schema.offset_commit.v9.request")
+
+    async def story(world: GroupWorld) -> None:
+        world.update({"orders": {each: metadata(1) for each in range(count)}})
+        parts = tuple(
+            commit.OffsetCommitRequestPartition(
+                partition_index=each, committed_offset=each, committed_metadata=""
+            )
+            for each in range(count)
+        )
+        answer = await world.tell(
+            "offset_commit", 9, group_id=GROUP, generation_id_or_member_epoch=-1, member_id="",
+            group_instance_id=None,
+            topics=(commit.OffsetCommitRequestTopic(name="orders", partitions=parts),),
+        )  # fmt: skip
+        [topic] = answer.topics
+        assert {each.error_code for each in topic.partitions} == {NONE}
+        assert len(topic.partitions) == count
+
+        [topic] = (await world.offsets()).topics
+        assert [each.committed_offset for each in topic.partitions] == list(range(count))
+
+    tell(story)
+
+
+# Who may what
+
+
+def test_who_may_do_nothing_learns_nothing_of_a_group(tell: Tell) -> None:
+    async def story(world: GroupWorld) -> None:
+        joined = await world.join()
+        await world.sync(joined)
+        world.authorize()
+
+        assert (await world.find(3, GROUP)).error_code is HIDDEN
+        [found] = (await world.find(4, "id", key_type=1)).coordinators
+        assert found.error_code is ErrorCode.transactional_id_authorization_failed
+        [share] = (await world.find(6, "id", key_type=2)).coordinators
+        assert share.error_code is ErrorCode.cluster_authorization_failed
+        assert (await world.join()).error_code is HIDDEN
+        assert (await world.sync(joined)).error_code is HIDDEN
+        assert await world.heartbeat(joined) is HIDDEN
+        assert (await world.leave(joined.member_id)).error_code is HIDDEN
+        assert await world.commit(1, "orders") == {"orders": HIDDEN}
+        assert (await world.offsets("orders")).error_code is HIDDEN
+        for version in (0, 1):
+            old = await world.offsets("orders", version=version)
+            assert found_offsets(old) == {"orders": (-1, HIDDEN)}
+        assert (await world.delete_offset("orders")).error_code is HIDDEN
+        assert await world.listed() == []
+        assert [each.error_code for each in await world.described(GROUP, "other")] == [HIDDEN] * 2
+        assert await world.delete_groups(GROUP, "other") == {GROUP: HIDDEN, "other": HIDDEN}
+
+        world.context.authorizer = None
+        assert await world.heartbeat(joined) is NONE
+
+    tell(story)
+
+
+def test_a_member_needs_to_read_the_group_and_its_topics(tell: Tell) -> None:
+    async def story(world: GroupWorld) -> None:
+        world.authorize()
+        world.permit(ResourceType.GROUP, GROUP, AclOperation.READ)
+        world.permit(ResourceType.TOPIC, "orders", AclOperation.READ)
+
+        # Who may read may describe.
+        assert (await world.find(3, GROUP)).error_code is NONE
+        joined = await world.join()
+        assert (await world.sync(joined)).error_code is NONE
+        assert await world.heartbeat(joined) is NONE
+        assert (await world.leave(joined.member_id)).error_code is NONE
+        assert await world.commit(5, "orders", "invoices") == {
+            "invoices": ErrorCode.topic_authorization_failed,
+            "orders": NONE,
+        }
+        assert await world.listed() == [GROUP]
+        assert await world.delete_groups(GROUP) == {GROUP: HIDDEN}
+        [described] = await world.described(GROUP, operations=True)
+        assert described.authorized_operations == (1 << 3) | (1 << 8)
+
+    tell(story)
+
+
+def test_offsets_of_topics_that_may_not_be_described_are_hidden(tell: Tell) -> None:
+    async def story(world: GroupWorld) -> None:
+        await world.commit(5, "orders", "invoices")
+        world.authorize()
+        world.permit(ResourceType.GROUP, GROUP, AclOperation.DESCRIBE)
+        world.permit(ResourceType.TOPIC, "orders", AclOperation.DESCRIBE)
+
+        assert found_offsets(await world.offsets()) == {"orders": (5, NONE)}
+        denied = ErrorCode.topic_authorization_failed
+        for version in (1, 7, 9):
+            assert found_offsets(await world.offsets("invoices", "orders", version=version)) == {
+                "orders": (5, NONE), "invoices": (-1, denied)
+            }  # fmt: skip
+
+    tell(story)
+
+
+def test_deleting_takes_the_right_to_delete(tell: Tell) -> None:
+    async def story(world: GroupWorld) -> None:
+        await world.commit(5, "orders", "invoices")
+        world.authorize()
+        world.permit(ResourceType.GROUP, GROUP, AclOperation.DELETE)
+        world.permit(ResourceType.TOPIC, "orders", AclOperation.READ)
+
+        answer = await world.delete_offset("orders", "invoices")
+        assert {topic.name: topic.partitions[0].error_code for topic in answer.topics} == {
+            "invoices": ErrorCode.topic_authorization_failed,
+            "orders": NONE,
+        }
+        assert await world.delete_groups("other", GROUP) == {GROUP: NONE, "other": HIDDEN}
+
+    tell(story)
+
+
+def test_who_may_describe_the_cluster_sees_every_group(tell: Tell) -> None:
+    async def story(world: GroupWorld) -> None:
+        await world.commit(5, "orders")
+        world.authorize()
+        world.permit(ResourceType.CLUSTER, "kafka-cluster", AclOperation.DESCRIBE)
+
+        assert await world.listed() == [GROUP]
+
+    tell(story)

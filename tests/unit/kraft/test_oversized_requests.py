@@ -1,0 +1,84 @@
+"""What no record can hold is refused before the append, and costs no controller its leadership.
+
+Source of the refusals: Kafka ``BatchAccumulator`` (RECORD_LIST_TOO_LARGE for a batch); for a single
+field Kafka's controller fails and resigns.
+"""
+
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
+from zkcontroller.errors import BufferAllocation
+from zkcontroller.kraft.accumulator import BatchAccumulator
+from zkcontroller.kraft.config import MAX_BATCH_BYTES, MAX_COMPLETED_BATCHES
+from zkcontroller.kraft.controller.quorum_controller_requests import (
+    WriteMigrationRecords,
+)
+from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
+from zkcontroller.kraft.controller.result import VersionedRecord
+from zkcontroller.kraft.metadata.records import ConfigRecord, MetadataRecord
+
+LONGEST = 32_767
+
+
+@pytest.fixture
+def world() -> QuorumWorld:
+    world = QuorumWorld(config=QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None))
+    world.elect(3000)
+    return world
+
+
+def write(*records: MetadataRecord) -> WriteMigrationRecords:
+    return WriteMigrationRecords(tuple(VersionedRecord(record, 0) for record in records))
+
+
+def values(count: int, size: int) -> list[ConfigRecord]:
+    return [ConfigRecord(2, f"topic-{n}", "k", "v" * size) for n in range(count)]
+
+
+def test_a_value_that_no_field_holds_is_refused_and_the_controller_leads_on(
+    world: QuorumWorld,
+) -> None:
+    before = world.records
+    refused = world.refusal(write(*values(1, 10), *values(1, LONGEST + 1)))
+
+    assert refused.error is ErrorCode.invalid_request
+    assert "ConfigRecord cannot be written" in str(refused)
+    assert world.active.claim_epoch == 1
+    assert (world.records, world.faults, world.rafts[3000].resigned) == (before, [], [])
+    world.send(write(*values(1, LONGEST)))
+    assert world.records[-1] == values(1, LONGEST)[0]
+
+
+def test_more_than_a_batch_holds_is_refused_and_the_controller_leads_on(world: QuorumWorld) -> None:
+    before = world.records
+    refused = world.refusal(write(*values(MAX_BATCH_BYTES // 30_000 + 1, 30_000)))
+
+    assert refused.error is ErrorCode.record_list_too_large
+    assert "exceeds the maximum allowed batch size of 8388608" in str(refused)
+    assert world.active.claim_epoch == 1
+    assert (world.records, world.faults, world.rafts[3000].resigned) == (before, [], [])
+
+
+def test_records_of_several_batches_are_refused_as_a_whole() -> None:
+    config = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
+    world = QuorumWorld(config=config, max_records_per_batch=2)
+    world.elect(3000)
+    before = world.records
+
+    refused = world.refusal(write(*values(3, 10), *values(1, LONGEST + 1)))
+
+    assert refused.error is ErrorCode.invalid_request
+    assert (world.records, world.faults) == (before, [])
+
+
+def test_a_full_accumulator_is_told_from_a_batch_that_is_too_large() -> None:
+    accumulator = BatchAccumulator(1, 0, 25)
+    half = b"x" * (MAX_BATCH_BYTES // 2 + 1)
+    for _ in range(MAX_COMPLETED_BATCHES + 1):
+        accumulator.prepare(1, [half], 0)
+
+    with pytest.raises(BufferAllocation):
+        accumulator.prepare(1, [half], 0)

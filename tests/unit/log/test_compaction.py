@@ -1,0 +1,502 @@
+"""Compaction: the last record of each key stays, at its offset; what else may go, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replica_manager.log.checkpoints import read_offsets
+from replica_manager.log.cleaner_manager import CleanerManager
+from replica_manager.log.compaction import (
+    CleaningRound,
+    OffsetMap,
+    TransactionTracker,
+    cleaned_batch,
+)
+from replica_manager.log.log_cleaner import clean, cleaning_job
+from replica_manager.log.log_config import LogConfig
+from replica_manager.log.log_manager import LogManager
+from replica_manager.log.log_values import FetchIsolation
+from replica_manager.log.segment import LogSegment
+from replica_manager.log.unified_log import UnifiedLog
+from tests.support.log_world import (
+    START_MS,
+    LogWorld,
+    base_offsets,
+    batch,
+    end_transaction,
+    files,
+    offsets,
+    read,
+)
+from tests.support.paths import WIRE_DATA
+from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.compression import Codec
+from zkcontroller.protocol.record_batch import (
+    BatchHeader,
+    encode_batch,
+    iterate_batch,
+    iterate_batches,
+    read_header,
+)
+from zkcontroller.protocol.records import Record
+
+MEMORY = 2**20
+COMPACTED = LogConfig(
+    segment_bytes=400, is_compacted=True, is_deleted=False, min_cleanable_dirty_ratio=0.0
+)
+KAFKAS = json.loads((WIRE_DATA / "record-batches-3.9.1.json").read_text())
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> LogWorld:
+    return LogWorld(tmp_path / "orders-0", COMPACTED)
+
+
+def put(log: UnifiedLog, *pairs: tuple[str, str | None], codec: Codec = Codec.NONE) -> None:
+    records = [
+        Record(i, START_MS, key.encode(), None if value is None else value.encode())
+        for i, (key, value) in enumerate(pairs)
+    ]
+    log.append_as_leader(encode_batch(records, codec=codec), 0)
+    log.update_high_watermark(log.log_end_offset)
+
+
+def compact(log: UnifiedLog, world: LogWorld, checkpoint: int | None = None) -> int:
+    cleaned = clean(cleaning_job(log, checkpoint, world.now_ms), MEMORY)
+    assert log.replace_segments(cleaned.replacements, cleaned.generation)
+    return cleaned.end_offset
+
+
+def batches_in(log: UnifiedLog) -> Iterator[tuple[LogSegment, bytes, int, BatchHeader]]:
+    for segment in log.segments:
+        data = segment.file.read(0, segment.size)
+        for place, header in iterate_batches(data):
+            yield segment, data, place, header
+
+
+def records_in(log: UnifiedLog) -> list[Record]:
+    return [r for _, data, at, header in batches_in(log) for r in iterate_batch(data, at, header)]
+
+
+def state(log: UnifiedLog) -> dict[bytes | None, bytes | None]:
+    """What somebody who reads the whole log knows in the end."""
+    known = {record.key: record.value for record in records_in(log)}
+    return {key: value for key, value in known.items() if value is not None}
+
+
+def test_only_the_last_value_of_a_key_stays_at_its_offset(world: LogWorld) -> None:
+    log = world.open()
+    for i in range(20):
+        put(log, ("a", f"{i}"), (f"b{i % 3}", f"{i}"))
+    log.roll()
+    before = state(log)
+
+    assert compact(log, world) == 40
+
+    assert state(log) == before
+    assert [(r.offset, r.key) for r in records_in(log)] == [
+        (35, b"b2"), (37, b"b0"), (38, b"a"), (39, b"b1"),
+    ]  # fmt: skip
+    assert log.log_end_offset == 40
+
+
+@pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())
+def test_batches_keep_their_codec(world: LogWorld, codec: Codec) -> None:
+    log = world.open()
+    for i in range(6):
+        put(log, ("a", f"{i}"), ("b", f"{i}"), ("c", f"{i}"), codec=codec)
+    log.roll()
+
+    compact(log, world)
+
+    kept = [header for *_, header in batches_in(log) if header.record_count]
+    assert {header.codec for header in kept} == {codec}
+    assert state(log) == {b"a": b"5", b"b": b"5", b"c": b"5"}
+
+
+def test_the_active_segment_and_what_is_not_committed_stay(world: LogWorld) -> None:
+    log = world.open()
+    for i in range(30):
+        put(log, ("a", f"{i}"))
+    log.update_high_watermark(9)
+    segments = base_offsets(log)
+
+    job = cleaning_job(log, None, world.now_ms)
+
+    assert job.first_uncleanable_offset == 9
+    assert [s.base_offset for s in job.segments] == [b for b in segments if b < 9]
+    assert log.active_segment not in job.segments
+
+
+def test_a_consumer_sees_no_more_after_a_compaction_than_before(world: LogWorld) -> None:
+    log = world.open()
+    for i in range(30):
+        put(log, ("a", f"{i}"))
+    log.update_high_watermark(9)
+    assert log.high_watermark_metadata.segment_base_offset < 9
+
+    compact(log, world)
+
+    found = read(log, 0, isolation=FetchIsolation.HIGH_WATERMARK)
+    assert offsets(found) == [8]
+    assert read(log, 9, isolation=FetchIsolation.HIGH_WATERMARK).slice is None
+
+
+def test_small_segments_are_merged(world: LogWorld) -> None:
+    log = world.open()
+    for i in range(60):
+        put(log, ("a", f"{i}"))
+    log.roll()
+    assert len(base_offsets(log)) > 10
+    end = compact(log, world)
+
+    compact(log, world, end)
+    put(log, ("a", "new"))
+    log.roll()
+    compact(log, world, end)
+
+    assert len(base_offsets(log)) <= 3
+    assert state(log) == {b"a": b"new"}
+
+
+def test_records_younger_than_the_compaction_lag_stay(world: LogWorld) -> None:
+    world.config = replace(COMPACTED, min_compaction_lag_ms=1000)
+    log = world.open()
+    for i in range(20):
+        log.append_as_leader(batch(timestamp=START_MS + 100 * i), 0)
+    log.roll()
+    log.update_high_watermark(20)
+    world.now_ms = START_MS + 2000
+
+    job = cleaning_job(log, None, world.now_ms)
+
+    young = next(s for s in log.segments if s.largest_timestamp > START_MS + 1000)
+    assert job.first_uncleanable_offset == young.base_offset
+
+
+def test_a_log_past_its_largest_lag_is_due_however_clean_it_is(world: LogWorld) -> None:
+    world.config = replace(COMPACTED, max_compaction_lag_ms=1000, min_cleanable_dirty_ratio=1.0)
+    log = world.open()
+    put(log, ("a", "1"))
+    log.roll()
+
+    assert not cleaning_job(log, None, START_MS + 1000).dirtiness.is_due
+    assert cleaning_job(log, None, START_MS + 1001).dirtiness.is_due
+    assert not cleaning_job(log, 1, START_MS + 1001).dirtiness.is_due
+
+
+def test_tombstones_stay_until_their_time_is_over(world: LogWorld) -> None:
+    world.config = replace(COMPACTED, delete_retention_ms=1000)
+    log = world.open()
+    put(log, ("a", "1"), ("b", "1"))
+    put(log, ("a", None))
+    put(log, ("c", "1"))
+    log.roll()
+
+    end = compact(log, world)
+    assert [(r.key, r.value) for r in records_in(log)] == [
+        (b"b", b"1"), (b"a", None), (b"c", b"1"),
+    ]  # fmt: skip
+    horizons = [h.delete_horizon_ms for *_, h in batches_in(log)]
+    assert horizons == [None, START_MS + 1000, None]
+
+    world.now_ms = START_MS + 999
+    put(log, ("d", "1"))
+    log.roll()
+    end = compact(log, world, end)
+    assert any(record.value is None for record in records_in(log))
+
+    world.now_ms = START_MS + 1000
+    put(log, ("e", "1"))
+    log.roll()
+    compact(log, world, end)
+    assert state(log) == {b"b": b"1", b"c": b"1", b"d": b"1", b"e": b"1"}
+    assert all(record.value is not None for record in records_in(log))
+
+
+def test_records_without_key_go(world: LogWorld) -> None:
+    log = world.open()
+    log.append_as_follower(
+        encode_batch([Record(0, START_MS, None, b"x"), Record(1, START_MS, b"k", b"y")])
+    )
+    log.roll()
+    log.update_high_watermark(2)
+
+    compact(log, world)
+
+    assert [record.key for record in records_in(log)] == [b"k"]
+
+
+def test_the_last_sequence_of_a_producer_survives_its_records(world: LogWorld) -> None:
+    log = world.open()
+    for i in range(3):
+        sent = batch(producer_id=7, producer_epoch=0, base_sequence=i)
+        log.append_as_leader(sent, 0)
+    put(log, ("key", "newer"))
+    log.roll()
+
+    compact(log, world)
+
+    headers = [header for *_, header in batches_in(log)]
+    assert [(h.base_offset, h.record_count, h.last_sequence) for h in headers] == [
+        (2, 0, 2), (3, 1, -1),
+    ]  # fmt: skip
+    log.close()
+    for path in world.directory.glob("*.snapshot"):
+        path.unlink()
+    again = world.open(clean=False)
+    assert again.producers.entry(7).last_sequence == 2
+
+
+def test_offsets_go_on_after_a_log_that_lost_its_last_records(world: LogWorld) -> None:
+    log = world.open()
+    put(log, ("a", "1"))
+    put(log, ("a", None))
+    log.roll()
+    world.config = replace(COMPACTED, delete_retention_ms=0)
+    log.update_config(world.config)
+    compact(log, world)
+    put(log, ("b", "1"))
+    log.roll()
+
+    compact(log, world, 2)
+
+    log.close()
+    assert state(world.open(clean=False)) == {b"b": b"1"}
+    assert world.open(clean=False).log_end_offset == 3
+
+
+def test_aborted_records_go_and_their_markers_follow_when_nothing_is_left(
+    world: LogWorld,
+) -> None:
+    world.config = replace(COMPACTED, delete_retention_ms=1000)
+    log = world.open()
+    for producer_id, commit in ((7, False), (8, True)):
+        sent = batch(
+            key=b"k%d" % producer_id,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        log.append_as_leader(sent, 0)
+        end_transaction(log, producer_id, commit=commit)
+    put(log, ("z", "1"))
+    log.roll()
+
+    end = compact(log, world)
+
+    kept = [(h.base_offset, h.is_control, h.record_count) for *_, h in batches_in(log)]
+    assert kept == [(0, False, 0), (1, True, 1), (2, False, 1), (3, True, 1), (4, False, 1)]
+    assert [t.first_offset for s in log.segments for t in s.transaction_index.entries()] == [0]
+
+    log.producers.clear(log.log_end_offset)  # both producers are forgotten, long silent
+    # The records' header goes first, then the marker gets its time, then it goes.
+    for wait_ms in (0, 0, 1000):
+        world.now_ms += wait_ms
+        put(log, ("y", "1"))
+        log.roll()
+        end = compact(log, world, end)
+    left = [(h.base_offset, h.is_control) for *_, h in batches_in(log) if h.base_offset < 4]
+    assert left == [(2, False), (3, True)]
+
+
+def test_an_empty_batch_equals_kafkas() -> None:
+    kafkas = bytes.fromhex(KAFKAS["empty"])
+    header = read_header(kafkas)
+    assert header is not None
+
+    ours = encode_batch(
+        [],
+        base_offset=42,
+        last_offset=45,
+        partition_leader_epoch=7,
+        producer_id=4711,
+        producer_epoch=3,
+        base_sequence=5,
+        is_transactional=True,
+        max_timestamp=header.max_timestamp,
+    )
+
+    assert ours == kafkas
+
+
+def test_a_compacted_batch_equals_kafkas() -> None:
+    plain = bytes.fromhex(KAFKAS["plain-none"])
+    header = read_header(plain)
+    assert header is not None
+    records = [
+        record._replace(offset=record.offset + 20) for record in iterate_batch(plain, 0, header)
+    ]
+    data = encode_batch(records)
+    moved = read_header(data)
+    assert moved is not None
+    newest = OffsetMap(MEMORY)
+    newest.latest_offset = 23
+    for record in records:
+        if record.key is not None:
+            newest.put(record.key, record.offset if record.value is None else 99)
+    around = CleaningRound(newest, 24, 1700000100000, 5000, {})
+
+    ours = cleaned_batch(data, 0, moved, around, TransactionTracker([]))
+
+    assert ours is not None
+    assert ours.hex() == KAFKAS["compacted"]
+
+
+def test_a_full_offset_map_ends_the_round_and_the_next_goes_on(world: LogWorld) -> None:
+    log = world.open()
+    for i in range(60):
+        put(log, (f"key-{i % 20}", f"{i}"))
+    log.roll()
+    before = state(log)
+    rounds = 0
+    checkpoint = None
+    while (
+        job := cleaning_job(log, checkpoint, world.now_ms)
+    ).dirtiness.cleanable_bytes and rounds < 60:
+        cleaned = clean(job, 192 * 7)
+        assert log.replace_segments(cleaned.replacements, cleaned.generation)
+        assert checkpoint is None or cleaned.end_offset > checkpoint
+        checkpoint = cleaned.end_offset
+        rounds += 1
+        assert state(log) == before
+
+    assert checkpoint == 60
+    assert rounds > 3
+
+
+def test_segments_that_changed_meanwhile_are_not_replaced(world: LogWorld) -> None:
+    log = world.open()
+    for i in range(20):
+        put(log, ("a", f"{i}"))
+    cleaned = clean(cleaning_job(log, None, world.now_ms), MEMORY)
+
+    log.truncate_to(3)
+
+    assert not log.replace_segments(cleaned.replacements, cleaned.generation)
+    assert len(records_in(log)) == 3
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from("abcdefgh"), st.sampled_from([None, "1", "22", "333" * 9])),
+            min_size=1,
+            max_size=6,
+        ),
+        min_size=1,
+        max_size=25,
+    ),
+    st.lists(st.integers(0, 24), max_size=4),
+)
+def test_compaction_never_changes_what_a_reader_ends_up_with(
+    tmp_path_factory: pytest.TempPathFactory,
+    batches: list[list[tuple[str, str | None]]],
+    rounds: list[int],
+) -> None:
+    world = LogWorld(
+        tmp_path_factory.mktemp("log") / "orders-0", replace(COMPACTED, delete_retention_ms=1000)
+    )
+    log = world.open()
+    checkpoint = None
+    for number, pairs in enumerate(batches):
+        put(log, *pairs)
+        if number in rounds:
+            before = state(log)
+            world.now_ms += 600
+            checkpoint = compact(log, world, checkpoint)
+            assert state(log) == before
+    before, end = state(log), log.log_end_offset
+
+    log.close()
+    again = world.open(clean=False)
+
+    assert (state(again), again.log_end_offset) == (before, end)
+    kept = [record.offset for record in records_in(again)]
+    assert kept == sorted(set(kept))
+
+
+def test_old_messages_become_batches_with_their_offsets_when_they_are_compacted(
+    world: LogWorld,
+) -> None:
+    world.directory.mkdir()
+    old = bytes.fromhex(KAFKAS["magic-1-none"])
+    (world.directory / f"{0:020d}.log").write_bytes(old)
+    log = world.open(clean=False)
+    log.update_high_watermark(log.log_end_offset)
+    log.roll()
+    before = log.log_end_offset
+
+    compact(log, world)
+
+    kept = {header.magic for _, _, _, header in batches_in(log)}
+    assert kept == {2}
+    assert log.log_end_offset == before
+    assert [(r.offset, r.value) for r in records_in(log)] == [(5, b"first value"), (7, None)]
+
+
+def test_the_manager_cleans_the_dirtiest_and_remembers_how_far(tmp_path: Path) -> None:
+    manager = LogManager([tmp_path], lambda: START_MS)
+    manager.load({})
+    config = replace(COMPACTED, min_cleanable_dirty_ratio=0.5)
+    logs = {}
+    for name, count in (("small", 3), ("large", 30), ("plain", 30)):
+        topic_partition = TopicPartition(name, 0)
+        logs[name] = manager.get_or_create(
+            topic_partition, replace(config, is_compacted=name != "plain")
+        )
+        for i in range(count):
+            put(logs[name], ("a", f"{i}"))
+        logs[name].roll()
+    with ThreadPoolExecutor(1) as executor:
+        cleaner = CleanerManager(manager, executor, lambda: MEMORY)
+
+        async def clean_everything() -> int:
+            done = 0
+            while done < 9 and await cleaner.clean_next():
+                done += 1
+            return done
+
+        assert asyncio.run(clean_everything()) == 2
+
+    assert read_offsets(tmp_path / "cleaner-offset-checkpoint") == {
+        TopicPartition("small", 0): 3,
+        TopicPartition("large", 0): 30,
+    }
+    assert state(logs["large"]) == {b"a": b"29"}
+    assert len(records_in(logs["plain"])) == 30
+
+
+@pytest.mark.parametrize("place", [66, 70], ids=["record", "offset"])
+def test_a_log_that_cannot_be_cleaned_is_left_alone(tmp_path: Path, place: int) -> None:
+    manager = LogManager([tmp_path], lambda: START_MS)
+    manager.load({})
+    topic_partition = TopicPartition("orders", 0)
+    log = manager.get_or_create(topic_partition, COMPACTED)
+    for i in range(20):
+        put(log, ("a", f"{i}"))
+    log.roll()
+    first = next(iter(log.segments)).file.path
+    damaged = bytearray(first.read_bytes())
+    damaged[place] ^= 1
+    first.write_bytes(damaged)
+    with ThreadPoolExecutor(1) as executor:
+        cleaner = CleanerManager(manager, executor, lambda: MEMORY)
+
+        assert asyncio.run(cleaner.clean_next())
+        assert not asyncio.run(cleaner.clean_next())
+
+    assert cleaner.uncleanable == {topic_partition}
+    assert files(log.directory, ".cleaned") == []
+    assert first.read_bytes() == damaged

@@ -1,0 +1,563 @@
+"""What the active controller of a quorum answers on the wire, and what becomes of it in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.static.primitive import i8, i16, i32, i64, u16
+
+from replica_manager.quorum.controller_apis.envelope import principal_bytes
+from replica_manager.quorum.controller_config import ControllerConfig
+from replica_manager.quorum.controller_service import (
+    ControllerRegistrations,
+    controller_maker,
+    read_bootstrap,
+)
+from replica_manager.quorum.described_config import described_config
+from replica_manager.quorum.quorum_node import QuorumNode
+from replica_manager.security.principals import ANONYMOUS
+from tests.support.quorum import CLUSTER_ID, Quorum, in_the_end
+from zkcontroller.net.connection import Connection
+from zkcontroller.protocol.api_versions import ApiKey, request_header_version
+from zkcontroller.protocol.framing import parse_response_header, request_header
+from zkcontroller.protocol.messages import read_response, write
+from zkcontroller.protocol.primitives import MAX_STRING_BYTES
+from zkcontroller.protocol.versioned_messages import request_schema
+
+BROKER: Final = 11
+SOON: Final = timedelta(seconds=10)
+NO_ID: Final = UUID(int=0)
+
+
+class Client:
+    """A connection to the controller, and the broker that speaks by it."""
+
+    def __init__(self, node: QuorumNode, connection: Connection) -> None:
+        self.node = node
+        self.connection = connection
+        self.broker_epoch = -1
+
+    async def ask(self, api_key: ApiKey, version: int, **values: object) -> Any:
+        return await self.connection.request(request_schema(api_key, version).request(**values))
+
+    async def register(self) -> Any:
+        """Registers the broker."""
+        schema = request_schema(ApiKey.BROKER_REGISTRATION, 4)
+        response = await self.ask(
+            ApiKey.BROKER_REGISTRATION,
+            4,
+            broker_id=i32(BROKER),
+            cluster_id=CLUSTER_ID,
+            incarnation_id=UUID(int=77),
+            listeners=(
+                schema.part(
+                    "Listener",
+                    name="PLAINTEXT",
+                    host="localhost",
+                    port=u16(9092),
+                    security_protocol=i16(0),
+                ),
+            ),
+            features=(
+                schema.part(
+                    "Feature",
+                    name="metadata.version",
+                    min_supported_version=i16(1),
+                    max_supported_version=i16(21),
+                ),
+            ),
+            rack=None,
+            is_migrating_zk_broker=False,
+            log_dirs=(UUID(int=500),),
+            previous_broker_epoch=i64(-1),
+        )
+        self.broker_epoch = response.broker_epoch
+        return response
+
+    async def heartbeat(self, *, want_shut_down: bool = False) -> Any:
+        """A heartbeat of the broker, which has read everything."""
+        return await self.ask(
+            ApiKey.BROKER_HEARTBEAT,
+            1,
+            broker_id=i32(BROKER),
+            broker_epoch=i64(self.broker_epoch),
+            current_metadata_offset=i64(10**6),
+            want_fence=False,
+            want_shut_down=want_shut_down,
+            offline_log_dirs=(),
+        )
+
+    async def join(self) -> None:
+        """Registers the broker and has it unfenced."""
+        assert ErrorCode((await self.register()).error_code) is ErrorCode.none
+        assert not (await self.heartbeat()).is_fenced
+
+    async def create(
+        self, *names: str, partitions: int = 2, replicas: int = 1, validate_only: bool = False
+    ) -> Any:
+        schema = request_schema(ApiKey.CREATE_TOPICS, 7)
+        topics = tuple(
+            schema.part(
+                "CreatableTopic",
+                name=name,
+                num_partitions=i32(partitions),
+                replication_factor=i16(replicas),
+                assignments=(),
+                configs=(),
+            )
+            for name in names
+        )
+        response = await self.ask(
+            ApiKey.CREATE_TOPICS, 7, topics=topics, timeout=SOON, validate_only=validate_only
+        )
+        return {topic.name: topic for topic in response.topics}
+
+    async def delete(self, *topics: str | UUID) -> list[tuple[str | None, ErrorCode]]:
+        schema = request_schema(ApiKey.DELETE_TOPICS, 6)
+        states = tuple(
+            schema.part(
+                "DeleteTopicState",
+                name=topic if isinstance(topic, str) else None,
+                topic_id=topic if isinstance(topic, UUID) else None,
+            )
+            for topic in topics
+        )
+        response = await self.ask(ApiKey.DELETE_TOPICS, 6, topics=states, timeout=SOON)
+        return [(row.name, ErrorCode(row.error_code)) for row in response.responses]
+
+    async def topics(self) -> set[str]:
+        """As the controller's state has them."""
+        return await self.node.controller.look(
+            lambda controller: set(controller.state.replication.state.topics_by_name)
+        )
+
+
+Story = Callable[[Client], Awaitable[None]]
+
+
+def told(
+    directory: Path,
+    story: Story,
+    voters: Sequence[int] = (1,),
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Runs a story at one voter of a quorum; alone, its controller is active."""
+
+    async def run() -> None:
+        quorum = Quorum(directory, voters)
+        settings = quorum.settings(1)
+        config = ControllerConfig.parse(
+            {
+                "process.roles": "controller",
+                "node.id": "1",
+                "controller.quorum.voters": ",".join(
+                    f"{voter}@{endpoint.host}:{endpoint.port}"
+                    for voter, endpoint in quorum.voters.endpoints.items()
+                ),
+                "controller.listener.names": "CONTROLLER",
+                "listeners": f"CONTROLLER://127.0.0.1:{settings.listeners[0].port}",
+                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+                "log.dirs": str(directory / "data"),
+                **(properties or {}),
+            }
+        )
+        node = QuorumNode(dataclasses.replace(settings, config=described_config(config)))
+        node.set_controller(
+            controller_maker(config, CLUSTER_ID, read_bootstrap(settings.metadata_log_dir, None))
+        )
+        running = asyncio.create_task(node.run())
+        await node.started()
+        registering = asyncio.create_task(
+            ControllerRegistrations(config, node.driver, node.controller).run()
+        )
+
+        async def is_registered() -> bool:
+            return await node.controller.look(lambda at: 1 in at.state.cluster.controllers())
+
+        try:
+            if len(voters) == 1:
+                await in_the_end(is_registered, "it is registered")
+            connection = await Connection.open(
+                "127.0.0.1", settings.listeners[0].port, client_id="test"
+            )
+            try:
+                await story(Client(node, connection))
+            finally:
+                await connection.close()
+        finally:
+            registering.cancel()
+            if len(voters) == 1:
+                node.stop()
+                await running
+            else:  # nobody could take over
+                running.cancel()
+                await asyncio.wait((running,))
+
+    asyncio.run(run())
+
+
+def test_a_broker_registers_and_is_unfenced_by_its_first_heartbeat(tmp_path: Path) -> None:
+    async def story(client: Client) -> None:
+        registered = await client.register()
+        assert ErrorCode(registered.error_code) is ErrorCode.none
+
+        answered = await client.heartbeat()
+
+        assert ErrorCode(answered.error_code) is ErrorCode.none
+        assert answered.is_caught_up
+        assert not answered.is_fenced
+        assert not answered.should_shut_down
+        assert (await client.heartbeat(want_shut_down=True)).should_shut_down
+
+    told(tmp_path, story)
+
+
+def test_a_heartbeat_of_another_life_is_refused(tmp_path: Path) -> None:
+    async def story(client: Client) -> None:
+        await client.join()
+        client.broker_epoch += 1
+
+        answered = await client.heartbeat()
+
+        assert ErrorCode(answered.error_code) is ErrorCode.stale_broker_epoch
+
+    told(tmp_path, story)
+
+
+def test_topics_are_created_once_validated_and_never_twice(tmp_path: Path) -> None:
+    async def story(client: Client) -> None:
+        await client.join()
+
+        only_validated = await client.create("validated", validate_only=True)
+        created = await client.create("orders", "twice", "twice", "__cluster_metadata")
+        again = await client.create("orders")
+
+        assert ErrorCode(only_validated["validated"].error_code) is ErrorCode.none
+        assert ErrorCode(created["orders"].error_code) is ErrorCode.none
+        assert created["orders"].num_partitions == 2
+        assert {config.name for config in created["orders"].configs} >= {"retention.ms"}
+        assert ErrorCode(created["twice"].error_code) is ErrorCode.invalid_request
+        assert ErrorCode(created["__cluster_metadata"].error_code) is ErrorCode.invalid_request
+        assert ErrorCode(again["orders"].error_code) is ErrorCode.topic_already_exists
+        assert await client.topics() == {"orders"}
+
+    told(tmp_path, story)
+
+
+def test_no_topic_has_more_replicas_than_there_are_brokers(tmp_path: Path) -> None:
+    async def story(client: Client) -> None:
+        await client.join()
+
+        refused = await client.create("wide", replicas=2)
+
+        assert ErrorCode(refused["wide"].error_code) is ErrorCode.invalid_replication_factor
+        assert await client.topics() == set()
+
+    told(tmp_path, story)
+
+
+def test_topics_are_deleted_by_name_and_by_id(tmp_path: Path) -> None:
+    async def story(client: Client) -> None:
+        await client.join()
+        created = await client.create("by-name", "by-id", "kept")
+
+        results = await client.delete(
+            "by-name", created["by-id"].topic_id, "unknown", UUID(int=99), "kept",
+            created["kept"].topic_id,
+        )  # fmt: skip
+
+        assert sorted(results, key=str) == sorted(
+            [
+                ("by-name", ErrorCode.none),
+                ("by-id", ErrorCode.none),
+                ("unknown", ErrorCode.unknown_topic_or_partition),
+                (None, ErrorCode.unknown_topic_id),
+                ("kept", ErrorCode.invalid_request),
+            ],
+            key=str,
+        )
+        assert await client.topics() == {"kept"}
+
+    told(tmp_path, story)
+
+
+def test_a_topic_gets_more_partitions_but_never_fewer(tmp_path: Path) -> None:
+    async def story(client: Client) -> None:
+        await client.join()
+        await client.create("grown", "kept")
+        schema = request_schema(ApiKey.CREATE_PARTITIONS, 3)
+
+        response = await client.ask(
+            ApiKey.CREATE_PARTITIONS,
+            3,
+            topics=tuple(
+                schema.part("CreatePartitionsTopic", name=name, count=i32(count), assignments=None)
+                for name, count in (("grown", 5), ("kept", 1))
+            ),
+            timeout=SOON,
+            validate_only=False,
+        )
+
+        verdicts = {row.name: ErrorCode(row.error_code) for row in response.results}
+        assert verdicts == {"grown": ErrorCode.none, "kept": ErrorCode.invalid_partitions}
+
+    told(tmp_path, story)
+
+
+def test_configurations_are_changed_key_by_key_and_as_a_whole(tmp_path: Path) -> None:
+    async def story(client: Client) -> None:
+        await client.join()
+        await client.create("set")
+        schema = request_schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1)
+
+        def resource(name: str, *keys: tuple[str, str]) -> Any:
+            configs = tuple(
+                schema.part("AlterableConfig", name=key, config_operation=i8(0), value=value)
+                for key, value in keys
+            )
+            return schema.part(
+                "AlterConfigsResource", resource_type=i8(2), resource_name=name, configs=configs
+            )
+
+        response = await client.ask(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            1,
+            resources=(
+                resource("set", ("retention.ms", "1000")),
+                resource("missing", ("retention.ms", "1000")),
+            ),
+            validate_only=False,
+        )
+        wrong = await client.ask(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            1,
+            resources=(resource("set", ("no.such.key", "1")),),
+            validate_only=False,
+        )
+
+        verdicts = {row.resource_name: ErrorCode(row.error_code) for row in response.responses}
+        assert verdicts["set"] is ErrorCode.none
+        assert verdicts["missing"] is ErrorCode.unknown_topic_or_partition
+        [refused] = wrong.responses
+        assert ErrorCode(refused.error_code) is ErrorCode.invalid_config
+
+    told(tmp_path, story)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_refusal_that_quotes_the_longest_key_reaches_its_client(
+    tmp_path: Path, version: int
+) -> None:
+    async def story(client: Client) -> None:
+        schema = request_schema(ApiKey.ALTER_CLIENT_QUOTAS, version)
+        longest = "x" * MAX_STRING_BYTES
+
+        answer = await client.ask(
+            ApiKey.ALTER_CLIENT_QUOTAS,
+            version,
+            entries=(
+                schema.part(
+                    "EntryData",
+                    entity=(schema.part("EntityData", entity_type="user", entity_name="alice"),),
+                    ops=(schema.part("OpData", key=longest, value=1.0, remove=False),),
+                ),
+            ),
+            validate_only=False,
+        )
+
+        [refused] = answer.entries
+        assert ErrorCode(refused.error_code) is ErrorCode.invalid_request
+        assert "xxx…" in refused.error_message
+
+    told(tmp_path, story)
+
+
+def test_producer_ids_come_in_blocks_that_nobody_gets_twice(tmp_path: Path) -> None:
+    async def story(client: Client) -> None:
+        await client.join()
+
+        blocks = [
+            await client.ask(
+                ApiKey.ALLOCATE_PRODUCER_IDS,
+                0,
+                broker_id=i32(BROKER),
+                broker_epoch=i64(client.broker_epoch),
+            )
+            for _ in range(2)
+        ]
+        refused = await client.ask(
+            ApiKey.ALLOCATE_PRODUCER_IDS, 0, broker_id=i32(99), broker_epoch=i64(0)
+        )
+
+        assert [(block.producer_id_start, block.producer_id_len) for block in blocks] == [
+            (0, 1000),
+            (1000, 1000),
+        ]
+        assert ErrorCode(refused.error_code) is ErrorCode.stale_broker_epoch
+
+    told(tmp_path, story)
+
+
+def test_a_leader_may_shrink_its_isr_but_not_below_itself(tmp_path: Path) -> None:
+    async def story(client: Client) -> None:
+        await client.join()
+        topic = (await client.create("led", partitions=1))["led"]
+        schema = request_schema(ApiKey.ALTER_PARTITION, 3)
+        proposal = schema.part(
+            "PartitionData",
+            partition_index=i32(0),
+            leader_epoch=i32(0),
+            new_isr_with_epochs=(),
+            leader_recovery_state=i8(0),
+            partition_epoch=i32(0),
+        )
+
+        response = await client.ask(
+            ApiKey.ALTER_PARTITION,
+            3,
+            broker_id=i32(BROKER),
+            broker_epoch=i64(client.broker_epoch),
+            topics=(
+                schema.part("TopicData", topic_id=topic.topic_id, partitions=(proposal,)),
+                schema.part("TopicData", topic_id=UUID(int=5), partitions=(proposal,)),
+            ),
+        )
+
+        codes = [ErrorCode(row.partitions[0].error_code) for row in response.topics]
+        assert codes == [ErrorCode.invalid_request, ErrorCode.unknown_topic_id]
+
+    told(tmp_path, story)
+
+
+async def forwarded(client: Client, api_key: ApiKey, version: int, body: bytes) -> Any:
+    head = request_header(int(api_key), version, 42, "client")
+    assert request_header_version(int(api_key), version) >= 1
+    return await client.ask(
+        ApiKey.ENVELOPE,
+        0,
+        request_data=head + body,
+        request_principal=principal_bytes(ANONYMOUS),
+        client_host_address=b"\x7f\0\0\1",
+    )
+
+
+def creation(name: str) -> bytes:
+    schema = request_schema(ApiKey.CREATE_TOPICS, 7)
+    topic = schema.part(
+        "CreatableTopic",
+        name=name,
+        num_partitions=i32(1),
+        replication_factor=i16(1),
+        assignments=(),
+        configs=(),
+    )
+    return write(schema.request(topics=(topic,), timeout=SOON, validate_only=False))
+
+
+def test_a_broker_forwards_what_its_client_wants_in_an_envelope(tmp_path: Path) -> None:
+    async def story(client: Client) -> None:
+        await client.join()
+
+        envelope = await forwarded(client, ApiKey.CREATE_TOPICS, 7, creation("forwarded"))
+
+        assert ErrorCode(envelope.error_code) is ErrorCode.none
+        correlation_id, start = parse_response_header(
+            int(ApiKey.CREATE_TOPICS), 7, envelope.response_data
+        )
+        assert correlation_id == 42
+        inner: Any = read_response(int(ApiKey.CREATE_TOPICS), 7, envelope.response_data, start)
+        assert [(t.name, ErrorCode(t.error_code)) for t in inner.topics] == [
+            ("forwarded", ErrorCode.none)
+        ]
+        assert await client.topics() == {"forwarded"}
+
+    told(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "body", "error"),
+    [
+        (ApiKey.CREATE_TOPICS, 7, b"\xff", ErrorCode.unsupported_version),
+        (ApiKey.CREATE_TOPICS, 1, b"", ErrorCode.unsupported_version),
+        (ApiKey.BROKER_HEARTBEAT, 1, b"", ErrorCode.invalid_request),
+    ],
+)
+def test_what_cannot_be_forwarded_is_refused_by_the_envelope(
+    tmp_path: Path, api_key: ApiKey, version: int, body: bytes, error: ErrorCode
+) -> None:
+    async def story(client: Client) -> None:
+        envelope = await forwarded(client, api_key, version, body)
+
+        assert ErrorCode(envelope.error_code) is error
+        assert envelope.response_data is None
+
+    told(tmp_path, story)
+
+
+def test_a_controller_that_does_not_lead_says_so_by_the_envelope(tmp_path: Path) -> None:
+    async def story(client: Client) -> None:
+        envelope = await forwarded(client, ApiKey.CREATE_TOPICS, 7, creation("refused"))
+        direct = await client.create("refused")
+
+        assert ErrorCode(envelope.error_code) is ErrorCode.not_controller
+        assert envelope.response_data is None
+        assert ErrorCode(direct["refused"].error_code) is ErrorCode.not_controller
+        assert await client.topics() == set()
+
+    # The other voter never comes, so nobody is ever elected.
+    told(tmp_path, story, voters=(1, 2))
+
+
+def test_rules_are_refused_for_want_of_an_authorizer(tmp_path: Path) -> None:
+    async def story(client: Client) -> None:
+        schema = request_schema(ApiKey.CREATE_ACLS, 3)
+        rule = schema.part(
+            "AclCreation",
+            resource_type=i8(2),
+            resource_name="orders",
+            resource_pattern_type=i8(3),
+            principal="User:alice",
+            host="*",
+            operation=i8(3),
+            permission_type=i8(3),
+        )
+
+        response = await client.ask(ApiKey.CREATE_ACLS, 3, creations=(rule, rule))
+
+        codes = [ErrorCode(row.error_code) for row in response.results]
+        assert codes == [ErrorCode.security_disabled] * 2
+
+    told(tmp_path, story)
+
+
+def test_feature_levels_that_nobody_knows_are_refused(tmp_path: Path) -> None:
+    async def story(client: Client) -> None:
+        schema = request_schema(ApiKey.UPDATE_FEATURES, 1)
+        update = schema.part(
+            "FeatureUpdateKey",
+            feature="metadata.version",
+            max_version_level=i16(99),
+            upgrade_type=i8(1),
+        )
+
+        response = await client.ask(
+            ApiKey.UPDATE_FEATURES,
+            1,
+            timeout=SOON,
+            feature_updates=(update,),
+            validate_only=False,
+        )
+
+        [result] = response.results
+        assert ErrorCode(result.error_code) is ErrorCode.invalid_update_version
+        assert result.feature == "metadata.version"
+
+    told(tmp_path, story)

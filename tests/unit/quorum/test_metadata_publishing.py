@@ -1,0 +1,249 @@
+"""What is committed reaches those who want a part of it, in order, and all of a snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from typing_extensions import override
+
+from replica_manager.quorum.metadata_publishing import (
+    DECODED_AT_ONCE_BYTES,
+    LISTENER_NAME,
+    MetadataPublishing,
+)
+from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
+from replica_manager.quorum.raft_driver import CommittedBatches
+from replica_manager.quorum.security_publishers import ScramPublisher
+from replica_manager.security.scram_credentials import ScramCredentials
+from tests.support.quorum import Quorum, eventually
+from zkcontroller.kraft.metadata.codec import encode_record
+from zkcontroller.kraft.metadata.metadata_batches import encode_data_batch
+from zkcontroller.kraft.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    MetadataRecord,
+    NoOpRecord,
+    RemoveUserScramCredentialRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+    VersionedRecord,
+)
+from zkcontroller.kraft.values import OffsetAndEpoch
+from zkcontroller.protocol.scram import ScramCredential
+
+
+class Recorder:
+    """Wants topics; remembers what it was told."""
+
+    record_types = frozenset((TopicRecord,))
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.loads: list[list[str]] = []
+        self.caught_up_after: int | None = None
+
+    def publish(self, records: Sequence[MetadataRecord]) -> None:
+        assert records
+        self.names += map(_name, records)
+
+    def load(self, records: Sequence[MetadataRecord]) -> None:
+        self.loads.append(list(map(_name, records)))
+
+    def caught_up(self) -> None:
+        assert self.caught_up_after is None
+        self.caught_up_after = len(self.names)
+
+
+def _name(record: MetadataRecord) -> str:
+    assert isinstance(record, TopicRecord)
+    return record.name
+
+
+def topic(name: str) -> TopicRecord:
+    return TopicRecord(name=name)
+
+
+def scram(user: str, mechanism: int = 1, salt: bytes = b"salt") -> UserScramCredentialRecord:
+    return UserScramCredentialRecord(user, mechanism, salt, b"stored", b"server", 4096)
+
+
+class PublishingQuorum(Quorum):
+    """One whose nodes publish what is committed."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, (1,))
+        self.recorder = Recorder()
+
+    @override
+    def equip(self, node: QuorumNode, _settings: QuorumNodeSettings) -> None:
+        node.add_listener(LISTENER_NAME, MetadataPublishing(lambda: node.driver, (self.recorder,)))
+
+    def append(self, *records: MetadataRecord) -> None:
+        driver = self.nodes[1].driver
+        values = [encode_record(record, 0) for record in records]
+        driver.prepare_append(driver.node.epoch, values)
+        driver.schedule_prepared_append()
+
+
+def with_quorum(directory: Path, story: Callable[[PublishingQuorum], Awaitable[None]]) -> None:
+    async def run() -> None:
+        quorum = PublishingQuorum(directory)
+        try:
+            await quorum.start(1)
+            await quorum.leader()
+            await story(quorum)
+        finally:
+            await quorum.close()
+
+    asyncio.run(run())
+
+
+def test_a_publisher_hears_of_its_records_in_their_order(tmp_path: Path) -> None:
+    async def story(quorum: PublishingQuorum) -> None:
+        many = [topic(f"{'x' * 100}-{number}") for number in range(DECODED_AT_ONCE_BYTES // 100)]
+        await eventually(lambda: quorum.recorder.caught_up_after == 0, "it has caught up")
+        quorum.append(topic("first"), NoOpRecord())
+        quorum.append(NoOpRecord())
+        quorum.append(*many)
+        quorum.append(topic("last"))
+
+        await eventually(lambda: "last" in quorum.recorder.names, "all is told")
+        assert quorum.recorder.names == ["first", *(each.name for each in many), "last"]
+
+    with_quorum(tmp_path, story)
+
+
+def test_who_starts_again_has_caught_up_once_everything_was_told(tmp_path: Path) -> None:
+    async def story(quorum: PublishingQuorum) -> None:
+        quorum.append(topic("a"))
+        quorum.append(topic("b"))
+        await eventually(lambda: quorum.recorder.names == ["a", "b"], "all is told")
+        await quorum.kill(1)
+
+        quorum.recorder = Recorder()
+        await quorum.start(1)
+
+        await eventually(lambda: quorum.recorder.caught_up_after is not None, "it has caught up")
+        assert quorum.recorder.caught_up_after == 2
+
+    with_quorum(tmp_path, story)
+
+
+def test_a_transaction_counts_when_it_ends_and_never_if_it_is_aborted(tmp_path: Path) -> None:
+    async def story(quorum: PublishingQuorum) -> None:
+        quorum.append(BeginTransactionRecord("one"), topic("a"))
+        quorum.append(topic("b"))
+        quorum.append(AbortTransactionRecord("no"), topic("c"))
+        await eventually(lambda: "c" in quorum.recorder.names, "what is in none is told")
+        assert quorum.recorder.names == ["c"]
+
+        quorum.append(BeginTransactionRecord("two"), topic("d"))
+        quorum.append(topic("e"), EndTransactionRecord(), topic("f"))
+        await eventually(lambda: "f" in quorum.recorder.names, "the rest is told")
+        assert quorum.recorder.names == ["c", "d", "e", "f"]
+
+    with_quorum(tmp_path, story)
+
+
+class NoPublisher(Recorder):
+    """Breaks with one topic."""
+
+    @override
+    def publish(self, records: Sequence[MetadataRecord]) -> None:
+        super().publish(records)
+        if "poison" in self.names:
+            raise KeyError("a bug")
+
+
+def test_a_node_whose_publisher_fails_ends_for_its_rules_would_be_of_the_past(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        quorum = PublishingQuorum(tmp_path)
+        quorum.recorder = NoPublisher()
+        try:
+            await quorum.start(1)
+            await quorum.leader()
+            running = quorum.tasks[1]
+
+            quorum.append(topic("poison"))
+
+            with pytest.raises(KeyError, match="a bug"):
+                async with asyncio.timeout(20):
+                    await running
+        finally:
+            await quorum.close()
+
+    asyncio.run(run())
+
+
+class SnapshotOnly:
+    """A driver whose log is nothing but one snapshot."""
+
+    def __init__(self, data: bytes) -> None:
+        self.node = SimpleNamespace(high_watermark=100)
+        self.advanced_to: list[int] = []
+        self._data = data
+
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes:
+        assert snapshot_id == (99, 1)
+        return self._data
+
+    def advanced(self, name: str, next_offset: int) -> None:
+        assert name == LISTENER_NAME
+        self.advanced_to.append(next_offset)
+
+
+def batch(*records: MetadataRecord, base_offset: int = 0) -> bytes:
+    versioned = [VersionedRecord(record, 0) for record in records]
+    return encode_data_batch(versioned, base_offset=base_offset, epoch=1, timestamp=0)
+
+
+def test_a_snapshot_replaces_everything_and_is_not_all_there_is() -> None:
+    async def run() -> None:
+        driver = SnapshotOnly(batch(topic("a")) + batch(NoOpRecord(), topic("b"), base_offset=1))
+        recorder = Recorder()
+        publishing = MetadataPublishing(lambda: cast(Any, driver), (recorder,))
+        data = batch(topic("before"), topic("after"), base_offset=98)
+
+        publishing.handle_load_snapshot(OffsetAndEpoch(99, 1))
+        await eventually(lambda: driver.advanced_to == [99], "the snapshot is loaded")
+        assert recorder.loads == [["a", "b"]]
+        # One record is committed that is in no snapshot: there is more to come.
+        assert recorder.caught_up_after is None
+
+        # Of a batch that the snapshot has a part of, the rest is new.
+        publishing.handle_commit(CommittedBatches(99, 100, data))
+        await eventually(lambda: driver.advanced_to == [99, 100], "the rest is taken in")
+        assert recorder.names == ["after"]
+        assert recorder.caught_up_after == 1
+
+    asyncio.run(run())
+
+
+def test_credentials_are_those_of_the_log() -> None:
+    credentials = ScramCredentials()
+    publisher = ScramPublisher(credentials)
+
+    publisher.publish([scram("alice"), scram("alice", mechanism=2, salt=b"other"), scram("bob")])
+    assert credentials.of("SCRAM-SHA-256", "alice") == ScramCredential(
+        b"salt", b"stored", b"server", 4096
+    )
+    other = credentials.of("SCRAM-SHA-512", "alice")
+    assert other is not None
+    assert other.salt == b"other"
+
+    publisher.publish([RemoveUserScramCredentialRecord("alice", 1)])
+    assert credentials.of("SCRAM-SHA-256", "alice") is None
+    assert credentials.of("SCRAM-SHA-512", "alice") is not None
+
+    publisher.load([scram("carol")])
+    assert credentials.of("SCRAM-SHA-512", "alice") is None
+    assert credentials.of("SCRAM-SHA-256", "bob") is None
+    assert credentials.of("SCRAM-SHA-256", "carol") is not None

@@ -1,0 +1,234 @@
+"""Channels to other nodes: what becomes of each request, whatever the other side is like."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from replica_manager.network.connection import Answer, Peer, Respond
+from replica_manager.network.listener import ServerLimits, SocketServer
+from replica_manager.quorum.raft_channel import Outcome, RaftChannels
+from tests.support.quorum import eventually, free_ports
+from zkcontroller.kraft.inputs import RequestFailed, ResponseReceived
+from zkcontroller.kraft.messages import DescribeQuorumRequest, VoteRequest, VoteResponse
+from zkcontroller.kraft.outputs import Send
+from zkcontroller.kraft.values import Endpoint, OffsetAndEpoch, ReplicaKey
+from zkcontroller.kraft.wire import OFFERED, write_response
+from zkcontroller.model import Endpoint as Listener
+from zkcontroller.net.client_security import PLAIN, PLAINTEXT, ClientSecurity, Credentials
+from zkcontroller.protocol.api_versions import ApiKey, api_versions_response
+from zkcontroller.protocol.framing import frame, parse_request_header, response_header
+from zkcontroller.protocol.messages import write
+
+VOTE: Final = VoteRequest("cluster", ReplicaKey(2), 5, ReplicaKey(1), OffsetAndEpoch(3, 4))
+GRANTED: Final = VoteResponse(leader_epoch=5, vote_granted=True)
+VERSIONS: Final = {**OFFERED, int(ApiKey.API_VERSIONS): (0, 4)}
+
+
+class Node:
+    """The other side: answers Vote by ``vote``, offers what ``offered`` says."""
+
+    def __init__(self) -> None:
+        self.offered: dict[int, tuple[int, int]] = dict(VERSIONS)
+        self.asked: list[tuple[int, int]] = []
+        self.client_ids: set[str | None] = set()
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.is_mad = False
+
+    async def respond(self, data: bytes, _peer: Peer) -> Answer:
+        header, _ = parse_request_header(data)
+        self.asked.append((header.api_key, header.api_version))
+        self.client_ids.add(header.client_id)
+        head = response_header(header.api_key, header.api_version, header.correlation_id)
+        match header.api_key:
+            case ApiKey.API_VERSIONS:
+                return Answer(
+                    frame((head, write(api_versions_response(header.api_version, self.offered))))
+                )
+            case ApiKey.SASL_HANDSHAKE:
+                # UNSUPPORTED_SASL_MECHANISM, and none that would be.
+                return Answer(frame((head, struct.pack(">hi", 33, 0))))
+            case _:
+                await self.hold.wait()
+                body = b"\xff\xff" if self.is_mad else write_response(GRANTED, header.api_version)
+                return Answer(frame((head, body)))
+
+
+@asynccontextmanager
+async def listening(respond: Respond, port: int) -> AsyncIterator[None]:
+    listener = Listener("127.0.0.1", port, "CONTROLLER", "PLAINTEXT")
+    server = SocketServer(
+        (listener,), ServerLimits(), respond, broker_id=2, protected_listener="CONTROLLER"
+    )
+    server.open()
+    try:
+        yield
+    finally:
+        await server.close()
+
+
+class Asking:
+    """This side."""
+
+    def __init__(self, security: ClientSecurity = PLAINTEXT, timeout_ms: int = 2_000) -> None:
+        [self.port] = free_ports(1)
+        self.outcomes: list[Outcome] = []
+        self.channels = RaftChannels(
+            node_id=1,
+            request_timeout_ms=timeout_ms,
+            on_outcome=self.outcomes.append,
+            random=Random(1),
+            security=security,
+        )
+        self._sent = 0
+
+    def send(self, request: VoteRequest | DescribeQuorumRequest = VOTE) -> int:
+        self._sent += 1
+        self.channels.send(Send(2, Endpoint("127.0.0.1", self.port), self._sent, request))
+        return self._sent
+
+    async def outcome(self) -> Outcome:
+        await eventually(lambda: bool(self.outcomes), "the request has an outcome")
+        return self.outcomes.pop(0)
+
+    async def error(self) -> ErrorCode:
+        outcome = await self.outcome()
+        assert isinstance(outcome, RequestFailed)
+        return outcome.error
+
+
+def told(story: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await story()
+
+    asyncio.run(run())
+
+
+def test_a_request_is_answered_and_the_connection_serves_the_next_one() -> None:
+    async def story() -> None:
+        asking, node = Asking(), Node()
+        async with listening(node.respond, asking.port):
+            asking.send()
+            assert await asking.outcome() == ResponseReceived(2, 1, GRANTED)
+            asking.send()
+            assert await asking.outcome() == ResponseReceived(2, 2, GRANTED)
+            await asking.channels.close()
+
+        assert node.asked == [(ApiKey.API_VERSIONS, 0), (ApiKey.VOTE, 1), (ApiKey.VOTE, 1)]
+        assert node.client_ids == {"raft-client-1"}
+
+    told(story)
+
+
+def test_a_peer_that_knows_only_version_0_gets_that() -> None:
+    async def story() -> None:
+        asking, node = Asking(), Node()
+        node.offered[ApiKey.VOTE] = (0, 0)
+        async with listening(node.respond, asking.port):
+            asking.send()
+            assert isinstance(await asking.outcome(), ResponseReceived)
+            await asking.channels.close()
+
+        assert node.asked[-1] == (ApiKey.VOTE, 0)
+
+    told(story)
+
+
+def test_a_peer_that_knows_no_such_request_is_not_sent_it() -> None:
+    async def story() -> None:
+        asking, node = Asking(), Node()
+        del node.offered[ApiKey.VOTE]
+        async with listening(node.respond, asking.port):
+            asking.send()
+            assert await asking.error() is ErrorCode.unsupported_version
+            asking.send()
+            assert await asking.error() is ErrorCode.unsupported_version
+            await asking.channels.close()
+
+        # One connection was enough to know.
+        assert node.asked == [(ApiKey.API_VERSIONS, 0)]
+
+    told(story)
+
+
+def test_without_a_listener_requests_fail_at_once_until_it_is_time_to_try_again() -> None:
+    async def story() -> None:
+        asking, node = Asking(), Node()
+        asking.send()
+        assert await asking.error() is ErrorCode.broker_not_available
+
+        async with listening(node.respond, asking.port):
+            asking.send()
+            assert await asking.error() is ErrorCode.broker_not_available
+            assert node.asked == []
+            await asyncio.sleep(0.1)
+            asking.send()
+            assert isinstance(await asking.outcome(), ResponseReceived)
+            await asking.channels.close()
+
+    told(story)
+
+
+def test_a_held_request_does_not_keep_the_next_one_waiting() -> None:
+    async def story() -> None:
+        asking, node = Asking(timeout_ms=60_000), Node()
+        node.hold.clear()
+        async with listening(node.respond, asking.port):
+            asking.send()
+            await eventually(lambda: (ApiKey.VOTE, 1) in node.asked, "it has arrived")
+
+            second = asking.send()
+            await eventually(lambda: node.asked.count((ApiKey.VOTE, 1)) == 2, "so has the other")
+            node.hold.set()
+
+            assert await asking.outcome() == ResponseReceived(2, second, GRANTED)
+            await asyncio.sleep(0.05)
+            assert asking.outcomes == []
+            await asking.channels.close()
+
+    told(story)
+
+
+def test_a_peer_that_does_not_answer_in_time_is_not_available() -> None:
+    async def story() -> None:
+        asking, node = Asking(timeout_ms=100), Node()
+        node.hold.clear()
+        async with listening(node.respond, asking.port):
+            asking.send()
+            assert await asking.error() is ErrorCode.broker_not_available
+            await asking.channels.close()
+
+    told(story)
+
+
+def test_a_peer_that_answers_nonsense_is_not_available() -> None:
+    async def story() -> None:
+        asking, node = Asking(), Node()
+        node.is_mad = True
+        async with listening(node.respond, asking.port):
+            asking.send()
+            assert await asking.error() is ErrorCode.broker_not_available
+            await asking.channels.close()
+
+    told(story)
+
+
+def test_a_peer_that_does_not_let_us_in_is_a_network_exception() -> None:
+    async def story() -> None:
+        asking = Asking(ClientSecurity(credentials=Credentials(PLAIN, "us", "secret")))
+        node = Node()
+        async with listening(node.respond, asking.port):
+            asking.send()
+            assert await asking.error() is ErrorCode.network_exception
+            await asking.channels.close()
+
+        assert node.asked == [(ApiKey.SASL_HANDSHAKE, 1)]
+
+    told(story)

@@ -1,0 +1,73 @@
+"""A node that is asked while it starts: it answers once it knows what it has promised."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Final
+
+from replica_manager.quorum.raft_driver import Flush, RaftDriver
+from tests.simulation.raft_log_model import InMemoryRaftLog
+from tests.support.quorum import CLUSTER_ID
+from zkcontroller.kraft.config import QuorumConfig
+from zkcontroller.kraft.messages import VoteRequest, VoteResponse
+from zkcontroller.kraft.outputs import Send
+from zkcontroller.kraft.raft import RaftNode
+from zkcontroller.kraft.values import ElectionState, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
+
+VOTERS: Final = VoterSet({each: Endpoint("127.0.0.1", 9000 + each) for each in (1, 2, 3)})
+SLOW: Final = QuorumConfig(election_timeout_ms=60_000, fetch_timeout_ms=60_000)
+
+
+class Promised:
+    """A disk on which a vote for node 3 in epoch 7 is written down."""
+
+    def read(self) -> ElectionState | None:
+        return ElectionState(7, voted_key=ReplicaKey(3))
+
+    def write(self, election: ElectionState) -> None:
+        assert election.epoch >= 7
+
+
+class NoWay:
+    """Channels that lose everything."""
+
+    def send(self, send: Send) -> None:
+        assert send.destination_id in VOTERS
+
+
+def test_a_request_that_comes_before_the_start_is_answered_by_what_is_on_disk() -> None:
+    async def story() -> None:
+        log = InMemoryRaftLog()
+        driver = RaftDriver(
+            RaftNode(
+                local=ReplicaKey(1), cluster_id=CLUSTER_ID, voters=VOTERS, log=log,
+                config=SLOW, random=Random(1), listener_name="CONTROLLER",
+                local_endpoints={"CONTROLLER": VOTERS.endpoints[1]},
+            ),
+            plan_flush=lambda: Flush(log.flush, lambda: None),
+            elections=Promised(),
+        )  # fmt: skip
+        asked = [
+            asyncio.create_task(
+                driver.ask(
+                    VoteRequest(CLUSTER_ID, None, 7, ReplicaKey(candidate), OffsetAndEpoch(0, 0)),
+                    "CONTROLLER",
+                )
+            )
+            for candidate in (2, 3)
+        ]
+        await asyncio.sleep(0.05)
+        assert not any(each.done() for each in asked)
+
+        running = asyncio.create_task(driver.run(NoWay()))
+        async with asyncio.timeout(10):
+            answers = await asyncio.gather(*asked)
+
+        assert answers == [
+            VoteResponse(leader_epoch=7, vote_granted=granted) for granted in (False, True)
+        ]
+        running.cancel()
+        await asyncio.wait((running,))
+
+    asyncio.run(story())

@@ -1,0 +1,76 @@
+"""Requests on their way from a frame to a handler: one that is big keeps nobody waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.stop_replica.v4.request import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i32, i64
+
+from replica_manager.server.dispatch import READ_ASIDE_BYTES
+from tests.support.broker_world import BROKER_EPOCH, BrokerWorld
+from zkcontroller.errors import InvalidFrame
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.framing import request_header
+from zkcontroller.protocol.messages import write
+
+
+@pytest.fixture
+def world() -> Iterator[BrokerWorld]:
+    with ThreadPoolExecutor(1) as executor:
+        yield BrokerWorld(executor)
+
+
+def stop_replicas(count: int) -> StopReplicaRequest:
+    return StopReplicaRequest(
+        controller_id=BrokerId(1),
+        controller_epoch=i32(1),
+        broker_epoch=i64(BROKER_EPOCH),
+        topic_states=(
+            StopReplicaTopicState(
+                topic_name=TopicName("orders"),
+                partition_states=tuple(
+                    StopReplicaPartitionState(
+                        partition_index=i32(partition), delete_partition=False
+                    )
+                    for partition in range(count)
+                ),
+            ),
+        ),
+    )
+
+
+def test_a_big_request_lets_others_pass_while_it_is_read(world: BrokerWorld) -> None:
+    big, small = stop_replicas(10_000), stop_replicas(1)
+    assert len(write(small)) < READ_ASIDE_BYTES < len(write(big))
+
+    async def ask_both() -> None:
+        first = asyncio.ensure_future(world.ask(big))
+        await asyncio.sleep(0)  # it has begun
+        assert not first.done()
+        assert (await world.ask(small)).error_code is ErrorCode.none
+        answer = await first
+        assert answer.error_code is ErrorCode.none
+        assert len(answer.partition_errors) == 10_000
+
+    asyncio.run(ask_both())
+
+
+def test_a_big_request_that_is_garbled_is_refused_like_a_small_one(world: BrokerWorld) -> None:
+    header = request_header(ApiKey.STOP_REPLICA, 4, 1, "test")
+    body = write(stop_replicas(10_000))[:READ_ASIDE_BYTES]
+
+    async def ask() -> None:
+        with pytest.raises(InvalidFrame):
+            await world.ask_raw(header + body)
+
+    asyncio.run(ask())

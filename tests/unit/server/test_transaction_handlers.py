@@ -1,0 +1,440 @@
+"""Requests about transactions over the wire format: every version, every refusal, markers, offsets.
+
+The broker reaches itself by a socket, as it reaches others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+from kio.schema.errors import ErrorCode
+from typing_extensions import override
+
+from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
+from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
+from tests.support.broker_world import broker
+from tests.support.log_world import batch
+from tests.unit.coordinators.test_group_handlers import GROUP, GroupWorld
+from zkcontroller.acls import AclOperation, ResourceType
+from zkcontroller.model import Broker, Endpoint, TopicPartition
+from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.framing import request_header
+from zkcontroller.protocol.messages import write
+
+NONE: Final = ErrorCode.none
+DENIED: Final = ErrorCode.transactional_id_authorization_failed
+ID: Final = "ledger"
+ORDERS: Final = TopicPartition("orders", 0)
+PATIENCE_S: Final = 20
+
+
+class TransactionWorld(GroupWorld):
+    """A broker that coordinates every transactional id, and leads everything."""
+
+    def __init__(self, executor: ThreadPoolExecutor, folder: Path, **properties: Any) -> None:
+        super().__init__(
+            executor,
+            folder,
+            transaction__state__log__num__partitions="1",
+            transaction__state__log__replication__factor="1",
+            **properties,
+        )
+
+    @override
+    def on_led(self, partition: TopicPartition, leader_epoch: int) -> None:
+        super().on_led(partition, leader_epoch)
+        self.transactions.on_led(partition, leader_epoch)
+
+    @override
+    async def begin(self) -> None:
+        self.transactions.start(1)
+        self.groups.start(1)
+        for topic in (OFFSETS_TOPIC, TRANSACTION_TOPIC, "orders", "bills"):
+            self.lead(topic)
+        self._serving: list[asyncio.Task[Any]] = []
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.announce("127.0.0.1")
+        async with asyncio.timeout(PATIENCE_S):
+            while (await self.list()).error_code is not NONE:
+                await asyncio.sleep(0)
+
+    def announce(self, host: str) -> None:
+        """The broker says that it is to be reached there."""
+        port = self._server.sockets[0].getsockname()[1]
+        self.update(brokers=[Broker(1, (Endpoint(host, port, "PLAINTEXT", "PLAINTEXT"),), None)])
+
+    @override
+    async def end(self) -> None:
+        self._server.close()
+        await self.verification.stop()
+        await self.transactions.stop()
+        await asyncio.gather(*self._serving)
+        await super().end()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.append(task)
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                answer = await self.ask_raw(await reader.readexactly(size))
+                writer.write(len(answer).to_bytes(4, "big") + answer)
+        except asyncio.IncompleteReadError:
+            writer.close()
+            await writer.wait_closed()
+
+    # What producers do.
+
+    async def init(self, version: int = 5) -> tuple[ErrorCode, int, int]:
+        answer = await self.tell(
+            "init_producer_id", version, transactional_id=ID, producer_id=-1, producer_epoch=-1,
+            transaction_timeout=timedelta(seconds=60),
+        )  # fmt: skip
+        return answer.error_code, answer.producer_id, answer.producer_epoch
+
+    async def add(
+        self, producer: tuple[int, int], *topics: str, version: int = 3
+    ) -> dict[str, ErrorCode]:
+        module = import_module(f"kio.schema.add_partitions_to_txn.v{version}.request")
+        answer = await self.tell(
+            "add_partitions_to_txn", version,
+            v3_and_below_transactional_id=ID,
+            v3_and_below_producer_id=producer[0],
+            v3_and_below_producer_epoch=producer[1],
+            v3_and_below_topics=tuple(
+                module.AddPartitionsToTxnTopic(name=topic, partitions=(0,)) for topic in topics
+            ),
+        )  # fmt: skip
+        return {
+            topic.name: topic.results_by_partition[0].partition_error_code
+            for topic in answer.results_by_topic_v3_and_below
+        }
+
+    async def add_offsets(self, producer: tuple[int, int], version: int = 4) -> ErrorCode:
+        answer = await self.tell(
+            "add_offsets_to_txn", version, transactional_id=ID, producer_id=producer[0],
+            producer_epoch=producer[1], group_id=GROUP,
+        )  # fmt: skip
+        error: ErrorCode = answer.error_code
+        return error
+
+    async def commit_offsets(
+        self, producer: tuple[int, int], *topics: str, version: int = 4
+    ) -> dict[str, ErrorCode]:
+        module = import_module(f"kio.schema.txn_offset_commit.v{version}.request")
+        epoch = {"committed_leader_epoch": -1} if version >= 2 else {}
+        answer = await self.tell(
+            "txn_offset_commit", version, transactional_id=ID, producer_id=producer[0],
+            producer_epoch=producer[1], group_id=GROUP, generation_id=-1, member_id="",
+            group_instance_id=None,
+            topics=tuple(
+                module.TxnOffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=(
+                        module.TxnOffsetCommitRequestPartition(
+                            partition_index=0, committed_offset=7, committed_metadata="", **epoch
+                        ),
+                    ),
+                )
+                for topic in topics
+            ),
+        )  # fmt: skip
+        return {topic.name: topic.partitions[0].error_code for topic in answer.topics}
+
+    async def finish(
+        self, producer: tuple[int, int], *, is_commit: bool, version: int = 4
+    ) -> ErrorCode:
+        answer = await self.tell(
+            "end_txn", version, transactional_id=ID, producer_id=producer[0],
+            producer_epoch=producer[1], committed=is_commit,
+        )  # fmt: skip
+        error: ErrorCode = answer.error_code
+        return error
+
+    async def produce(
+        self, producer: tuple[int, int], topic: str, version: int = 11, sequence: int = 0
+    ) -> ErrorCode:
+        module = import_module(f"kio.schema.produce.v{version}.request")
+        records = batch(
+            producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence,
+            is_transactional=True,
+        )  # fmt: skip
+        answer = await self.tell(
+            "produce", version, transactional_id=ID, acks=-1, timeout=timedelta(seconds=5),
+            topic_data=(
+                module.TopicProduceData(
+                    name=topic,
+                    partition_data=(module.PartitionProduceData(index=0, records=records),),
+                ),
+            ),
+        )  # fmt: skip
+        error: ErrorCode = answer.responses[0].partition_responses[0].error_code
+        return error
+
+    async def list(self, *states: str) -> Any:
+        return await self.tell(
+            "list_transactions", 1, state_filters=states, producer_id_filters=(), duration_filter=-1
+        )
+
+    async def state(self) -> str:
+        [found] = (await self.list()).transaction_states
+        return str(found.transaction_state)
+
+    async def settled(self) -> str:
+        """The state once every marker is written."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not (state := await self.state()).startswith("Complete"):
+                await asyncio.sleep(0.01)
+        return state
+
+    def committed_end(self, tp: TopicPartition = ORDERS) -> int:
+        """The last stable offset."""
+        log = self.logs.log(tp)
+        assert log is not None
+        return log.last_stable_offset
+
+
+Tell = Callable[[Callable[[TransactionWorld], Awaitable[None]]], None]
+
+
+@pytest.fixture
+def tell(tmp_path: Path) -> Tell:
+    """Runs a story."""
+
+    def run(story: Callable[[TransactionWorld], Awaitable[None]]) -> None:
+        async def all_of_it() -> None:
+            with ThreadPoolExecutor(1) as executor:
+                world = TransactionWorld(executor, tmp_path)
+                await world.begin()
+                try:
+                    await story(world)
+                finally:
+                    await world.end()
+
+        asyncio.run(all_of_it())
+
+    return run
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_transaction_from_end_to_end(tell: Tell, is_commit: bool) -> None:
+    async def story(world: TransactionWorld) -> None:
+        error, *rest = await world.init()
+        assert error is NONE
+        producer = rest[0], rest[1]
+        assert await world.add(producer, "orders") == {"orders": NONE}
+        assert await world.produce(producer, "orders") is NONE
+        assert await world.add_offsets(producer) is NONE
+        assert await world.commit_offsets(producer, "orders", "unknown") == {
+            "orders": NONE,
+            "unknown": ErrorCode.unknown_topic_or_partition,
+        }
+        assert world.committed_end() == 0
+        assert await world.state() == "Ongoing"
+        assert await world.finish(producer, is_commit=is_commit) is NONE
+        assert await world.settled() == ("CompleteCommit" if is_commit else "CompleteAbort")
+        # The record, and the marker.
+        assert world.committed_end() == 2
+        [topic] = (await world.offsets("orders")).topics
+        assert topic.partitions[0].committed_offset == (7 if is_commit else -1)
+
+    tell(story)
+
+
+def test_markers_go_to_a_broker_that_was_nowhere_for_a_while(tell: Tell) -> None:
+    async def story(world: TransactionWorld) -> None:
+        _, *rest = await world.init()
+        producer = rest[0], rest[1]
+        await world.add(producer, "orders")
+        # No resolver takes that name.
+        world.announce("broker..example")
+        assert await world.produce(producer, "orders") is ErrorCode.not_enough_replicas
+        assert await world.finish(producer, is_commit=True) is NONE
+        await asyncio.sleep(0.3)
+        assert await world.state() == "PrepareCommit"
+        world.announce("127.0.0.1")
+        assert await world.settled() == "CompleteCommit"
+
+    tell(story)
+
+
+def test_records_of_partitions_not_added_to_the_transaction_are_refused(tell: Tell) -> None:
+    async def story(world: TransactionWorld) -> None:
+        _, *rest = await world.init()
+        producer = rest[0], rest[1]
+        assert await world.produce(producer, "orders", 11) is ErrorCode.transaction_abortable
+        assert await world.produce(producer, "orders", 10) is ErrorCode.invalid_txn_state
+        await world.add(producer, "orders")
+        assert await world.produce(producer, "bills", 11) is ErrorCode.transaction_abortable
+        zombie = producer[0], producer[1] - 1
+        assert await world.produce(zombie, "orders") is ErrorCode.invalid_producer_epoch
+        assert await world.produce(producer, "orders") is NONE
+        # The transaction is open there; nobody is asked any more.
+        world.update(brokers=[broker(2)])
+        assert await world.produce(producer, "orders", sequence=1) is NONE
+        # Without a coordinator to ask the client tries again.
+        assert await world.produce(producer, "bills") is ErrorCode.not_enough_replicas
+
+    tell(story)
+
+
+def test_offsets_of_groups_not_added_to_the_transaction_are_refused(tell: Tell) -> None:
+    async def story(world: TransactionWorld) -> None:
+        _, *rest = await world.init()
+        producer = rest[0], rest[1]
+        abortable = ErrorCode.transaction_abortable
+        assert await world.commit_offsets(producer, "orders") == {"orders": abortable}
+        old = await world.commit_offsets(producer, "orders", version=3)
+        assert old == {"orders": ErrorCode.invalid_txn_state}
+
+    tell(story)
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+def test_old_clients_do_not_know_that_they_are_fenced(tell: Tell, is_old: bool) -> None:
+    fenced = ErrorCode.invalid_producer_epoch if is_old else ErrorCode.producer_fenced
+    version = 1 if is_old else 2
+
+    async def story(world: TransactionWorld) -> None:
+        _, producer_id, epoch = await world.init()
+        await world.init()
+        zombie = producer_id, epoch
+        assert await world.add(zombie, "orders", version=version) == {"orders": fenced}
+        assert await world.add_offsets(zombie, version) is fenced
+        assert await world.finish(zombie, is_commit=True, version=version) is fenced
+
+    tell(story)
+
+
+def test_if_one_partition_cannot_join_none_does(tell: Tell) -> None:
+    async def story(world: TransactionWorld) -> None:
+        _, *rest = await world.init()
+        assert await world.add((rest[0], rest[1]), "orders", "unknown") == {
+            "orders": ErrorCode.operation_not_attempted,
+            "unknown": ErrorCode.unknown_topic_or_partition,
+        }
+        assert await world.state() == "Empty"
+
+    tell(story)
+
+
+def test_an_empty_id_is_described_as_not_begun(tell: Tell) -> None:
+    async def story(world: TransactionWorld) -> None:
+        await world.init()
+        request = DescribeTransactionsRequest(transactional_ids=(ID,))  # type: ignore[arg-type]
+        header = request_header(ApiKey.DESCRIBE_TRANSACTIONS, 0, 1, "test")
+        # kio reads no time before 1970, and Kafka says -1.
+        answer = await world.ask_raw(header + write(request))
+        assert b"\x06Empty" + (60_000).to_bytes(4, "big") + b"\xff" * 8 in answer
+        described = await world.tell("describe_transactions", 0, transactional_ids=("unknown",))
+        [unknown] = described.transaction_states
+        assert unknown.error_code is ErrorCode.transactional_id_not_found
+        listed = await world.list("Empty", "Unheard")
+        assert listed.unknown_state_filters == ("Unheard",)
+        assert [each.transactional_id for each in listed.transaction_states] == [ID]
+
+    tell(story)
+
+
+def test_markers_say_what_became_of_each_partition(tell: Tell) -> None:
+    async def story(world: TransactionWorld) -> None:
+        module = import_module("kio.schema.write_txn_markers.v1.request")
+
+        async def write(coordinator_epoch: int) -> dict[str, ErrorCode]:
+            answer = await world.tell(
+                "write_txn_markers", 1,
+                markers=(
+                    module.WritableTxnMarker(
+                        producer_id=9, producer_epoch=0, transaction_result=True,
+                        topics=tuple(
+                            module.WritableTxnMarkerTopic(name=name, partition_indexes=(0,))
+                            for name in ("orders", "unknown")
+                        ),
+                        coordinator_epoch=coordinator_epoch,
+                    ),
+                ),
+            )  # fmt: skip
+            [marker] = answer.markers
+            return {each.name: each.partitions[0].error_code for each in marker.topics}
+
+        unknown = {"unknown": ErrorCode.unknown_topic_or_partition}
+        assert await write(3) == {"orders": NONE} | unknown
+        fenced = ErrorCode.transaction_coordinator_fenced
+        assert await write(2) == {"orders": fenced} | unknown
+        assert world.committed_end() == 1
+
+    tell(story)
+
+
+def test_who_may_do_nothing_does_nothing(tell: Tell) -> None:
+    async def story(world: TransactionWorld) -> None:
+        _, *rest = await world.init()
+        producer = rest[0], rest[1]
+        world.authorize()
+        assert (await world.init())[0] is DENIED
+        assert await world.add(producer, "orders") == {"orders": DENIED}
+        assert await world.add_offsets(producer) is DENIED
+        assert await world.commit_offsets(producer, "orders") == {"orders": DENIED}
+        assert await world.finish(producer, is_commit=True) is DENIED
+        assert (await world.list()).transaction_states == ()
+        answer = await world.tell("describe_transactions", 0, transactional_ids=(ID,))
+        assert answer.transaction_states[0].error_code is DENIED
+        refused = ErrorCode.cluster_authorization_failed
+        asked = await world.tell("add_partitions_to_txn", 4, transactions=())
+        assert asked.error_code is refused
+
+        world.permit(ResourceType.TRANSACTIONAL_ID, ID, AclOperation.WRITE)
+        topic_denied = ErrorCode.topic_authorization_failed
+        assert await world.add(producer, "orders") == {"orders": topic_denied}
+        assert await world.add_offsets(producer) is ErrorCode.group_authorization_failed
+        world.permit(ResourceType.GROUP, GROUP, AclOperation.READ)
+        assert await world.commit_offsets(producer, "orders") == {"orders": topic_denied}
+        world.permit(ResourceType.TOPIC, "orders", AclOperation.WRITE)
+        assert await world.add(producer, "orders") == {"orders": NONE}
+        # To write an id is to describe it, and to write a topic is, too.
+        answer = await world.tell("describe_transactions", 0, transactional_ids=(ID,))
+        [found] = answer.transaction_states
+        assert [each.topic for each in found.topics] == ["orders"]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_brokers_ask_about_several_transactions_at_once(tell: Tell, version: int) -> None:
+    async def story(world: TransactionWorld) -> None:
+        module = import_module(f"kio.schema.add_partitions_to_txn.v{version}.request")
+        _, producer_id, epoch = await world.init()
+        await world.add((producer_id, epoch), "orders")
+        topics = tuple(
+            module.AddPartitionsToTxnTopic(name=name, partitions=(0,))
+            for name in ("orders", "bills")
+        )
+        answer = await world.tell(
+            "add_partitions_to_txn", version,
+            transactions=tuple(
+                module.AddPartitionsToTxnTransaction(
+                    transactional_id=name, producer_id=producer_id, producer_epoch=epoch,
+                    verify_only=True, topics=topics,
+                )
+                for name in (ID, "unknown")
+            ),
+        )  # fmt: skip
+        found = {
+            result.transactional_id: [
+                topic.results_by_partition[0].partition_error_code for topic in result.topic_results
+            ]
+            for result in answer.results_by_transaction
+        }
+        mapping = ErrorCode.invalid_producer_id_mapping
+        assert found == {ID: [NONE, ErrorCode.transaction_abortable], "unknown": [mapping, mapping]}
+
+    tell(story)
