@@ -2,10 +2,10 @@
 
 How to read it:
 
-1. :mod:`.replica_manager` with :mod:`.hosted_replicas`: every partition of this broker;
-   :mod:`.leader_and_isr`: how one LeaderAndIsr request changes them;
-2. :mod:`.partition` (role and epochs), :mod:`.partition_replicas` (what a leader does between two
-   changes) and :mod:`.isr` (the rules of the ISR and of the high watermark);
+1. :mod:`.replica_manager`: every partition of this broker; :mod:`.leader_and_isr`: how one
+   LeaderAndIsr request changes them;
+2. :mod:`.partition` (role, epochs, replicas) and :mod:`.isr` (the rules of the ISR and of the high
+   watermark);
 3. in: :mod:`.record_appends`, :mod:`.delayed_produce`; out: :mod:`.record_reads`,
    :mod:`.partition_reads`, :mod:`.delayed_fetch`, :mod:`.fetch_sessions`;
    :mod:`.purgatory` and :mod:`.waiting_room` hold the requests that wait;

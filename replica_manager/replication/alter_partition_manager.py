@@ -22,8 +22,7 @@ from replica_manager.replication.isr_proposals import (
     AlterPartitionCall,
     IsrProposals,
 )
-from replica_manager.replication.partition import Partition
-from replica_manager.replication.partition_replicas import ProposalOutcome
+from replica_manager.replication.partition import Partition, ProposalOutcome
 from zkcontroller.model import TopicPartition
 from zkcontroller.observability.log_text import throwable_text
 from zkcontroller.observability.metrics import Metrics, mbean

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.control_requests import LeaderAndIsrRequest, PartitionErrors
-from replica_manager.replication.hosted_replicas import HostedReplicas
 from replica_manager.replication.partition import Partition, PartitionState
 from replica_manager.replication.replica_log import ABSENT_LOG
 from zkcontroller.errors import InconsistentTopicId, KafkaStorage
 from zkcontroller.model import RECOVERING, TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
 from zkcontroller.topic_names import invalid_partition_reason
+
+if TYPE_CHECKING:
+    from replica_manager.replication.replica_manager import ReplicaManager
 
 _state_change_log = logging.getLogger("state.change.logger")
 
@@ -28,7 +31,7 @@ class LeaderAndIsrHandling:
 
     def __init__(
         self,
-        replicas: HostedReplicas,
+        replicas: ReplicaManager,
         request: LeaderAndIsrRequest,
         correlation_id: int,
         now_ms: int,

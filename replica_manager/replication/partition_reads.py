@@ -21,7 +21,7 @@ from replica_manager.replication.fetch_values import (
     FetchedPartition,
     FetchPartition,
 )
-from replica_manager.replication.partition_replicas import PartitionReplicas
+from replica_manager.replication.partition import Partition
 from zkcontroller.model import NO_EPOCH
 
 CONSUMER_REPLICA_ID: Final = -1
@@ -47,9 +47,7 @@ def check_leader_epoch(requested: int, current: int) -> ErrorCode:
     return ErrorCode.unknown_leader_epoch
 
 
-def check_read(
-    partition: PartitionReplicas, current_leader_epoch: int, *, leader_only: bool
-) -> ErrorCode:
+def check_read(partition: Partition, current_leader_epoch: int, *, leader_only: bool) -> ErrorCode:
     """The error if this reader must not read here, else NONE; the epoch is checked first."""
     error = check_leader_epoch(current_leader_epoch, partition.leader_epoch)
     if error is ErrorCode.none and leader_only and not partition.is_leader:
@@ -58,7 +56,7 @@ def check_read(
 
 
 def end_offset_for_leader_epoch(
-    partition: PartitionReplicas,
+    partition: Partition,
     current_leader_epoch: int,
     leader_epoch: int,
     *,
@@ -72,7 +70,7 @@ def end_offset_for_leader_epoch(
 
 
 def plan_fetch(
-    partition: PartitionReplicas,
+    partition: Partition,
     wanted: FetchPartition,
     *,
     replica_id: int = CONSUMER_REPLICA_ID,
@@ -113,7 +111,7 @@ def diverges(wanted: FetchPartition, end: EpochEndOffset) -> bool:
     return end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset
 
 
-def check_latest_offset(partition: PartitionReplicas) -> ErrorCode:
+def check_latest_offset(partition: Partition) -> ErrorCode:
     """Whether a client may see the end of the log: OFFSET_NOT_AVAILABLE while it lags.
 
     A new leader's high watermark is that of its time as a follower; what it returns to clients now

@@ -1,4 +1,4 @@
-"""Handles LeaderAndIsr, StopReplica and UpdateMetadata for all partitions of this broker.
+"""The partitions of one broker, and the requests by which a controller changes them.
 
 LeaderAndIsr makes replicas leaders or followers, StopReplica stops them, UpdateMetadata describes
 the cluster.  Each is a generator that yields between partitions, where the event loop serves
@@ -6,13 +6,18 @@ clients; ``replica_state_change_lock`` keeps the other two requests out meanwhil
 changes in one step.  The known controller epoch only grows; a request of an older controller
 changes nothing.
 
-Source: Kafka ``ReplicaManager`` (``becomeLeaderOrFollower``, ``makeLeaders``, ``makeFollowers``,
-``stopReplicas``, ``maybeUpdateMetadataCache``).
+Source: Kafka ``ReplicaManager`` (``getPartitionOrError``, ``becomeLeaderOrFollower``,
+``makeLeaders``, ``makeFollowers``, ``stopReplicas``, ``maybeUpdateMetadataCache``,
+``handleLogDirFailure``, the gauges).
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import asyncio
+import logging
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Protocol
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -22,20 +27,220 @@ from replica_manager.replication.control_requests import (
     StopReplicaPartition,
     StopReplicaRequest,
 )
-from replica_manager.replication.hosted_replicas import HostedReplicas
+from replica_manager.replication.fetch_state import InitialFetchState, initial_offset
 from replica_manager.replication.leader_and_isr import LeaderAndIsrHandling
-from replica_manager.replication.metadata_cache import MetadataUpdate
-from replica_manager.replication.partition import Partition
+from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
+from replica_manager.replication.partition import DEFAULT_REPLICA_LAG_TIME_MAX_MS, Partition, Role
+from replica_manager.replication.replica_fetchers import FollowedPartition, ReplicaFetchers
+from replica_manager.replication.replica_log import ABSENT_LOG, ReplicaLog
 from zkcontroller.errors import KafkaStorage
 from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
 from zkcontroller.state_changes.record import Kind, Reason, StateChange
 
+_log = logging.getLogger("kafka.server.ReplicaManager")
 
-class ReplicaManager(HostedReplicas):
+
+class ReplicaLogs(Protocol):
+    """Creates and deletes the logs of a broker's replicas."""
+
+    def open(
+        self, partition: TopicPartition, topic_id: UUID | None, /, *, is_new: bool
+    ) -> ReplicaLog:
+        """The partition's log, created if there is none.
+
+        KafkaStorage if its directory is offline, InconsistentTopicId if it is another topic's.
+        """
+
+    def delete(self, partition: TopicPartition, /) -> None:
+        """Deletes the partition's log, if there is one; KafkaStorage if that fails."""
+
+
+class NoLogs:
+    """No logs: every replica is empty."""
+
+    def open(self, _: TopicPartition, __: UUID | None, *, is_new: bool) -> ReplicaLog:  # noqa: ARG002
+        """An absent log."""
+        return ABSENT_LOG
+
+    def delete(self, _: TopicPartition) -> None:
+        """Deletes nothing."""
+
+
+def _nobody_waits(_: TopicPartition) -> None:
+    pass
+
+
+def _nobody_leads(_: TopicPartition, __: int | None) -> None:
+    pass
+
+
+def _one_replica(_: str) -> int:
+    return 1
+
+
+class ReplicaManager:
     """The partitions of one broker, and the requests by which a controller changes them.
 
-    The caller that runs one of the three generators to its end holds ``replica_state_change_lock``.
+    Lives on the event loop; no method waits.  The caller that runs one of the three generators of
+    a controller's request to its end holds ``replica_state_change_lock``.
     """
+
+    def __init__(
+        self,
+        broker_id: int,
+        metadata_cache: MetadataCache,
+        *,
+        write_state_changes: Callable[[Sequence[StateChange]], None],
+        now_ms: Callable[[], int],
+        is_tracing: Callable[[], bool] = lambda: False,
+        logs: ReplicaLogs | None = None,
+        fetchers: ReplicaFetchers | None = None,
+        on_changed: Callable[[TopicPartition], None] = _nobody_waits,
+        on_led: Callable[[TopicPartition, int], None] = _nobody_leads,
+        on_resigned: Callable[[TopicPartition, int | None], None] = _nobody_leads,
+        min_in_sync_replicas: Callable[[str], int] = _one_replica,
+        replica_lag_time_max_ms: int = DEFAULT_REPLICA_LAG_TIME_MAX_MS,
+    ) -> None:
+        """``on_changed`` checks the requests that wait for a partition.
+
+        ``on_led`` is called when this broker becomes leader of a partition, with the leader epoch;
+        ``on_resigned`` that it follows from now on, or that its replica was deleted or went
+        offline (the epoch is None where it is not known).  ``min_in_sync_replicas`` returns a
+        topic's ``min.insync.replicas``.  Without ``fetchers`` followers do not fetch.
+        """
+        self.broker_id = broker_id
+        self.metadata_cache = metadata_cache
+        self.write_state_changes = write_state_changes
+        self.now_ms = now_ms
+        self.is_tracing = is_tracing
+        self.logs = NoLogs() if logs is None else logs
+        self.fetchers = fetchers
+        self.on_led = on_led
+        self.on_resigned = on_resigned
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.offline: set[TopicPartition] = set()
+        """Partitions whose log directory failed; until the next start they are refused."""
+        self._watchers = [on_changed]
+        self._min_in_sync_replicas = min_in_sync_replicas
+        self._replica_lag_time_max_ms = replica_lag_time_max_ms
+        self.replica_state_change_lock = asyncio.Lock()
+        """Held while a request of the controller is carried out."""
+        self.controller_epoch = 0
+        """The largest controller epoch seen; requests below it are refused."""
+
+    def get_partition_or_error(self, partition: TopicPartition) -> Partition | ErrorCode:
+        """The partition, or the error for a client that asks this broker for it.
+
+        Source: Kafka ``ReplicaManager.getPartitionOrError``.
+        """
+        if partition in self.offline:
+            return ErrorCode.kafka_storage_error
+        found = self.partitions.get(partition)
+        if found is not None:
+            return found
+        if self.metadata_cache.snapshot.partition(*partition) is not None:
+            # It has moved away: the client is to look where.
+            return ErrorCode.not_leader_or_follower
+        return ErrorCode.unknown_topic_or_partition
+
+    def host(self, partition: TopicPartition) -> Partition:
+        """The partition, created if it is not here."""
+        found = self.partitions.get(partition)
+        if found is None:
+            found = self.partitions[partition] = Partition(
+                partition,
+                self.broker_id,
+                replica_lag_time_max_ms=self._replica_lag_time_max_ms,
+                is_alive=self._is_alive,
+            )
+            found.min_in_sync_replicas = self._min_in_sync_replicas(partition.topic)
+        return found
+
+    def remove_idle_fetchers(self) -> None:
+        """Removes the fetchers without partitions."""
+        if self.fetchers is not None:
+            self.fetchers.remove_idle()
+
+    def stop_fetching(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stops fetching partitions."""
+        if self.fetchers is not None:
+            self.fetchers.remove(partitions)
+
+    def stop_fetching_in_steps(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Generator[None, None, None]:
+        """The same for many partitions; yields in between."""
+        if self.fetchers is not None:
+            yield from self.fetchers.remove_in_steps(partitions)
+
+    def start_fetching_in_steps(
+        self, partitions: Iterable[Partition]
+    ) -> Generator[None, None, None]:
+        """Starts fetching partitions whose leaders are known; yields in between.
+
+        Those whose log directory fails meanwhile are left out.
+        """
+        if self.fetchers is None:
+            return
+        truncates = self.fetchers.settings.truncates_on_fetch
+        yield from self.fetchers.add_in_steps(
+            FollowedPartition(
+                partition.topic_partition,
+                partition.leader,
+                InitialFetchState(
+                    partition.topic_id,
+                    partition.leader_epoch,
+                    initial_offset(partition.log, truncates_on_fetch=truncates),
+                ),
+            )
+            for partition in partitions
+            if partition.leader is not None and partition.topic_partition not in self.offline
+        )
+
+    def mark_offline(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stops using partitions whose log directory failed."""
+        gone = list(partitions)
+        self.stop_fetching(gone)
+        for tp in gone:
+            self.offline.add(tp)
+            self.partitions.pop(tp, None)
+            self.partition_changed(tp)
+            self.on_resigned(tp, None)
+
+    def watch(self, watcher: Callable[[TopicPartition], None]) -> None:
+        """Calls ``watcher`` for every change that a request may wait for, like ``on_changed``."""
+        self._watchers.append(watcher)
+
+    def partition_changed(self, partition: TopicPartition) -> None:
+        """Checks the requests that wait for the partition: log, watermark or role changed."""
+        for watcher in self._watchers:
+            try:
+                watcher(partition)
+            except Exception:  # noqa: BLE001 - the change has happened, and others wait for it
+                _log.exception("Error while completing requests that wait for %s", partition)
+
+    def topics_changed(self, topics: Iterable[str]) -> None:
+        """Takes over the topics' changed ``min.insync.replicas``."""
+        changed = frozenset(topics)
+        for tp, partition in self.partitions.items():
+            if tp.topic in changed:
+                partition.min_in_sync_replicas = self._min_in_sync_replicas(tp.topic)
+
+    def gauges(self) -> dict[str, int]:
+        """Values of Kafka's gauges ``kafka.server:type=ReplicaManager``, by name."""
+        # From any thread: the list is a copy.
+        led = [p for p in list(self.partitions.values()) if p.role is Role.LEADER]
+        return {
+            "LeaderCount": len(led),
+            "PartitionCount": len(self.partitions),
+            "OfflineReplicaCount": len(self.offline),
+            "UnderReplicatedPartitions": sum(p.is_under_replicated for p in led),
+            "UnderMinIsrPartitionCount": sum(p.is_under_min_isr for p in led),
+            "AtMinIsrPartitionCount": sum(p.is_at_min_isr for p in led),
+            "ReassigningPartitions": sum(p.is_reassigning for p in led),
+        }
+
+    # The requests of the controller.
 
     def become_leader_or_follower(
         self, request: LeaderAndIsrRequest, correlation_id: int
@@ -163,6 +368,22 @@ class ReplicaManager(HostedReplicas):
         self.controller_epoch = update.controller_epoch
         self.write_state_changes(records)
         return ErrorCode.none, deleted
+
+    def base_record(
+        self, kind: Kind, controller_id: int, controller_epoch: int, correlation_id: int
+    ) -> StateChange:
+        """The fields shared by all state change records of one controller request."""
+        return StateChange(
+            kind,
+            "broker",
+            self.broker_id,
+            controller_epoch,
+            controller_id,
+            correlation_id=correlation_id,
+        )
+
+    def _is_alive(self, broker_id: int) -> bool:
+        return broker_id in self.metadata_cache.snapshot.live_brokers
 
 
 def _may_stop(leader_epoch: int, partition: Partition) -> bool:

@@ -37,13 +37,12 @@ from replica_manager.replication.fetch_values import (
 from replica_manager.replication.isr import AlteredIsr, PendingIsr
 from replica_manager.replication.isr_proposals import IsrProposals
 from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
-from replica_manager.replication.partition import Partition
+from replica_manager.replication.partition import ALL_IN_SYNC, Partition, ProposalOutcome
 from replica_manager.replication.partition_reads import (
     check_read,
     end_offset_for_leader_epoch,
     plan_fetch,
 )
-from replica_manager.replication.partition_replicas import ALL_IN_SYNC, ProposalOutcome
 from replica_manager.replication.purgatory import Purgatory
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from replica_manager.replication.replica_manager import ReplicaManager

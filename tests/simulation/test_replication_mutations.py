@@ -17,7 +17,6 @@ from replica_manager.replication import (
     fetch_steps,
     partition,
     partition_reads,
-    partition_replicas,
 )
 from replica_manager.replication.fetch_state import Truncation
 from replica_manager.replication.isr import Consequence, PendingShrink, ReplicaState
@@ -92,7 +91,7 @@ def commit_over_the_committed_isr_alone(patch: Patch) -> None:
         ends: list[int] = [f.log_end_offset for b, f in followers.items() if b in state.isr]
         return min([end, *ends])
 
-    patch.setattr(partition_replicas, "high_watermark_by_isr", current)
+    patch.setattr(partition, "high_watermark_by_isr", current)
 
 
 def count_a_shrinkage_before_it_is_accepted(patch: Patch) -> None:
@@ -137,7 +136,7 @@ def let_laggards_join(patch: Patch) -> None:
     def join(follower: ReplicaState, high_watermark: int, _: int | None) -> bool:
         return follower.log_end_offset >= high_watermark
 
-    patch.setattr(partition_replicas, "may_join_isr", join)
+    patch.setattr(partition, "may_join_isr", join)
 
 
 def find_no_divergence(patch: Patch) -> None:
@@ -164,13 +163,13 @@ def count_a_diverging_fetch(patch: Patch) -> None:
 
 def take_any_refusal_for_a_no(patch: Patch) -> None:
     """After INVALID_UPDATE_VERSION the old ISR is believed, though the new one was written."""
-    patch.setattr(partition_replicas, "consequence_of", lambda _: Consequence.REVERT)
+    patch.setattr(partition, "consequence_of", lambda _: Consequence.REVERT)
 
 
 def acknowledge_what_is_only_appended(patch: Patch) -> None:
     """acks=all is answered as if it were acks=1."""
     patch.setattr(
-        partition_replicas.PartitionReplicas,
+        partition.Partition,
         "check_enough_replicas_reach",
         lambda *_: (True, ErrorCode.none),
     )

@@ -24,7 +24,7 @@ from replica_manager.replication.isr import (
     ReplicaState,
     consequence_of,
 )
-from replica_manager.replication.partition import Partition, PartitionState
+from replica_manager.replication.partition import ALL_IN_SYNC, Partition, PartitionState
 from replica_manager.replication.partition_reads import (
     FetchPlan,
     check_latest_offset,
@@ -32,7 +32,6 @@ from replica_manager.replication.partition_reads import (
     end_offset_for_leader_epoch,
     plan_fetch,
 )
-from replica_manager.replication.partition_replicas import ALL_IN_SYNC
 from tests.simulation.replication_log import InMemoryLog
 from zkcontroller.model import TopicPartition
 from zkcontroller.state_changes.record import Kind, StateChange
