@@ -81,8 +81,11 @@ class KafkaBroker(BrokerProcess):
         *,
         log_levels: Mapping[str, str] | None = None,
         heap: str = "1G",
+        libs: Path | None = None,
     ) -> None:
+        """``libs`` holds another Kafka than 3.9.1."""
         super().__init__(broker_id, zookeeper, directory, overrides)
+        self._libs = libs
         self._log_levels = log_levels or {}
         self._heap = heap
 
@@ -98,7 +101,7 @@ class KafkaBroker(BrokerProcess):
             f"-Dkafka.logs.dir={self.logs}",
             f"-Dlog4j.configuration=file:{log4j}",
             "-cp",
-            f"{kafka_libs()}/*",
+            f"{self._libs or kafka_libs()}/*",
             "kafka.Kafka",
             str(properties),
         ]

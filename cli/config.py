@@ -80,6 +80,7 @@ def describe(kind: str, name: str, is_all: bool, keys: tuple[str, ...]) -> None:
 @click.option("--append", multiple=True, metavar="KEY=VALUE,…", help="Add to a list.")
 @click.option("--subtract", multiple=True, metavar="KEY=VALUE,…", help="Take out of a list.")
 @click.option("--dry-run", is_flag=True, help="Have it checked, change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask before a change of all brokers.")
 def alter(
     kind: str,
     name: str,
@@ -88,6 +89,7 @@ def alter(
     append: tuple[str, ...],
     subtract: tuple[str, ...],
     dry_run: bool,
+    yes: bool,
 ) -> None:
     """Change keys of topic NAME, of broker NAME, or (broker without NAME) of all brokers.
 
@@ -95,6 +97,7 @@ def alter(
 
     All changes of one command are made together, or none.
     """
+    from .target import brokers_to_change
     from .wire import Deadline, run
     from .wire_admin import ConfigChange, change_configs
 
@@ -108,9 +111,16 @@ def alter(
     if not changes:
         raise BadUsage("change what? Say --set, --delete, --append or --subtract")
     given = settings()
+    question = f"Change {', '.join(change.name for change in changes)} of all brokers?"
+    asks = kind == "broker" and not name and not dry_run
+    if asks:
+        given.can_be_asked(question, yes=yes)
+    bootstrap = brokers_to_change(given)
+    if asks:
+        given.confirm(question, yes=yes)
     run(
         change_configs(
-            given.bootstrap(),
+            bootstrap,
             Deadline(given.deadline_s),
             _KINDS[kind],
             name,

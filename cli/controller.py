@@ -75,10 +75,12 @@ def elect(yes: bool, dry_run: bool) -> None:
     seen.
     """
     from . import election
+    from .target import name_zookeeper_to_change
 
     given = settings()
     with election.Election.begin(given) as under_way:
         plan = under_way.plan
+        name_zookeeper_to_change(given, under_way.zookeeper)
         say(
             f"controller: broker {plan.controller_id_before}, "
             f"epoch {plan.controller_epoch_before}\n"

@@ -104,8 +104,8 @@ class Election:
         created: queue.SimpleQueue[float],
     ) -> None:
         self.plan = plan
+        self.zookeeper = zookeeper
         self._settings = settings
-        self._zookeeper = zookeeper
         self._created = created
 
     @classmethod
@@ -146,7 +146,7 @@ class Election:
         security = self._settings.security
         addresses = {
             registration.broker.broker_id: registration.address_by(security.protocol)
-            for registration in await asyncio.to_thread(read_registrations, self._zookeeper)
+            for registration in await asyncio.to_thread(read_registrations, self.zookeeper)
         }
         reachable = {broker: address for broker, address in addresses.items() if address}
         history, logs = CacheHistory(), self._logs()
@@ -180,7 +180,7 @@ class Election:
 
     def _delete(self) -> tuple[int, float]:
         at_ms, at = now_ms(), time.monotonic()
-        answer = self._zookeeper.transaction(
+        answer = self.zookeeper.transaction(
             Transaction(
                 [
                     Check(ControllerEpochZnode.PATH, self.plan.controller_epoch_zk_version_before),
@@ -197,9 +197,7 @@ class Election:
     def _await_controller(self, deadline: Deadline) -> tuple[ControllerView, float]:
         """The next controller, and when it was seen."""
         while True:
-            is_there = isinstance(
-                self._zookeeper.stats([ControllerZnode.PATH], watch=True)[0], Stat
-            )
+            is_there = isinstance(self.zookeeper.stats([ControllerZnode.PATH], watch=True)[0], Stat)
             try:
                 # Not there yet: the moment at which the watch tells is what counts.
                 heard_at = (
@@ -207,7 +205,7 @@ class Election:
                 )
             except queue.Empty:
                 raise TimedOut("/controller was deleted, and no broker took over in time") from None
-            view = read_controller(self._zookeeper)
+            view = read_controller(self.zookeeper)
             if view.controller_id is None or view.controller_epoch is None:
                 continue  # gone again already: the one after that counts
             if view.controller_epoch <= self.plan.controller_epoch_before:
@@ -240,7 +238,7 @@ class Election:
             return from_metadata(after_ms, len(brokers))
         if logs is None:
             return unseen("the same broker was elected, and its logs are not known: say --dir")
-        [answer] = await asyncio.to_thread(self._zookeeper.children, [TopicsZnode.PATH])
+        [answer] = await asyncio.to_thread(self.zookeeper.children, [TopicsZnode.PATH])
         has_topics = bool(optional(TopicsZnode.PATH, answer))
         # Without partitions only the sending is logged; nothing else is worth waiting for.
         kind = Kind.METADATA_CACHED if has_topics else Kind.UPDATE_METADATA_SENDING

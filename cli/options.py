@@ -3,8 +3,10 @@
 ``-z``, ``-b``, ``-o``, ``--dir``, ``--timeout`` and the others may stand before the verb or after
 it (``zkctl -o json topic list`` is ``zkctl topic list -o json``); the one nearest to the verb
 wins.  An address comes from its flag, else from the cluster file in a directory that ``--dir``
-names on the command line, else from its environment variable, else from the cluster file that
-``zkctl cluster start`` left in the default directory.
+names on the command line, else from its environment variable.  Only where none of these names any
+address, both come from the cluster file that ``zkctl cluster start`` left in the default directory:
+an address that is named is never mixed with another cluster's.  Where a ZooKeeper is named
+and no broker, the brokers are those registered there.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ CommandT = TypeVar("CommandT", bound=click.Command)
 FORMATS: Final = ("table", "json", "jsonl", "yaml", "csv", "name")
 DEFAULT_DIRECTORY: Final = Path("zkctl-cluster")
 DEFAULT_TIMEOUT_S: Final = 30.0
+_ZOOKEEPER: Final = "ZKCTL_ZOOKEEPER"
+_BOOTSTRAP: Final = "ZKCTL_BOOTSTRAP_SERVER"
 
 
 class Origin(IntEnum):
@@ -102,17 +106,24 @@ class Settings:
 
     def find_zookeeper(self) -> Address | None:
         """The ZooKeeper connect string, with its chroot if it has one."""
-        recorded = None if self.cluster_file is None else self.cluster_file.zookeeper_connect
-        return self._first(self.zookeeper_flag, "ZKCTL_ZOOKEEPER", recorded)
+        file = self._file_of_addresses()
+        recorded = None if file is None else file.zookeeper_connect
+        return self._first(self.zookeeper_flag, _ZOOKEEPER, recorded)
 
     def find_bootstrap(self) -> Address | None:
         """``host:port,host:port`` of some brokers."""
-        recorded = None if self.cluster_file is None else self.cluster_file.bootstrap_servers
-        return self._first(self.bootstrap_flag, "ZKCTL_BOOTSTRAP_SERVER", recorded)
+        file = self._file_of_addresses()
+        recorded = None if file is None else file.bootstrap_servers
+        return self._first(self.bootstrap_flag, _BOOTSTRAP, recorded)
 
     def zookeeper(self) -> str:
         """The ZooKeeper connect string; BadUsage if it was not given."""
         address = self.find_zookeeper()
+        if address is None and (brokers := self.find_bootstrap()) is not None:
+            raise BadUsage(
+                f"this needs the ZooKeeper of the brokers at {brokers.text}, and brokers do not "
+                "name it: say -z HOST:PORT[/CHROOT] or set ZKCTL_ZOOKEEPER"
+            )
         if address is None:
             raise BadUsage(
                 "which ZooKeeper? Say -z HOST:PORT[/CHROOT], set ZKCTL_ZOOKEEPER, "
@@ -146,8 +157,15 @@ class Settings:
         return tls_of_file(read_properties(Path(path), option), option)
 
     def bootstrap(self) -> Bootstrap:
-        """Some brokers; BadUsage if none was given."""
+        """Some brokers: those named, else those registered in the ZooKeeper that is named.
+
+        BadUsage if neither was given.
+        """
         address = self.find_bootstrap()
+        if address is None and self.find_zookeeper() is not None:
+            from .target import registered_brokers
+
+            return self.servers(registered_brokers(self))
         if address is None:
             raise BadUsage(
                 "which brokers? Say -b HOST:PORT, set ZKCTL_BOOTSTRAP_SERVER, "
@@ -158,6 +176,16 @@ class Settings:
     def servers(self, addresses: str) -> Bootstrap:
         """Those servers, with the same security as brokers."""
         return Bootstrap(addresses, self.security)
+
+    def _file_of_addresses(self) -> ClusterFile | None:
+        """The cluster file, unless an address of another cluster is named."""
+        is_named = (
+            self.zookeeper_flag
+            or self.bootstrap_flag
+            or os.environ.get(_ZOOKEEPER)
+            or os.environ.get(_BOOTSTRAP)
+        )
+        return None if is_named and self.directory_flag is None else self.cluster_file
 
     def _first(self, flag: str | None, variable: str, recorded: str | None) -> Address | None:
         if flag:
@@ -170,12 +198,16 @@ class Settings:
             return Address(from_environment, Origin.ENVIRONMENT)
         return from_file
 
+    def can_be_asked(self, question: str, *, yes: bool) -> None:
+        """Refused, before anything is looked up, without ``--yes`` and a terminal."""
+        if not yes and not sys.stdin.isatty():
+            raise Refused(f"{question} Not a terminal, so no one can be asked: say --yes")
+
     def confirm(self, question: str, *, yes: bool) -> None:
         """Ask before what cannot be undone; Refused without ``--yes`` and a terminal."""
         if yes:
             return
-        if not sys.stdin.isatty():
-            raise Refused(f"{question} Not a terminal, so nobody can be asked: say --yes")
+        self.can_be_asked(question, yes=yes)
         if not click.confirm(question, err=True):
             raise Refused("nothing was done")
 
@@ -186,7 +218,10 @@ def say(text: str) -> None:
 
 
 def _store(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    def store(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
+    def store(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+        if value == "":
+            # An unset variable of a shell, most likely: another cluster must not take its place.
+            raise click.BadParameter("is empty", ctx, parameter)
         if value is not None:
             setattr(ctx.ensure_object(Settings), field, value)
 

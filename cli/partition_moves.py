@@ -10,10 +10,11 @@ import click
 
 from .errors import BadUsage, Refused, TimedOut
 from .moves import NamedPartition, distinct, parse_move, parse_partition, read_moves
-from .options import Settings, settings
+from .options import Settings, say, settings
 from .render import Layout
 
 if TYPE_CHECKING:
+    from .move_plan import PlannedElection, PlannedMove
     from .wire import Deadline
     from .wire_admin import Verdict
 
@@ -29,6 +30,25 @@ _ONGOING: Final = Layout(
     _name, (), ("topic", "partition", "replicas", "adding_replicas", "removing_replicas")
 )
 _ELECTIONS: Final = Layout(_name, (), ("topic", "partition", "is_elected", "error", "reason"))
+_PLANNED_MOVES: Final = Layout(
+    _name,
+    (),
+    (
+        "topic",
+        "partition",
+        "current_replicas",
+        "replicas",
+        "adding_replicas",
+        "removing_replicas",
+        "reason",
+    ),
+)
+_PLANNED_ELECTIONS: Final = Layout(_name, (), ("topic", "partition", "leader", "elected", "reason"))
+_SHOWN: Final = 10
+"""So many lines of a plan are shown before a question; --dry-run shows all."""
+
+_yes = click.option("--yes", is_flag=True, help="Do not ask.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done, do nothing.")
 
 
 @click.command("reassign")
@@ -40,18 +60,44 @@ _ELECTIONS: Final = Layout(_name, (), ("topic", "partition", "is_elected", "erro
 )
 @click.option("--cancel", is_flag=True, help="Call moves off; then TOPIC-PARTITION is enough.")
 @click.option("--wait", is_flag=True, help="Until the replicas have moved.")
-def reassign(moves: tuple[str, ...], file: Path | None, cancel: bool, wait: bool) -> None:
+@_dry_run
+@_yes
+def reassign(
+    moves: tuple[str, ...], file: Path | None, cancel: bool, wait: bool, dry_run: bool, yes: bool
+) -> None:
     """Move replicas to other brokers, the preferred leader first.
 
-    The controller answers when the moves have begun. Exits with 5 if it refuses one of them.
+    The moves are checked and shown first; nothing is sent if one of them cannot be. The controller
+    answers when the moves have begun. Exits with 5 if it refuses one of them.
     """
-    from .wire import Deadline, run
+    from .move_plan import plan_moves
+    from .target import brokers_to_change
+    from .wire import Deadline, metadata, run
     from .wire_admin import reassign as reassign_on_wire
 
     targets = _targets(moves, file, is_cancelled=cancel)
     given = settings()
     deadline = Deadline(given.deadline_s)
-    verdicts = run(reassign_on_wire(given.bootstrap(), deadline, list(targets.items())))
+    question = f"Cancel {len(targets)} moves?" if cancel else f"Begin {len(targets)} moves?"
+    if not dry_run:
+        given.can_be_asked(question, yes=yes)
+    bootstrap = brokers_to_change(given)
+    known = run(metadata(bootstrap, deadline, sorted({topic for topic, _ in targets})))
+    plan = plan_moves(known, targets)
+    if dry_run:
+        given.renderer.rows([each.row() for each in plan], _PLANNED_MOVES)
+    impossible = [each for each in plan if each.reason is not None]
+    if impossible:
+        first = impossible[0]
+        raise Refused(
+            f"{first.topic}-{first.partition}: {first.reason}; "
+            f"{len(impossible)} of {len(plan)} moves cannot be, nothing was done"
+        )
+    if dry_run:
+        return
+    _show([_move_text(each) for each in plan])
+    given.confirm(question, yes=yes)
+    verdicts = run(reassign_on_wire(bootstrap, deadline, list(targets.items())))
     begun = {NamedPartition(v.topic, v.partition) for v in verdicts if v.error is None}
     try:
         if wait:
@@ -93,15 +139,21 @@ def reassignments(check: bool) -> int:
     is_flag=True,
     help="Any live replica may lead where no leader is left: records may be lost.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask before an unclean election.")
-def elect(partitions: tuple[str, ...], is_all: bool, unclean: bool, yes: bool) -> None:
-    """Give leaderships back to preferred leaders, or with --unclean to anybody who lives.
+@_dry_run
+@_yes
+def elect(
+    partitions: tuple[str, ...], is_all: bool, unclean: bool, dry_run: bool, yes: bool
+) -> None:
+    """Give leaderships back to preferred leaders, or with --unclean to any live replica.
 
-    A partition that has the right leader is no error: is_elected is false then.
+    A partition that has the right leader is no error: is_elected is false then. --dry-run shows
+    from a broker's metadata who would lead; the controller may know better.
     """
     from kio.schema.errors import ErrorCode
 
-    from .wire import Deadline, run
+    from .move_plan import plan_elections
+    from .target import brokers_to_change
+    from .wire import Deadline, metadata, run
     from .wire_admin import elect as elect_on_wire
 
     if is_all == bool(partitions):
@@ -109,13 +161,21 @@ def elect(partitions: tuple[str, ...], is_all: bool, unclean: bool, yes: bool) -
     named = [parse_partition(text) for text in partitions]
     distinct(named)
     given = settings()
-    bootstrap = given.bootstrap()
-    if unclean:
-        given.confirm("Elect leaders that may lack records?", yes=yes)
+    question = "Elect leaders that may lack records?" if unclean else "Move these leaderships?"
+    if not dry_run:
+        given.can_be_asked(question, yes=yes)
+    deadline = Deadline(given.deadline_s)
+    bootstrap = brokers_to_change(given)
+    topics = None if is_all else sorted({each.topic for each in named})
+    known = run(metadata(bootstrap, deadline, topics))
+    plan = plan_elections(known, None if is_all else named, is_unclean=unclean)
+    if dry_run:
+        given.renderer.rows([each.row() for each in plan], _PLANNED_ELECTIONS)
+        return
+    _show([_election_text(each) for each in plan])
+    given.confirm(question, yes=yes)
     verdicts = run(
-        elect_on_wire(
-            bootstrap, Deadline(given.deadline_s), None if is_all else named, is_unclean=unclean
-        )
+        elect_on_wire(bootstrap, deadline, None if is_all else named, is_unclean=unclean)
     )
     is_needed = [v for v in verdicts if v.error_code is not ErrorCode.election_not_needed]
     rows = [
@@ -130,6 +190,24 @@ def elect(partitions: tuple[str, ...], is_all: bool, unclean: bool, yes: bool) -
     ]
     given.renderer.rows(rows, _ELECTIONS)
     _refuse_for(is_needed, "elections")
+
+
+def _show(lines: list[str]) -> None:
+    for line in lines[:_SHOWN]:
+        say(line)
+    if len(lines) > _SHOWN:
+        say(f"and {len(lines) - _SHOWN} more; --dry-run shows all")
+
+
+def _move_text(plan: PlannedMove) -> str:
+    now = ",".join(map(str, plan.current_replicas))
+    after = "no reassignment" if plan.replicas is None else ",".join(map(str, plan.replicas))
+    return f"  {plan.topic}-{plan.partition}: {now} -> {after}"
+
+
+def _election_text(plan: PlannedElection) -> str:
+    after = plan.reason if plan.elected is None else f"-> {plan.elected}"
+    return f"  {plan.topic}-{plan.partition}: leader {plan.leader} {after}"
 
 
 def _targets(

@@ -73,6 +73,7 @@ def create(
     """Create TOPIC and wait until its partitions have leaders."""
     from kio.schema.errors import ErrorCode
 
+    from .target import brokers_to_change
     from .topics import topic_id_text
     from .wire import Deadline, create_topic, raise_for, run
     from .wire_topics import creatable
@@ -83,7 +84,8 @@ def create(
         )
     wanted = creatable(topic, partitions, replication_factor, configs, replica_assignment)
     given = settings()
-    result = run(create_topic(given.bootstrap(), Deadline(given.deadline_s), wanted))
+    bootstrap = brokers_to_change(given)
+    result = run(create_topic(bootstrap, Deadline(given.deadline_s), wanted))
     if if_not_exists and result.error_code is ErrorCode.topic_already_exists:
         record = next(row for row in _from_brokers(given, [topic]) if row["topic"] == topic)
         del record["partitions"]
@@ -158,6 +160,7 @@ def alter(topic: str, partitions: int, replica_assignment: str | None, dry_run: 
 
     Records with a key may go to another partition than before.
     """
+    from .target import brokers_to_change
     from .wire import Deadline, run
     from .wire_admin import add_partitions
     from .wire_topics import parse_assignment
@@ -168,7 +171,7 @@ def alter(topic: str, partitions: int, replica_assignment: str | None, dry_run: 
     given = settings()
     run(
         add_partitions(
-            given.bootstrap(),
+            brokers_to_change(given),
             Deadline(given.deadline_s),
             topic,
             partitions,
@@ -188,11 +191,14 @@ def delete(topics: tuple[str, ...], yes: bool, if_exists: bool) -> None:
     """Delete TOPIC with all its data, and wait until the brokers have forgotten it."""
     from kio.schema.errors import ErrorCode
 
+    from .target import brokers_to_change
     from .wire import Deadline, delete_topics_named, raise_for, run
 
     given = settings()
-    bootstrap = given.bootstrap()
-    given.confirm(f"Delete {', '.join(topics)} with all data?", yes=yes)
+    question = f"Delete {', '.join(topics)} with all data?"
+    given.can_be_asked(question, yes=yes)
+    bootstrap = brokers_to_change(given)
+    given.confirm(question, yes=yes)
     names = list(dict.fromkeys(topics))
     results = run(delete_topics_named(bootstrap, Deadline(given.deadline_s), names))
     rows = []

@@ -1,8 +1,8 @@
 """Kafka requests to brokers: metadata from any broker, changes to the controller.
 
-The versions are fixed (Metadata 12, CreateTopics 7, DeleteTopics 6): every broker since Kafka 2.8
-knows them, and so do ours.  asyncio and kio are imported with this module, so verbs import it when
-they run.
+Requests are built in one version, the newest that is needed; :mod:`.wire_versions` speaks to each
+broker in a version that it knows.  asyncio and kio are imported with this module, so verbs import
+it when they run.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from zkcontroller.net.connection import Connection
 
 from .errors import BadUsage, CannotConnect, Refused, TimedOut
 from .options import Bootstrap
+from .wire_versions import BrokerConnection
 
 T = TypeVar("T")
 TopicResult = CreatableTopicResult | DeletableTopicResult
@@ -93,8 +94,17 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 @asynccontextmanager
 async def connected(
     addresses: Sequence[BrokerAddress], deadline: Deadline, security: ClientSecurity
-) -> AsyncIterator[Connection]:
+) -> AsyncIterator[BrokerConnection]:
     """A connection to the first broker that answers; CannotConnect, with reasons, if none does."""
+    async with connected_raw(addresses, deadline, security) as connection:
+        yield BrokerConnection(connection)
+
+
+@asynccontextmanager
+async def connected_raw(
+    addresses: Sequence[BrokerAddress], deadline: Deadline, security: ClientSecurity
+) -> AsyncIterator[Connection]:
+    """Like :func:`connected`, for requests whose version the caller chooses."""
     address, connection = await _open_first(addresses, deadline, security)
     try:
         yield connection
@@ -129,7 +139,7 @@ async def _open_first(
 
 
 async def ask_metadata(
-    connection: Connection, topics: Sequence[str] | None = None
+    connection: BrokerConnection, topics: Sequence[str] | None = None
 ) -> MetadataResponse:
     """What a broker knows of the cluster and of some topics (None: of all, empty: of none)."""
     wanted = (
@@ -159,7 +169,7 @@ async def metadata(
 
 
 async def ask_controller(
-    bootstrap: Bootstrap, deadline: Deadline, ask: Callable[[Connection], Awaitable[list[T]]]
+    bootstrap: Bootstrap, deadline: Deadline, ask: Callable[[BrokerConnection], Awaitable[list[T]]]
 ) -> list[T]:
     """Put a request to the controller, and again while it moves.
 
@@ -180,7 +190,7 @@ async def _ask_named_controller(
     known: MetadataResponse,
     deadline: Deadline,
     security: ClientSecurity,
-    ask: Callable[[Connection], Awaitable[list[T]]],
+    ask: Callable[[BrokerConnection], Awaitable[list[T]]],
 ) -> list[T] | str:
     """The controller's results; or why they must be asked for again."""
     controller = next((b for b in known.brokers if b.node_id == known.controller_id), None)
@@ -202,7 +212,7 @@ async def create_topic(
 ) -> CreatableTopicResult:
     """Create a topic; the result may carry an error code."""
 
-    async def ask(connection: Connection) -> list[CreatableTopicResult]:
+    async def ask(connection: BrokerConnection) -> list[CreatableTopicResult]:
         response = await connection.request(
             create_topics.CreateTopicsRequest(topics=(topic,), timeout=_timeout(deadline))
         )
@@ -217,7 +227,7 @@ async def delete_topics_named(
 ) -> list[DeletableTopicResult]:
     """Delete topics; each result may carry an error code."""
 
-    async def ask(connection: Connection) -> list[DeletableTopicResult]:
+    async def ask(connection: BrokerConnection) -> list[DeletableTopicResult]:
         wanted = tuple(
             delete_topics.DeleteTopicState(name=TopicName(name), topic_id=None) for name in names
         )

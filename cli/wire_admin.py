@@ -1,8 +1,6 @@
 """Administrative requests: partitions, reassignments, elections and configurations.
 
-The versions are fixed (CreatePartitions 3, AlterPartitionReassignments 0, ElectLeaders 2,
-DescribeConfigs 4, IncrementalAlterConfigs 1): every broker since Kafka 2.8 knows them, and so do
-ours.  What a broker refuses is part of a result, not an exception.
+What a broker refuses is part of a result, not an exception.
 """
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ from kio.schema.list_partition_reassignments.v0.response import ListPartitionRea
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i32Timedelta
 
-from zkcontroller.net.connection import Connection
-
 from .errors import Refused, TimedOut
 from .moves import NamedPartition
 from .options import Bootstrap
@@ -49,6 +45,7 @@ from .wire import (
     metadata,
     parse_bootstrap,
 )
+from .wire_versions import BrokerConnection
 
 _T = TypeVar("_T")
 
@@ -105,7 +102,7 @@ async def add_partitions(
 ) -> None:
     """Give the topic ``count`` partitions in all; Refused or TimedOut if the broker says so."""
 
-    async def ask(connection: Connection) -> list[CreatePartitionsTopicResult]:
+    async def ask(connection: BrokerConnection) -> list[CreatePartitionsTopicResult]:
         wanted = create_partitions.CreatePartitionsTopic(
             name=TopicName(topic),
             count=i32(count),
@@ -145,7 +142,7 @@ async def reassign(
             )
         )
 
-    async def ask(connection: Connection) -> AlterPartitionReassignmentsResponse:
+    async def ask(connection: BrokerConnection) -> AlterPartitionReassignmentsResponse:
         response = await connection.request(
             alter_reassignments.AlterPartitionReassignmentsRequest(
                 timeout=_timeout(deadline),
@@ -172,7 +169,7 @@ async def reassign(
 async def ongoing_reassignments(bootstrap: Bootstrap, deadline: Deadline) -> list[Ongoing]:
     """Every partition that is being moved, by name."""
 
-    async def ask(connection: Connection) -> ListPartitionReassignmentsResponse:
+    async def ask(connection: BrokerConnection) -> ListPartitionReassignmentsResponse:
         response = await connection.request(
             ListPartitionReassignmentsRequest(timeout=_timeout(deadline), topics=None)
         )
@@ -213,7 +210,7 @@ async def elect(
         for topic, those in by_topic.items()
     )
 
-    async def ask(connection: Connection) -> list[Verdict]:
+    async def ask(connection: BrokerConnection) -> list[Verdict]:
         response = await connection.request(
             elect_leaders.ElectLeadersRequest(
                 election_type=i8(int(is_unclean)),
@@ -298,9 +295,9 @@ async def _whom_to_ask(
 
 
 async def _ask_for_one(
-    bootstrap: Bootstrap, deadline: Deadline, ask: Callable[[Connection], Awaitable[_T]]
+    bootstrap: Bootstrap, deadline: Deadline, ask: Callable[[BrokerConnection], Awaitable[_T]]
 ) -> _T:
-    async def ask_in_a_list(connection: Connection) -> list[_T]:
+    async def ask_in_a_list(connection: BrokerConnection) -> list[_T]:
         return [await ask(connection)]
 
     [answer] = await ask_controller(bootstrap, deadline, ask_in_a_list)

@@ -1,6 +1,6 @@
 """Log offsets from the leaders, and log directories from every broker.
 
-ListOffsets 6 and DescribeLogDirs 2: every broker since Kafka 2.8 knows them, and so do ours.
+DescribeLogDirs is asked in version 2, where an empty list is a refusal.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i64
 
 from zkcontroller.net.client_security import ClientSecurity
-from zkcontroller.net.connection import Connection
 
 from .errors import CannotConnect, Refused
 from .options import Bootstrap
 from .wire import BrokerAddress, Deadline, connected, error_text, metadata
+from .wire_versions import BrokerConnection
 
 _NO_LEADER: Final = -1
 _CLIENT: Final = -1
@@ -57,7 +57,9 @@ async def topic_offsets(
     led.pop(_NO_LEADER, None)
     addresses = _addresses(known)
 
-    def asking(partitions: Sequence[_Partition]) -> Callable[[Connection], Awaitable[_Bounds]]:
+    def asking(
+        partitions: Sequence[_Partition],
+    ) -> Callable[[BrokerConnection], Awaitable[_Bounds]]:
         return lambda connection: _bounds(connection, partitions)
 
     found: _Bounds = {}
@@ -78,7 +80,7 @@ async def topic_offsets(
 _Bounds = dict[_Partition, tuple[int, int] | ErrorCode]
 
 
-async def _bounds(connection: Connection, partitions: Sequence[_Partition]) -> _Bounds:
+async def _bounds(connection: BrokerConnection, partitions: Sequence[_Partition]) -> _Bounds:
     """Earliest and latest offset of partitions that the broker leads, or its refusal."""
     asked: list[dict[_Partition, int | ErrorCode]] = []
     for timestamp in (_EARLIEST, _LATEST):
@@ -174,7 +176,7 @@ async def log_dirs(
     return rows
 
 
-async def _described(connection: Connection) -> Sequence[DescribeLogDirsResult]:
+async def _described(connection: BrokerConnection) -> Sequence[DescribeLogDirsResult]:
     response = await connection.request(DescribeLogDirsRequest(topics=None))
     assert isinstance(response, DescribeLogDirsResponse), "request() answers in kind"
     return response.results
@@ -201,7 +203,7 @@ async def _ask(
     address: BrokerAddress | None,
     deadline: Deadline,
     security: ClientSecurity,
-    ask: Callable[[Connection], Awaitable[_T]],
+    ask: Callable[[BrokerConnection], Awaitable[_T]],
 ) -> _T | CannotConnect:
     """A broker's response, or the reason why it cannot be reached."""
     if address is None:

@@ -29,7 +29,7 @@ from zkcontroller.protocol.uuid_text import uuid_text
 
 from .errors import CannotConnect, Refused
 from .options import Bootstrap
-from .wire import BrokerAddress, Deadline, connected, parse_bootstrap
+from .wire import BrokerAddress, Deadline, connected_raw, parse_bootstrap
 
 MAX_NODES: Final = 100
 """So many nodes are asked at most: each may name another one."""
@@ -56,7 +56,7 @@ async def describe_quorum(bootstrap: Bootstrap, deadline: Deadline) -> DescribeQ
         address = waiting.pop(0)
         asked.append(address)
         try:
-            async with connected([address], deadline, bootstrap.security) as connection:
+            async with connected_raw([address], deadline, bootstrap.security) as connection:
                 answer = await _described_by(connection, address)
         except CannotConnect as failure:
             reasons.append(str(failure))

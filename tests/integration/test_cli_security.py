@@ -154,9 +154,9 @@ def test_every_verb_that_asks_brokers_goes_through_the_closed_door(
     own = {row["name"]: row["value"] for row in as_admin("config", "describe", "broker", "2")}
     assert own["broker.id"] == "2"
     assert {row["broker_id"] for row in as_admin("broker", "log-dirs")} == {1, 2}
-    as_admin("partition", "reassign", "moved-0:2,1", "--wait")
+    as_admin("partition", "reassign", "--yes", "moved-0:2,1", "--wait")
     assert as_admin("partition", "reassignments") == []
-    assert as_admin("partition", "elect", "moved-0")[0]["topic"] == "moved"
+    assert as_admin("partition", "elect", "--yes", "moved-0")[0]["topic"] == "moved"
     as_admin("topic", "delete", "moved", "--yes")
     wait_for(lambda: "moved" not in [row["topic"] for row in as_admin("topic", "list")], "its end")
 

@@ -257,7 +257,7 @@ def test_replicas_move_when_the_new_one_has_caught_up(
     create(cluster, "moving", "1:2")
 
     with frozen(cluster, 3):
-        begun = zkctl(cluster, "partition", "reassign", "moving-0:3,2")
+        begun = zkctl(cluster, "partition", "reassign", "--yes", "moving-0:3,2")
         ongoing = zkctl(cluster, "partition", "reassignments")
         expanded = topic_znode(session, "moving").partitions[0]
         grown = zkctl(cluster, "topic", "alter", "moving", "--partitions", "2", exit_code=5)
@@ -290,9 +290,9 @@ def test_replicas_move_when_the_new_one_has_caught_up(
 def test_a_move_is_called_off(cluster: Cluster, session: ZooKeeperSession) -> None:
     create(cluster, "staying", "1:2")
     with frozen(cluster, 3):
-        zkctl(cluster, "partition", "reassign", "staying-0:3,2")
-        cancelled = zkctl(cluster, "partition", "reassign", "--cancel", "staying-0")
-    again = zkctl(cluster, "partition", "reassign", "--cancel", "staying-0", exit_code=5)
+        zkctl(cluster, "partition", "reassign", "--yes", "staying-0:3,2")
+        cancelled = zkctl(cluster, "partition", "reassign", "--yes", "--cancel", "staying-0")
+    again = zkctl(cluster, "partition", "reassign", "--yes", "--cancel", "staying-0", exit_code=5)
 
     assert [row["error"] for row in cancelled] == [None]
     # What is left of 3,2,1 without 3: Kafka does not remember which came first either.
@@ -353,8 +353,8 @@ def test_leaders_return_to_their_preferred_brokers(
     assert leader_of(session, "elected", 0) == 1
     assert leader_of(session, "elected", 1) == 2
 
-    elected = zkctl(cluster, "partition", "elect", "--all")
-    again = zkctl(cluster, "partition", "elect", "elected-0", "elected-1")
+    elected = zkctl(cluster, "partition", "elect", "--yes", "--all")
+    again = zkctl(cluster, "partition", "elect", "--yes", "elected-0", "elected-1")
 
     rows = [(row["partition"], row["is_elected"]) for row in elected if row["topic"] == "elected"]
     assert rows == [(1, True)]
@@ -385,16 +385,16 @@ def leader_of(session: ZooKeeperSession, topic: str, partition: int) -> int:
 
 def lead_elsewhere(cluster: Cluster, session: ZooKeeperSession, topic: str, partition: int) -> None:
     """Broker 2 leads a partition that prefers 1: the order is changed for one election."""
-    zkctl(cluster, "partition", "reassign", f"{topic}-{partition}:2,1")
+    zkctl(cluster, "partition", "reassign", "--yes", f"{topic}-{partition}:2,1")
     wait_for(
         lambda: topic_znode(session, topic).partitions[partition] == ReplicaAssignment((2, 1)),
         "the replicas in the other order",
     )
     # Both replicas were in sync all along, so the move ends at once; the leader has stayed.
     assert leader_of(session, topic, partition) == 1
-    zkctl(cluster, "partition", "elect", f"{topic}-{partition}")
+    zkctl(cluster, "partition", "elect", "--yes", f"{topic}-{partition}")
     assert leader_of(session, topic, partition) == 2
-    zkctl(cluster, "partition", "reassign", f"{topic}-{partition}:1,2")
+    zkctl(cluster, "partition", "reassign", "--yes", f"{topic}-{partition}:1,2")
     assert leader_of(session, topic, partition) == 2
 
 
@@ -444,7 +444,7 @@ def test_configurations_change(cluster: Cluster, session: ZooKeeperSession) -> N
 def test_brokers_take_over_what_is_changed_for_all_and_for_one(
     cluster: Cluster, session: ZooKeeperSession
 ) -> None:
-    zkctl(cluster, "config", "alter", "broker", "--set", "max.connections=500")
+    zkctl(cluster, "config", "alter", "broker", "--yes", "--set", "max.connections=500")
     zkctl(cluster, "config", "alter", "broker", "2", "--set", "max.connections=700")
 
     def told(broker: str) -> tuple[Any, ...]:
@@ -455,7 +455,7 @@ def test_brokers_take_over_what_is_changed_for_all_and_for_one(
     wait_for(lambda: told("2") == (("700", "dynamic_broker"),), "broker 2 to change")
     assert config_of(session, "brokers/<default>") == {"max.connections": "500"}
 
-    zkctl(cluster, "config", "alter", "broker", "--delete", "max.connections")
+    zkctl(cluster, "config", "alter", "broker", "--yes", "--delete", "max.connections")
     zkctl(cluster, "config", "alter", "broker", "2", "--delete", "max.connections")
     wait_for(lambda: told("2") == (("2147483647", "default"),), "broker 2 to change back")
 

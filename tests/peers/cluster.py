@@ -149,6 +149,10 @@ class Cluster:
 
     # What clients are told.
 
+    def of(self, topic: str) -> dict[int, PartitionView]:
+        """The partitions of one topic, as ZooKeeper has them."""
+        return {key[1]: view for key, view in self.partitions().items() if key[0] == topic}
+
     def bootstrap(self, broker_id: int) -> str:
         """``host:port`` of that broker's first listener."""
         znode = self.session.read(f"/brokers/ids/{broker_id}")

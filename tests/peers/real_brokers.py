@@ -88,10 +88,6 @@ class RealBrokers(Cluster):
         )
         self.wait_until_everybody_knows(topic)
 
-    def of(self, topic: str) -> dict[int, PartitionView]:
-        """The partitions of one topic, as ZooKeeper has them."""
-        return {key[1]: view for key, view in self.partitions().items() if key[0] == topic}
-
     def wait_until_everybody_knows(self, topic: str) -> None:
         """Waits until every broker tells clients of this topic what ZooKeeper holds."""
 

@@ -91,23 +91,37 @@ def test_what_contradicts_itself_or_lacks_something_is_a_matter_of_usage(
     assert sentence in answer.stderr
 
 
-def test_an_unclean_election_needs_a_confirmation(zkctl: Zkctl) -> None:
-    answer = zkctl("partition", "elect", "orders-0", "--unclean", *NOWHERE)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("partition", "elect", "orders-0", "--unclean"),
+        ("partition", "elect", "--all"),
+        ("partition", "reassign", "orders-0:1,2"),
+        ("partition", "reassign", "--cancel", "orders-0"),
+        ("config", "alter", "broker", "--set", "log.retention.ms=1"),
+        ("topic", "delete", "orders"),
+    ],
+)
+def test_off_a_terminal_a_change_needs_yes_before_anything_is_looked_up(
+    zkctl: Zkctl, arguments: tuple[str, ...]
+) -> None:
+    answer = zkctl(*arguments, *NOWHERE)
 
     assert answer.exit_code == 5
-    assert "say --yes" in answer.stderr
+    assert answer.stderr.endswith("Not a terminal, so no one can be asked: say --yes\n")
+    assert len(answer.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("partition", "reassign", "orders-0:1"),
-        ("partition", "reassign", "--cancel", "orders-0"),
+        ("partition", "reassign", "orders-0:1", "--yes"),
+        ("partition", "reassign", "--cancel", "orders-0", "--yes"),
         ("partition", "reassignments"),
         ("partition", "elect", "--all", "--unclean", "--yes"),
         ("topic", "alter", "orders", "--partitions", "2"),
         ("config", "describe", "topic", "orders"),
-        ("config", "alter", "broker", "--append", "log.cleanup.policy=compact"),
+        ("config", "alter", "broker", "--append", "log.cleanup.policy=compact", "--yes"),
     ],
 )
 def test_without_a_broker_there_is_no_answer(zkctl: Zkctl, arguments: tuple[str, ...]) -> None:

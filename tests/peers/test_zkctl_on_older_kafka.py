@@ -1,0 +1,146 @@
+"""``zkctl`` on brokers of Kafka 2.8.2, by brokers alone and by ZooKeeper alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import orjson
+import pytest
+
+from benchmarks.kafka_peer import KafkaBroker, KafkaUnavailableError, zookeeper_tools_libs
+from tests.peers.clients import run_tool
+from tests.peers.cluster import PROPERTIES, Cluster
+from zkcontroller.zookeeper.embedded import EmbeddedZooKeeper
+
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(300)]
+
+TOPICS: Final = "kafka.admin.TopicCommand"
+BROKERS: Final = (1, 2)
+
+
+class OldCluster(Cluster):
+    """Two brokers of Kafka 2.8.2."""
+
+    def start_all(self) -> None:
+        for broker_id in BROKERS:
+            broker = KafkaBroker(
+                broker_id,
+                self.zookeeper,
+                self._directory / f"old-{broker_id}",
+                PROPERTIES | {"log.segment.bytes": "1048576"},
+                heap="384M",
+                libs=zookeeper_tools_libs(),
+            )
+            self.start(broker)
+
+    @property
+    def servers(self) -> str:
+        return ",".join(map(self.bootstrap, BROKERS))
+
+    def zkctl(self, *arguments: str, exit_code: int = 0) -> Any:
+        """What it says as JSON; the addresses are among the arguments."""
+        done = subprocess.run(
+            [sys.executable, "-m", "zkcontroller_cli", "-o", "json", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        assert done.returncode == exit_code, done.stderr
+        return orjson.loads(done.stdout) if done.stdout else done.stderr
+
+
+@pytest.fixture(scope="module")
+def old(
+    zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OldCluster]:
+    try:
+        zookeeper_tools_libs()
+    except KafkaUnavailableError as missing:
+        pytest.skip(str(missing))
+    cluster = OldCluster(f"{zookeeper.connect}/older", tmp_path_factory.mktemp("older"))
+    try:
+        cluster.start_all()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(params=["brokers", "ZooKeeper"])
+def named(request: pytest.FixtureRequest, old: OldCluster) -> Callable[..., Any]:
+    """``zkctl`` with one address: of the brokers, or of ZooKeeper."""
+    address = ("-b", old.servers) if request.param == "brokers" else ("-z", old.zookeeper)
+
+    def ask(*arguments: str, exit_code: int = 0) -> Any:
+        return old.zkctl(*address, *arguments, exit_code=exit_code)
+
+    return ask
+
+
+def test_a_topic_lives_its_life(old: OldCluster, named: Callable[..., Any]) -> None:
+    created = named("topic", "create", "life", "--partitions", "2", "--replication-factor", "2")
+    old.wait_until(lambda: len(old.of("life")) == 2, "two partitions")
+    grown = named("topic", "alter", "life", "--partitions", "3")
+    old.wait_until(lambda: len(old.of("life")) == 3, "three partitions")
+    changed = named("config", "alter", "topic", "life", "--set", "retention.ms=12345")
+    configs = named("config", "describe", "topic", "life", "--key", "retention.ms")
+    described = named("topic", "describe", "life")
+    by_kafka = run_tool(
+        *(TOPICS, "--bootstrap-server", old.servers, "--describe", "--topic", "life"),
+        libs=zookeeper_tools_libs(),
+    )
+    offsets = named("topic", "offsets", "life")
+    deleted = named("topic", "delete", "life", "--yes")
+
+    assert created["partition_count"] == 2
+    assert grown["partition_count"] == 3
+    assert [(row["name"], row["value"]) for row in changed] == [("retention.ms", "12345")]
+    assert [(row["value"], row["source"]) for row in configs] == [("12345", "topic")]
+    assert described["topic_id"] == created["topic_id"]
+    assert f"TopicId: {described['topic_id']}\tPartitionCount: 3" in by_kafka
+    for row in described["partitions"]:
+        replicas, isr = (",".join(map(str, row[key])) for key in ("replicas", "isr"))
+        line = f"Partition: {row['partition']}\tLeader: {row['leader']}\tReplicas: {replicas}"
+        assert f"{line}\tIsr: {isr}" in by_kafka
+    assert [(row["earliest_offset"], row["latest_offset"], row["error"]) for row in offsets] == [
+        (0, 0, None)
+    ] * 3
+    assert deleted == [{"topic": "life", "is_deleted": True}]
+    old.wait_until(lambda: not old.of("life"), "the end of the topic")
+
+
+def test_replicas_move_and_leaderships_go_back(old: OldCluster, named: Callable[..., Any]) -> None:
+    named("topic", "create", "moving", "--replica-assignment", "1,1")
+    old.wait_until(lambda: len(old.of("moving")) == 2, "two partitions")
+
+    planned = named("partition", "reassign", "moving-0:2,1", "--dry-run")
+    begun = named("partition", "reassign", "moving-0:2,1", "--yes", "--wait")
+    ongoing = named("partition", "reassignments")
+    elected = named("partition", "elect", "moving-0", "--yes")
+
+    assert [row["adding_replicas"] for row in planned] == [[2]]
+    assert [row["error"] for row in begun] == [None]
+    assert ongoing == []
+    assert [row["error"] for row in elected] == [None]
+    old.wait_until(lambda: old.of("moving")[0].leader == 2, "the preferred leader")
+    named("topic", "delete", "moving", "--yes")
+    old.wait_until(lambda: not old.of("moving"), "the end of the topic")
+
+
+def test_brokers_tell_their_directories_and_configurations(named: Callable[..., Any]) -> None:
+    directories = named("broker", "log-dirs")
+    [size] = named("config", "describe", "broker", "1", "--key", "log.segment.bytes")
+
+    assert [row["broker_id"] for row in directories] == list(BROKERS)
+    assert all(row["error"] is None for row in directories)
+    assert (size["value"], size["source"]) == ("1048576", "static_broker")
+
+
+def test_the_controller_moves(old: OldCluster) -> None:
+    elected = old.zkctl("-z", old.zookeeper, "controller", "elect", "--yes")
+
+    assert elected["controller_epoch"] == elected["controller_epoch_before"] + 1
+    assert elected["controller_id"] in BROKERS

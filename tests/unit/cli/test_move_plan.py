@@ -1,0 +1,128 @@
+"""What a reassignment or an election would do, out of a broker's metadata."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v12 import response as v12
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i32
+
+plan: Any = import_module("zkcontroller_cli.move_plan")
+moves: Any = import_module("zkcontroller_cli.moves")
+
+
+def metadata(*partitions: tuple[int, tuple[int, ...], tuple[int, ...]]) -> v12.MetadataResponse:
+    """Topic ``orders``, each partition as (leader, replicas, ISR); brokers 1, 2, 3 live."""
+    return v12.MetadataResponse(
+        throttle_time=import_module("kio.static.primitive").i32Timedelta.parse(
+            import_module("datetime").timedelta(0)
+        ),
+        brokers=tuple(
+            v12.MetadataResponseBroker(node_id=BrokerId(n), host="h", port=i32(n), rack=None)
+            for n in (1, 2, 3)
+        ),
+        cluster_id="c",
+        controller_id=BrokerId(1),
+        topics=(
+            v12.MetadataResponseTopic(
+                error_code=ErrorCode.none,
+                name=TopicName("orders"),
+                topic_id=None,
+                is_internal=False,
+                partitions=tuple(
+                    v12.MetadataResponsePartition(
+                        error_code=ErrorCode.none,
+                        partition_index=i32(number),
+                        leader_id=BrokerId(leader),
+                        leader_epoch=i32(0),
+                        replica_nodes=tuple(map(BrokerId, replicas)),
+                        isr_nodes=tuple(map(BrokerId, isr)),
+                        offline_replicas=(),
+                    )
+                    for number, (leader, replicas, isr) in enumerate(partitions)
+                ),
+                topic_authorized_operations=i32(0),
+            ),
+        ),
+    )
+
+
+def orders(partition: int) -> Any:
+    return moves.NamedPartition("orders", partition)
+
+
+@pytest.mark.parametrize(
+    ("target", "adding", "removing", "reason"),
+    [
+        ((3, 2), [3], [1], None),
+        ((2, 1), [], [], None),
+        ((1,), [], [2], None),
+        ((1, 9), [9], [2], "not alive: 9"),
+        ((8, 9), [8, 9], [1, 2], "not alive: 8, 9"),
+        ((1, 1), [], [2], "a broker is named twice"),
+        (None, [], [], None),
+    ],
+)
+def test_a_move_shows_what_comes_and_goes_or_why_it_cannot_be(
+    target: tuple[int, ...] | None, adding: list[int], removing: list[int], reason: str | None
+) -> None:
+    known = metadata((1, (1, 2), (1, 2)))
+
+    [planned] = plan.plan_moves(known, {orders(0): target})
+
+    assert planned.row() == {
+        "topic": "orders",
+        "partition": 0,
+        "current_replicas": (1, 2),
+        "replicas": target,
+        "adding_replicas": adding,
+        "removing_replicas": removing,
+        "reason": reason,
+    }
+
+
+def test_a_replica_that_stays_need_not_be_alive() -> None:
+    [planned] = plan.plan_moves(metadata((1, (1, 9), (1,))), {orders(0): (2, 9)})
+
+    assert planned.reason is None
+
+
+def test_a_partition_that_does_not_exist_cannot_move() -> None:
+    [planned] = plan.plan_moves(metadata(), {orders(0): (1,)})
+
+    assert planned.reason == "there is no such partition"
+
+
+@pytest.mark.parametrize(
+    ("partition", "is_unclean", "elected", "reason"),
+    [
+        ((2, (1, 2), (1, 2)), False, 1, None),
+        ((1, (1, 2), (1, 2)), False, None, "no election needed"),
+        ((2, (1, 2), (2,)), False, None, "the preferred leader 1 is not in sync"),
+        ((2, (9, 2), (2,)), False, None, "the preferred leader 9 is not alive"),
+        ((1, (1, 2), (1,)), True, None, "no election needed"),
+        ((-1, (9, 2, 3), (9,)), True, 2, None),
+        ((-1, (9, 2, 3), (9, 3)), True, 3, None),
+        ((-1, (8, 9), (8,)), True, None, "no replica is alive"),
+    ],
+)
+def test_an_election_shows_who_would_lead_or_why_nobody_new(
+    partition: Any, is_unclean: bool, elected: int | None, reason: str | None
+) -> None:
+    known = metadata(partition)
+
+    [planned] = plan.plan_elections(known, [orders(0)], is_unclean=is_unclean)
+
+    assert (planned.elected, planned.reason) == (elected, reason)
+
+
+def test_of_all_partitions_those_that_need_an_election_are_shown() -> None:
+    known = metadata((1, (1, 2), (1, 2)), (2, (1, 2), (1, 2)), (2, (1, 2), (2,)))
+
+    planned = plan.plan_elections(known, None, is_unclean=False)
+
+    assert [(each.partition, each.elected) for each in planned] == [(1, 1), (2, None)]
