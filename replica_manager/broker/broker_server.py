@@ -2,8 +2,8 @@
 
 Three rooms: the asyncio loop owns sockets, partitions and the metadata cache; the controller's
 event thread decides; ZooKeeper's threads only hand over.  What blocks (ZooKeeper, disk) runs in an
-executor.  A broker hosts a controller candidate, which learns of watches and session changes
-through this object.
+executor.  A broker hosts a controller candidate, with which it shares the ZooKeeper session; a
+:class:`.SessionRouter` gives each of them its watches.
 
 Source: Kafka ``KafkaServer`` (``startup``, ``shutdown``).
 """
@@ -100,8 +100,8 @@ from zkcontroller.protocol.inter_broker_versions import (
 from zkcontroller.runtime.controller_runtime import ControllerRuntime
 from zkcontroller.zookeeper.delegation_token_znodes import TokenChangeZnode
 from zkcontroller.zookeeper.kafka_acl_znodes import AclChangeZnode
-from zkcontroller.zookeeper.requests import WatchFired
 from zkcontroller.zookeeper.session import SessionState, ZooKeeperSession
+from zkcontroller.zookeeper.session_router import SessionRouter
 from zkcontroller.zookeeper.znodes import ConfigChangesZnode, FeatureZnode
 
 LISTENER_CHANGE_TIMEOUT_S: Final = 30.0
@@ -156,6 +156,7 @@ class BrokerServer:
         self._trace = trace_state_changes
         self._is_stopping = threading.Event()
         self._runtime: ControllerRuntime | None = None
+        self._router = SessionRouter()
         self._refreshers: list[Refresher] = []
         self._identity = BrokerIdentity(config)
         self._storage: Storage | None = None
@@ -350,10 +351,11 @@ class BrokerServer:
         _log.info("%sConnecting to zookeeper on %s", self._prefix, config.zookeeper_connect)
         self._session = ZooKeeperSession(
             self._zookeeper_settings,
-            on_watch=self._on_watch,
-            on_state=self._on_session_state,
-            on_latency_ms=self._on_latency_ms,
+            on_watch=self._router.fired,
+            on_state=self._router.entered,
+            on_latency_ms=self._router.took,
         )
+        self._router.follow_states(self._on_session_state)
         await self._blocking(self._session.start)
         await self._blocking(lambda: create_persistent_paths(self._session))
 
@@ -378,7 +380,7 @@ class BrokerServer:
     def _make_runtime(self) -> ControllerRuntime:
         config = self._current_config()
         security = self._secured.client[config.listeners.controller_uses]
-        return ControllerRuntime(
+        runtime = ControllerRuntime(
             config=controller_settings(config, self.broker_id, trace_state_changes=self._trace),
             session=self._session,
             loop=self._loop,
@@ -387,6 +389,8 @@ class BrokerServer:
             metrics=self.metrics,
             channel_settings=channel_settings(config, self.broker_id, security),
         )
+        runtime.follow(self._router)
+        return runtime
 
     def _registration(self) -> Registration:
         config = self._config
@@ -498,32 +502,37 @@ class BrokerServer:
 
     def _start_refreshers(self) -> None:
         assert self._dynamic is not None
-        self._config_changes = Refresher(
+        config_changes = Refresher(
             "configuration changes", self._dynamic.process_changes, self._loop, self._executor
         )
-        self._feature_changes = Refresher(
+        config_changes.follow(self._router, ConfigChangesZnode.PATH)
+        feature_changes = Refresher(
             FeatureZnode.PATH, self._features.look, self._loop, self._executor
         )
+        feature_changes.follow(self._router, FeatureZnode.PATH)
         self._log_dir_failures = Refresher(
             "failures of log directories",
             self._log_dir_events.propagate,
             self._loop,
             self._executor,
         )
-        self._refreshers = [self._config_changes, self._feature_changes, self._log_dir_failures]
+        self._log_dir_failures.follow(self._router)
+        self._refreshers = [config_changes, feature_changes, self._log_dir_failures]
         if self._acl_store is not None:
-            self._acl_changes = Refresher(
+            acl_changes = Refresher(
                 "ACL changes", self._acl_store.process_changes, self._loop, self._executor
             )
-            self._refreshers.append(self._acl_changes)
+            acl_changes.follow(self._router, *AclChangeZnode.ROOTS)
+            self._refreshers.append(acl_changes)
         if self._token_store is not None:
-            self._token_changes = Refresher(
+            token_changes = Refresher(
                 "delegation tokens",
                 self._token_store.process_changes,
                 self._loop,
                 self._executor,
             )
-            self._refreshers.append(self._token_changes)
+            token_changes.follow(self._router, TokenChangeZnode.ROOT)
+            self._refreshers.append(token_changes)
             runtime = self._runtime
             assert runtime is not None, "made before"
             self._token_sweep = TokenSweep(
@@ -569,34 +578,9 @@ class BrokerServer:
     def _current_config(self) -> BrokerConfig:
         return self._config if self._dynamic is None else self._dynamic.current
 
-    def _on_watch(self, fired: WatchFired) -> None:
-        if fired.path == ConfigChangesZnode.PATH:
-            if self._refreshers:
-                self._config_changes.poke()
-        elif fired.path == FeatureZnode.PATH:
-            if self._refreshers:
-                self._feature_changes.poke()
-        elif fired.path in AclChangeZnode.ROOTS:
-            if self._refreshers:
-                self._acl_changes.poke()
-        elif fired.path == TokenChangeZnode.ROOT:
-            if self._refreshers:
-                self._token_changes.poke()
-        elif self._runtime is not None:
-            self._runtime.on_watch(fired)
-
     def _on_session_state(self, state: SessionState) -> None:
-        if self._runtime is not None:
-            self._runtime.on_session_state(state)
-        if state is SessionState.CONNECTED:
-            for refresher in self._refreshers:
-                refresher.poke()
-        elif state is SessionState.AUTH_FAILED:
+        if state is SessionState.AUTH_FAILED:
             self._loop.call_soon_threadsafe(self.has_failed.set)
-
-    def _on_latency_ms(self, latency_ms: float) -> None:
-        if self._runtime is not None:
-            self._runtime.on_request_latency(latency_ms)
 
     def _make_securities(self) -> ListenerSecurities:
         return ListenerSecurities(self._current_config())

@@ -9,6 +9,8 @@ from concurrent.futures import Executor
 from typing import Final
 
 from zkcontroller.errors import SessionExpired, ZkControllerError
+from zkcontroller.zookeeper.session import SessionState
+from zkcontroller.zookeeper.session_router import SessionRouter
 
 RETRY_PAUSE_S: Final = 5.0
 """How long after a refusal ZooKeeper is asked again, if nothing changes before."""
@@ -49,10 +51,23 @@ class Refresher:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    def follow(self, session: SessionRouter, *paths: str) -> None:
+        """Pokes when a watch of those paths fires, and when a session stands.
+
+        ZooKeeper fires no watch of a session that is over, so each new one is a reason to look.
+        """
+        for path in paths:
+            session.follow_path(path, lambda _: self.poke())
+        session.follow_states(self._on_session_state)
+
     def poke(self) -> None:
         """Something may have changed."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._poked.set)
+
+    def _on_session_state(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self.poke()
 
     async def _run(self) -> None:
         while True:

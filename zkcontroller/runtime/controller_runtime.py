@@ -59,6 +59,7 @@ from zkcontroller.runtime.response_text import response_text
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import WatchFired
 from zkcontroller.zookeeper.session import SessionState
+from zkcontroller.zookeeper.session_router import SessionRouter
 
 ANSWER_TIMEOUT_S: Final = 30.0
 """After this long an asking broker has given up (``controller.socket.timeout.ms``)."""
@@ -173,6 +174,12 @@ class ControllerRuntime:
             self._close_channels()
             for name in self._gauges:
                 self._metrics.remove(name)
+
+    def follow(self, session: SessionRouter) -> None:
+        """Adds the controller's routes: states, latencies and every path without a route."""
+        session.follow_other_paths(self.on_watch)
+        session.follow_states(self.on_session_state)
+        session.follow_latency(self.on_request_latency)
 
     def put(self, event: Event) -> None:
         """Queues an event."""

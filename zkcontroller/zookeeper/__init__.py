@@ -8,7 +8,8 @@ In this order:
 2. :mod:`.requests`: what may be asked, and the answers, as values.
 3. :mod:`.read_plan` and :mod:`.write_plan`: a bulk request as a series of packets, without a
    socket; :mod:`.jute` has the bytes.
-4. :mod:`.session` (what callers use), :mod:`.session_life` (expiry), :mod:`.watch_table`.
+4. :mod:`.session` (what callers use), :mod:`.session_life` (expiry), :mod:`.watch_table`;
+   :mod:`.session_router` (which part of a process gets which watch).
 5. :mod:`.connection`: the only module that imports kazoo.
 6. :mod:`.embedded` and :mod:`.container`: servers for demonstrations and tests.
 

@@ -27,6 +27,7 @@ from zkcontroller.state_changes.kafka_lines import FIELDS, kafka_line
 from zkcontroller.state_changes.record import Kind, StateChange
 from zkcontroller.zookeeper.requests import Create, WatchFired, WatchKind, ZkRequest, Znode
 from zkcontroller.zookeeper.session import SessionState
+from zkcontroller.zookeeper.session_router import SessionRouter
 from zkcontroller.zookeeper.znodes import BrokerIdZnode, ControllerZnode, TopicZnode
 
 KAFKA_CONTROLLER = "kafka.controller:type=KafkaController"
@@ -79,11 +80,8 @@ class World:
         self.records = Records()
         self.metrics = Metrics()
         self.registrations = 0
-        self.zk = SimulatedSession(
-            self.server,
-            on_watch=lambda fired: self.runtime.on_watch(fired),
-            on_state=lambda state: self.runtime.on_session_state(state),
-        )
+        router = SessionRouter()
+        self.zk = SimulatedSession(self.server, on_watch=router.fired, on_state=router.entered)
         self.session = OneAtATime(self.zk)
         self.runtime = ControllerRuntime(
             config=ControllerConfig(
@@ -97,6 +95,7 @@ class World:
             state_changes=self.records,
             metrics=self.metrics,
         )
+        self.runtime.follow(router)
 
     def register(self) -> int:
         self.registrations += 1
