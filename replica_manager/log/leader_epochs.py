@@ -1,6 +1,6 @@
 """The leader epoch cache: start offsets of epochs, by which replicas find where logs diverge.
 
-Pure but for the file, which its owner writes: :class:`LeaderEpochs` says what should be in it.
+Pure: :mod:`.leader_epoch_file` writes what :class:`LeaderEpochs` says.
 
 Source: Kafka ``LeaderEpochFileCache``, ``LeaderEpochCheckpointFile``; KIP-101, KIP-279.
 """
@@ -41,9 +41,7 @@ class LeaderEpochs:
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._entries: tuple[EpochEntry, ...] = ()
         self.is_dirty = False
-        """Whether the entries have changed since the owner last wrote them."""
-        self.is_write_planned = False
-        """Whether the owner will write them soon."""
+        """Whether the entries have changed since they were written."""
         for entry in entries:
             self.assign(*entry)
         self.is_dirty = False

@@ -33,15 +33,22 @@ from zkcontroller.protocol.record_batch import (
     is_intact,
     iterate_batches,
 )
+from zkcontroller.protocol.records import NO_TIMESTAMP
 
 
-class Written(NamedTuple):
-    """Batches ready to be written."""
+class ValidRecords(NamedTuple):
+    """Batches that were validated and have their offsets, ready to be written."""
 
     headers: Sequence[BatchHeader]
     pieces: Sequence[bytes | memoryview]
+    """Their bytes, in parts."""
     size: int
     largest: TimestampOffset
+    """The largest timestamp, and the last offset of the first batch that has it."""
+
+    @property
+    def last_offset(self) -> int:
+        return self.headers[-1].last_offset
 
 
 def check_size(header: BatchHeader, max_message_bytes: int, partition: str) -> None:
@@ -88,10 +95,12 @@ def leader_batches(
     return batches
 
 
-def follower_batches(records: Buffer, partition: str) -> list[BatchHeader]:
-    """The whole batches for a follower, of any size, with rising offsets."""
-    batches: list[BatchHeader] = []
+def follower_records(records: Buffer, partition: str) -> ValidRecords | None:
+    """The whole batches for a follower, of any size, with rising offsets; None if there is none."""
+    headers: list[BatchHeader] = []
     last_offset = -1
+    largest = TimestampOffset(NO_TIMESTAMP, -1)
+    size = 0
     for position, header in iterate_batches(records):
         if header.last_offset <= last_offset:
             raise OffsetsOutOfOrder(
@@ -100,8 +109,13 @@ def follower_batches(records: Buffer, partition: str) -> list[BatchHeader]:
             )
         _check_intact(records, position, header, partition)
         last_offset = header.last_offset
-        batches.append(header)
-    return batches
+        if header.max_timestamp > largest.timestamp:
+            largest = TimestampOffset(header.max_timestamp, last_offset)
+        size += header.size
+        headers.append(header)
+    if not headers:
+        return None
+    return ValidRecords(headers, (memoryview(records)[:size],), size, largest)
 
 
 def _check_intact(records: Buffer, position: int, header: BatchHeader, partition: str) -> None:

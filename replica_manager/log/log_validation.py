@@ -20,7 +20,8 @@ from collections.abc import Generator, Iterator, Sequence
 from time import perf_counter_ns
 from typing import Final, NamedTuple, TypeAlias
 
-from replica_manager.log.log_appends import Batches, check_size, leader_batches
+from replica_manager.log.index import TimestampOffset
+from replica_manager.log.log_appends import Batches, ValidRecords, check_size, leader_batches
 from replica_manager.log.log_config import MAX_LONG, LogConfig
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.log.producer_state import AppendOrigin
@@ -85,15 +86,6 @@ class Examined(NamedTuple):
 
 Examination: TypeAlias = Generator[None, None, Examined | None]
 """Ends with None if no whole batch was given."""
-
-
-class AssignedBatch(NamedTuple):
-    """A batch with offsets, to be written."""
-
-    header: BatchHeader
-    """With offsets and leader epoch assigned."""
-    pieces: tuple[bytes | memoryview, ...]
-    """Its bytes, in parts."""
 
 
 class Source(NamedTuple):
@@ -167,9 +159,7 @@ def examine(data: Buffer, config: LogConfig, source: Source) -> Examination:
     )
 
 
-def assign(
-    examined: Examined, *, base_offset: int, leader_epoch: int, now_ms: int
-) -> AssignedBatch:
+def assign(examined: Examined, *, base_offset: int, leader_epoch: int, now_ms: int) -> ValidRecords:
     """The batch with its offsets, its leader epoch and, of LogAppendTime, its timestamp."""
     header, data, position = examined.header, examined.data, examined.position
     start = assigned_header(
@@ -184,7 +174,8 @@ def assign(
     assigned = read_header(start)
     assert assigned is not None, "a header of full length"
     rest = memoryview(data)[position + HEADER_BYTES : position + header.size]
-    return AssignedBatch(assigned, (start, rest))
+    largest = TimestampOffset(assigned.max_timestamp, assigned.last_offset)
+    return ValidRecords((assigned,), (start, rest), assigned.size, largest)
 
 
 class _Found(NamedTuple):

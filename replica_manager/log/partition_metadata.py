@@ -5,15 +5,15 @@ Source: Kafka ``PartitionMetadataFile``.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from replica_manager.log.files import (
-    replace_file,
-)
+from replica_manager.log.files import replace_file
+from replica_manager.log.local_log import LocalLog
 from replica_manager.regular_files import read_file
-from zkcontroller.errors import ZkControllerError
+from zkcontroller.errors import InconsistentTopicId, ZkControllerError
 from zkcontroller.protocol.uuid_text import parse_uuid, uuid_text
 
 FILE_NAME: Final = "partition.metadata"
@@ -49,3 +49,38 @@ def read_topic_id(directory: Path) -> UUID | None:
     if topic_id.int == 0:
         raise PartitionMetadataCorrupt(f"Invalid topic ID in partition metadata file ({topic_id})")
     return topic_id
+
+
+class PartitionMetadataFile:
+    """The file in the folder of ``local``, and the topic id that is to be written into it."""
+
+    def __init__(self, local: LocalLog) -> None:
+        self._local = local
+        self.topic_id = read_topic_id(local.directory)
+        self._unwritten: UUID | None = None
+        # Held while the file is replaced: two threads would share its temporary file.
+        self._lock = threading.Lock()
+
+    def record(self, topic_id: UUID) -> None:
+        """Takes the topic id; InconsistentTopicId if the log has another one.
+
+        It is written with the next deferred work, or by :meth:`maybe_flush` before that.
+        """
+        if self.topic_id is None:
+            self.topic_id = self._unwritten = topic_id
+            self._local.later("flush-metadata-file", self.maybe_flush)
+        elif self.topic_id != topic_id:
+            raise InconsistentTopicId(
+                f"Tried to assign topic ID {topic_id} to log for topic partition "
+                f"{self._local.name}, but log already contained topic ID {self.topic_id}"
+            )
+
+    def maybe_flush(self) -> None:
+        """Writes a topic id that is not written yet.  Blocks until it is on disk."""
+        if self._unwritten is None:
+            return
+        with self._lock:
+            topic_id = self._unwritten
+            if topic_id is not None:
+                write_topic_id(self._local.directory, topic_id)
+                self._unwritten = None

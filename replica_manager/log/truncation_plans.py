@@ -82,6 +82,14 @@ class TruncationPlan:
         """Bytes to read."""
         return sum(piece.end - piece.position for piece in self.pieces)
 
+    def fits(self, offset: int, generation: int, log_start_offset: int) -> bool:
+        """Whether what the plan reads still matches the log before ``offset``."""
+        return (self.offset, self.generation, self.log_start_offset) == (
+            offset,
+            generation,
+            log_start_offset,
+        )
+
     def run(self) -> None:
         """Reads the snapshot and the records after it.  Blocks; changes nothing of the log.
 
@@ -144,3 +152,20 @@ def plan_truncation(
     return TruncationPlan(
         offset, generation, log_start_offset, start, path, pieces, expiration_ms, now_ms
     )
+
+
+def take_over(
+    prepared: Prepared,
+    producers: ProducerStates,
+    snapshots: SnapshotFiles,
+    log_start_offset: int,
+    offset: int,
+) -> None:
+    """Brings ``producers`` to ``offset``: as ``rebuild_producers``, with what a plan has read."""
+    snapshots.remove_outside(log_start_offset, offset)
+    latest = snapshots.latest
+    snapshots.last_taken = log_start_offset if latest is None else latest
+    for snapshot in prepared.snapshots:
+        snapshots.take(snapshot.entries, snapshot.offset)
+    producers.take_over(prepared.producers)
+    snapshots.take(producers.entries.values(), offset)

@@ -1,4 +1,4 @@
-"""The log of one replica: reads, truncation, retention and flushes; appends are inherited.
+"""The log of one replica: appends, reads, truncation, retention and flushes.
 
 Everything here is decided on the event loop and none of it waits for the disk: an append goes to
 the page cache, a read gives a :class:`~replica_manager.log.files.FileSlice` for the connection to
@@ -17,17 +17,30 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import assert_never
+from uuid import UUID
 
-from replica_manager.log.appending_log import AppendingLog
+from replica_manager.log import leader_epochs
 from replica_manager.log.environment import LogEnvironment
-from replica_manager.log.leader_epochs import LeaderEpochs
+from replica_manager.log.leader_epoch_file import LeaderEpochFile, read_epoch_file
+from replica_manager.log.leader_epochs import EpochEndOffset, EpochEntry, LeaderEpochs
 from replica_manager.log.local_log import FlushPlan, LogOffsetMetadata, LogRead
+from replica_manager.log.log_appends import ValidRecords, follower_records, producer_advances
 from replica_manager.log.log_config import LogConfig
-from replica_manager.log.log_loading import LogLoader, RecoveryProgress
+from replica_manager.log.log_loading import LoadedLog, LogLoader, RecoveryProgress
 from replica_manager.log.log_recovery import rebuild_producers
-from replica_manager.log.log_state import read_epoch_file
+from replica_manager.log.log_validation import (
+    UNPACKED_BYTES,
+    Examination,
+    Examined,
+    Source,
+    assign,
+    examine,
+)
 from replica_manager.log.log_values import (
+    NO_LOG_APPEND_TIME,
     FetchIsolation,
+    LogAppendInfo,
+    OffsetSnapshot,
     Replacement,
 )
 from replica_manager.log.offsets_by_time import (
@@ -35,23 +48,55 @@ from replica_manager.log.offsets_by_time import (
     legacy_offsets_before,
     offset_by_timestamp,
 )
+from replica_manager.log.partition_metadata import PartitionMetadataFile
+from replica_manager.log.producer_state import (
+    Advance,
+    AppendOrigin,
+    BatchMetadata,
+    CompletedTransaction,
+    ProducerStates,
+    VerificationGuard,
+)
 from replica_manager.log.retention import SegmentFacts, breaches
 from replica_manager.log.segment import LogSegment, TimestampedOffset
 from replica_manager.log.transaction_index import AbortedTransaction
 from replica_manager.log.truncation_plans import (
     READ_AT_ONCE_BYTES,
-    Prepared,
     TruncationPlan,
     plan_truncation,
+    take_over,
 )
 from replica_manager.regular_files import refuse_link
-from zkcontroller.errors import IllegalState, KafkaStorage, OffsetOutOfRange
+from zkcontroller.errors import (
+    IllegalState,
+    KafkaStorage,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+    UnexpectedAppendOffset,
+)
+from zkcontroller.protocol.compression import Buffer
+from zkcontroller.protocol.record_batch import MAGIC_2
+from zkcontroller.protocol.record_walk import finish
+from zkcontroller.protocol.records import NO_TIMESTAMP
 
 _log = logging.getLogger("kafka.log.UnifiedLog")
 
 
-class UnifiedLog(AppendingLog):
+class UnifiedLog:
     """One replica's log.  For the event loop."""
+
+    def __init__(self, loaded: LoadedLog, environment: LogEnvironment) -> None:
+        self._local = loaded.local
+        self._epochs = loaded.epochs
+        self._epoch_file = LeaderEpochFile(loaded.local, loaded.epochs)
+        self._partition_metadata = PartitionMetadataFile(loaded.local)
+        self._producers = loaded.producers
+        self._snapshots = loaded.snapshots
+        self._environment = environment
+        self._log_start_offset = loaded.log_start_offset
+        self._high_watermark = LogOffsetMetadata(loaded.log_start_offset)
+        self._truncation_plan: TruncationPlan | None = None
+        self._epoch_file.write_later()
 
     @staticmethod
     def open(
@@ -82,6 +127,429 @@ class UnifiedLog(AppendingLog):
             **({} if on_progress is None else {"on_progress": on_progress}),
         )
         return UnifiedLog(loader.load(), environment)
+
+    @property
+    def _prefix(self) -> str:
+        return f"[UnifiedLog partition={self.name}, dir={self.log_dir}]"
+
+    @property
+    def directory(self) -> Path:
+        """The log's folder; it changes when the log is renamed."""
+        return self._local.directory
+
+    @property
+    def log_dir(self) -> Path:
+        """The log directory that the folder is in."""
+        return self._local.log_dir
+
+    @property
+    def name(self) -> str:
+        """The folder's name, ``orders-3``."""
+        return self._local.name
+
+    @property
+    def config(self) -> LogConfig:
+        return self._local.config
+
+    def update_config(self, config: LogConfig) -> None:
+        """The topic's configuration has changed."""
+        self._local.config = config
+
+    @property
+    def generation(self) -> int:
+        """The number of truncations; data read before one may be gone."""
+        return self._local.generation
+
+    @property
+    def topic_id(self) -> UUID | None:
+        return self._partition_metadata.topic_id
+
+    def assign_topic_id(self, topic_id: UUID) -> None:
+        """Stores the topic id; InconsistentTopicId if the log has another one.
+
+        Written before the first record is appended, or with the next deferred work.
+        """
+        self._partition_metadata.record(topic_id)
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._local.end.message_offset
+
+    @property
+    def log_end_offset_metadata(self) -> LogOffsetMetadata:
+        return self._local.end
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset before which everything is on disk."""
+        return self._local.recovery_point
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return self._local.segments.size_in_bytes
+
+    @property
+    def segments(self) -> Iterable[LogSegment]:
+        """The segments in order, for retention and compaction."""
+        return tuple(self._local.segments)
+
+    @property
+    def active_segment(self) -> LogSegment:
+        return self._local.segments.active
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self._local.unflushed_messages
+
+    @property
+    def last_flushed_ms(self) -> int:
+        return self._local.last_flushed_ms
+
+    # The high watermark, and the last stable offset.
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which consumers may read."""
+        return self._high_watermark.message_offset
+
+    @property
+    def high_watermark_metadata(self) -> LogOffsetMetadata:
+        """The high watermark with its position."""
+        if self._high_watermark.is_offset_only:
+            self._high_watermark = self._with_place(self._high_watermark)
+        return self._high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which consumers of committed records may read."""
+        unstable = self._producers.first_unstable_offset
+        if unstable is None:
+            return self._high_watermark.message_offset
+        return min(max(unstable, self._log_start_offset), self._high_watermark.message_offset)
+
+    @property
+    def last_stable_offset_metadata(self) -> LogOffsetMetadata:
+        offset = self.last_stable_offset
+        if offset == self.high_watermark:
+            return self.high_watermark_metadata
+        return self._with_place(LogOffsetMetadata(offset))
+
+    def offset_snapshot(self) -> OffsetSnapshot:
+        """All offsets at this moment."""
+        return OffsetSnapshot(
+            self._log_start_offset,
+            self._local.end,
+            self.high_watermark_metadata,
+            self.last_stable_offset_metadata,
+        )
+
+    def update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> bool:
+        """Sets the high watermark, kept between log start and log end; says whether it moved.
+
+        For followers, and for leaders when they begin; it may fall.
+        """
+        old = self._high_watermark.message_offset
+        wanted = _metadata(high_watermark)
+        if wanted.message_offset < self._log_start_offset:
+            wanted = LogOffsetMetadata(self._log_start_offset)
+        elif wanted.message_offset >= self._local.end.message_offset:
+            wanted = self._local.end
+        self._set_high_watermark(wanted)
+        return wanted.message_offset != old
+
+    def maybe_increment_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> bool:
+        """Raises the high watermark of a leader, at most to the log's end; says whether it moved.
+
+        An equal offset on a newer segment counts, for the place has changed.
+        """
+        wanted = _metadata(high_watermark)
+        if wanted.message_offset >= self._local.end.message_offset:
+            wanted = self._local.end
+        old = self._high_watermark
+        is_newer = old.message_offset < wanted.message_offset or (
+            old.message_offset == wanted.message_offset
+            and not wanted.is_offset_only
+            and not old.is_offset_only
+            and old.is_on_older_segment(wanted)
+        )
+        if is_newer:
+            self._set_high_watermark(wanted)
+        return is_newer
+
+    def _set_high_watermark(self, high_watermark: LogOffsetMetadata) -> None:
+        if high_watermark.message_offset < 0:
+            raise IllegalState(f"The high watermark of {self.name} cannot be {high_watermark}")
+        self._high_watermark = high_watermark
+        self._producers.replicated_to(high_watermark.message_offset)
+
+    def _with_place(self, at: LogOffsetMetadata) -> LogOffsetMetadata:
+        try:
+            return self._local.locate(at.message_offset)
+        except OffsetOutOfRange:
+            return at
+
+    # Leader epochs.
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The newest epoch in the log."""
+        return self._epochs.latest_epoch
+
+    @property
+    def epoch_entries(self) -> tuple[EpochEntry, ...]:
+        return self._epochs.entries
+
+    def assign_epoch_start_offset(self, leader_epoch: int, start_offset: int) -> None:
+        """The leader of ``leader_epoch`` begins at ``start_offset``."""
+        if leader_epoch >= 0 and self._epochs.assign(leader_epoch, start_offset):
+            self._epoch_file.write_later()
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset | None:
+        """The largest epoch up to ``leader_epoch`` and where it ended here; None if unknown."""
+        found = self._epochs.end_offset_for(leader_epoch, self.log_end_offset)
+        return None if found == leader_epochs.UNDEFINED else found
+
+    # Producers.
+
+    @property
+    def producers(self) -> ProducerStates:
+        """The idempotent and transactional producers, for DescribeProducers."""
+        return self._producers
+
+    def remove_expired_producers(self) -> None:
+        """Forgets producers that were silent for long."""
+        self._producers.remove_expired(self._environment.now_ms())
+
+    def start_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int
+    ) -> VerificationGuard | None:
+        """The guard for a transaction's first batch, to pass once the coordinator has confirmed it.
+
+        None if the transaction is open already.
+        """
+        return self._producers.start_verification(
+            producer_id, sequence, producer_epoch, self._environment.now_ms()
+        )
+
+    # Appending: as leader, for clients, or as follower.
+
+    def append_as_leader(
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification_guard: VerificationGuard | None = None,
+    ) -> LogAppendInfo:
+        """Appends batches of a client or a coordinator of this broker; assigns offsets.
+
+        ``records`` may end within a batch, which is left out.  It is not changed, and not needed
+        after the call.  A repeated batch of an idempotent producer is not appended again: the
+        answer has ``is_duplicate``.
+
+        Raises a RecordsRefused (zkcontroller.errors), after which nothing has changed, and
+        KafkaStorage.
+        """
+        examined = finish(self.examine(records, origin))
+        return self.append_examined(
+            examined, leader_epoch, origin=origin, verification_guard=verification_guard
+        )
+
+    def examine(
+        self, records: Buffer, origin: AppendOrigin, unpacked_limit: int = UNPACKED_BYTES
+    ) -> Examination:
+        """Validates batches for a leader; its result is for :meth:`append_examined`.
+
+        Changes nothing, so that it may go on in another thread.  Raises a RecordsRefused.
+        """
+        source = Source(origin, self.name, self._environment.now_ms(), unpacked_limit)
+        return examine(records, self.config, source)
+
+    def append_examined(
+        self,
+        examined: Examined | None,
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification_guard: VerificationGuard | None = None,
+    ) -> LogAppendInfo:
+        """Appends the result of :meth:`examine`; as :meth:`append_as_leader`."""
+        if examined is None:
+            return self._nothing_appended()
+        base_offset = self._local.end.message_offset
+        now_ms = self._environment.now_ms()
+        valid_records = assign(
+            examined, base_offset=base_offset, leader_epoch=leader_epoch, now_ms=now_ms
+        )
+        source = memoryview(examined.data)[examined.position :]
+        duplicate = self._append(valid_records, source, origin, verification_guard)
+        if duplicate is not None:
+            return LogAppendInfo(
+                duplicate.first_offset,
+                duplicate.last_offset,
+                duplicate.timestamp,
+                duplicate.timestamp if examined.is_log_append_time else NO_LOG_APPEND_TIME,
+                self._log_start_offset,
+                valid_records.size,
+                leader_epoch,
+                is_duplicate=True,
+                conversions=examined.conversions,
+            )
+        return LogAppendInfo(
+            base_offset,
+            valid_records.last_offset,
+            valid_records.largest.timestamp,
+            now_ms if examined.is_log_append_time else NO_LOG_APPEND_TIME,
+            self._log_start_offset,
+            valid_records.size,
+            leader_epoch,
+            is_flush_due=self._local.unflushed_messages >= self.config.flush_messages,
+            conversions=examined.conversions,
+        )
+
+    def append_as_follower(self, records: Buffer) -> LogAppendInfo:
+        """Appends the leader's batches unchanged, with their offsets.
+
+        ``records`` may end within a batch, which is left out; ``valid_bytes`` says how much was
+        taken.  Raises UnexpectedAppendOffset, OffsetsOutOfOrder or CorruptRecord, after which
+        nothing has changed, and KafkaStorage.
+        """
+        valid_records = follower_records(records, self.name)
+        if valid_records is None:
+            return self._nothing_appended()
+        end = self._local.end.message_offset
+        first, last = valid_records.headers[0], valid_records.headers[-1]
+        # The base offset of an old compressed message is its last one.
+        if first.base_offset < end:
+            raise UnexpectedAppendOffset(
+                f"Unexpected offset in append to {self.name}. First offset {first.base_offset} is "
+                f"less than the next offset {end}. Last offset in append: "
+                f"{last.last_offset}. Log start offset = {self._log_start_offset}",
+                first.base_offset,
+                last.last_offset,
+            )
+        self._append(valid_records, records, AppendOrigin.REPLICATION, None)
+        return LogAppendInfo(
+            first.base_offset,
+            last.last_offset,
+            valid_records.largest.timestamp,
+            NO_LOG_APPEND_TIME,
+            self._log_start_offset,
+            valid_records.size,
+            last.partition_leader_epoch if last.partition_leader_epoch >= 0 else None,
+            is_flush_due=self._local.unflushed_messages >= self.config.flush_messages,
+        )
+
+    def _nothing_appended(self) -> LogAppendInfo:
+        return LogAppendInfo(-1, -1, NO_TIMESTAMP, NO_LOG_APPEND_TIME, self._log_start_offset, 0)
+
+    def _append(
+        self,
+        valid_records: ValidRecords,
+        source: Buffer,
+        origin: AppendOrigin,
+        guard: VerificationGuard | None,
+    ) -> BatchMetadata | None:
+        """Writes the batches; returns the earlier one if they repeat it."""
+        config = self.config
+        if valid_records.size > config.segment_bytes:
+            raise RecordListTooLarge(
+                f"Message batch size is {valid_records.size} bytes in append to partition "
+                f"{self.name}, which exceeds the maximum configured segment size of "
+                f"{config.segment_bytes}."
+            )
+        advances, duplicate = producer_advances(
+            self._producers,
+            valid_records.headers,
+            source,
+            origin,
+            guard,
+            verifies_transactions=self._environment.verifies_transactions(),
+            partition=self.name,
+        )
+        if duplicate is not None:
+            return duplicate
+        self._truncation_plan = None  # it keeps memory, and a log that grows is not cut soon
+        with self._local.guarded("Error while appending records to"):
+            self._partition_metadata.maybe_flush()
+            self._roll_if_needed(valid_records)
+            if any(each.completed is not None and each.completed.is_aborted for each in advances):
+                self.active_segment.transaction_index.prepare()
+            for header in valid_records.headers:
+                if header.magic == MAGIC_2:
+                    self.assign_epoch_start_offset(
+                        header.partition_leader_epoch, header.base_offset
+                    )
+                elif self._epochs.entries:
+                    # Truncation must go by the high watermark after this, as before KIP-101.
+                    self._epochs.clear()
+                    self._epoch_file.write_later()
+            last = valid_records.last_offset
+            self._local.append(
+                valid_records.pieces, valid_records.size, last, valid_records.largest
+            )
+            if self._high_watermark.message_offset >= self._local.end.message_offset:
+                self._set_high_watermark(self._local.end)
+            for header in valid_records.headers:
+                if header.has_producer_id and header.is_transactional:
+                    # A first batch or a marker, also of a transaction that has no record here: the
+                    # next transaction must be confirmed anew.
+                    self._producers.clear_verification(header.producer_id)
+            self._take_over(advances, last)
+        return None
+
+    def _take_over(self, advances: Sequence[Advance], last_offset: int) -> None:
+        for advanced in advances:
+            self._producers.put(advanced)
+            if advanced.completed is not None:
+                self._complete(advanced.completed)
+        self._producers.end_offset = last_offset + 1
+
+    def _complete(self, completed: CompletedTransaction) -> None:
+        if completed.is_aborted:
+            self.active_segment.transaction_index.append(
+                AbortedTransaction(
+                    completed.producer_id,
+                    completed.first_offset,
+                    completed.last_offset,
+                    self._producers.last_stable_offset_after(completed),
+                )
+            )
+        self._producers.complete(completed)
+
+    def _roll_if_needed(self, valid_records: ValidRecords) -> None:
+        if self.active_segment.should_roll(
+            self._local.roll_limits,
+            valid_records.size,
+            valid_records.largest.timestamp,
+            valid_records.last_offset,
+            self._environment.now_ms(),
+        ):
+            self._roll(valid_records.headers[0].base_offset)
+
+    def roll(self) -> LogSegment:
+        """Starts a segment at the log's end."""
+        with self._local.guarded("Error while rolling log segment for"):
+            return self._roll(self.log_end_offset)
+
+    def _roll(self, expected_next_offset: int) -> LogSegment:
+        segment = self._local.roll(expected_next_offset)
+        # A snapshot at each segment's start lets recovery begin there.
+        self._producers.end_offset = segment.base_offset
+        self._snapshots.take(self._producers.entries.values(), segment.base_offset)
+        if self._high_watermark.message_offset >= self._local.end.message_offset:
+            self._set_high_watermark(self._local.end)
+        plan = self._local.plan_flush(segment.base_offset, self._write_small_files)
+        if plan is not None:
+            self._local.later("flush-log", plan.run, after=lambda: self._local.mark_flushed(plan))
+        return segment
 
     # Reading.
 
@@ -160,7 +628,8 @@ class UnifiedLog(AppendingLog):
         ):
             return None
         planned = self._truncation_plan
-        if planned is not None and planned.is_done and self._is_of_use(planned, offset):
+        start = min(offset, self._log_start_offset)
+        if planned is not None and planned.is_done and planned.fits(offset, self.generation, start):
             return None
         with self._local.guarded("Error while planning a truncation of"):
             plan = plan_truncation(
@@ -168,20 +637,12 @@ class UnifiedLog(AppendingLog):
                 self._local.segments,
                 offset=offset,
                 generation=self.generation,
-                log_start_offset=min(offset, self._log_start_offset),
+                log_start_offset=start,
                 expiration_ms=self._environment.producer_id_expiration_ms(),
                 now_ms=self._environment.now_ms(),
             )
         self._truncation_plan = plan if plan.size > READ_AT_ONCE_BYTES else None
         return self._truncation_plan
-
-    def _is_of_use(self, plan: TruncationPlan, offset: int) -> bool:
-        """Whether the plan's data still match the log before ``offset``."""
-        return (plan.offset, plan.generation, plan.log_start_offset) == (
-            offset,
-            self.generation,
-            min(offset, self._log_start_offset),
-        )
 
     def truncate_to(self, offset: int) -> bool:
         """Drops everything from ``offset`` on; returns whether there was anything.
@@ -194,7 +655,8 @@ class UnifiedLog(AppendingLog):
             self._environment.before_truncation(self.directory)
         plan, self._truncation_plan = self._truncation_plan, None
         prepared = None
-        if plan is not None and self._is_of_use(plan, offset):
+        start = min(offset, self._log_start_offset)
+        if plan is not None and plan.fits(offset, self.generation, start):
             prepared = plan.prepared
         with self._local.guarded("Error while truncating log to an offset for"):
             if offset >= self.log_end_offset:
@@ -214,11 +676,11 @@ class UnifiedLog(AppendingLog):
             recovery_point = self._local.recovery_point
             self._delete_snapshots(self._local.truncate_to(offset))
             self._truncate_epochs(offset)
-            self._log_start_offset = min(offset, self._log_start_offset)
+            self._log_start_offset = start
             if prepared is None:
                 self._rebuild_producers(offset)
             else:
-                self._take_producers(prepared, offset)
+                take_over(prepared, self._producers, self._snapshots, start, offset)
             if self._high_watermark.message_offset >= offset:
                 self._set_high_watermark(self._local.end)
             self._environment.after_truncation(
@@ -237,9 +699,8 @@ class UnifiedLog(AppendingLog):
     def _truncate_fully(self, offset: int, log_start_offset: int) -> None:
         recovery_point = self._local.recovery_point
         self._delete_snapshots(self._local.truncate_fully_and_start_at(offset))
-        if self._epochs.entries:
-            self._epochs.clear()
-            self._write_epochs_later()
+        self._epochs.clear()
+        self._epoch_file.write_later()
         self._producers.clear(offset)
         self._snapshots.remove_all()
         self._log_start_offset = log_start_offset
@@ -251,8 +712,7 @@ class UnifiedLog(AppendingLog):
 
     def _truncate_epochs(self, offset: int) -> None:
         self._epochs.truncate_from_end(offset)
-        if self._epochs.is_dirty:
-            self._write_epochs_later()
+        self._epoch_file.write_later()
 
     def _rebuild_producers(self, offset: int) -> None:
         rebuild_producers(
@@ -264,16 +724,6 @@ class UnifiedLog(AppendingLog):
             self._environment.now_ms(),
             skip_without_snapshot=False,
         )
-
-    def _take_producers(self, prepared: Prepared, offset: int) -> None:
-        """As :meth:`_rebuild_producers`, with data read before."""
-        self._snapshots.remove_outside(self._log_start_offset, offset)
-        latest = self._snapshots.latest
-        self._snapshots.last_taken = self._log_start_offset if latest is None else latest
-        for snapshot in prepared.snapshots:
-            self._snapshots.take(snapshot.entries, snapshot.offset)
-        self._producers.take_over(prepared.producers)
-        self._snapshots.take(self._producers.entries.values(), offset)
 
     def _delete_snapshots(self, segments: Iterable[LogSegment]) -> None:
         deleted = [self._snapshots.mark_deleted(segment.base_offset) for segment in segments]
@@ -304,8 +754,7 @@ class UnifiedLog(AppendingLog):
         self._local.recovery_point = max(self._local.recovery_point, offset)
         _log.info("%s Incremented log start offset to %d due to %s", self._prefix, offset, reason)
         self._epochs.truncate_from_start(offset)
-        if self._epochs.is_dirty:
-            self._write_epochs_later()
+        self._epoch_file.write_later()
         self._producers.replicated_to(offset)
         self._producers.end_offset = max(self._producers.end_offset, offset)
         return True
@@ -392,6 +841,10 @@ class UnifiedLog(AppendingLog):
                 self.log_end_offset if offset is None else offset, self._write_small_files
             )
 
+    def _write_small_files(self) -> None:
+        self._epoch_file.write()
+        self._snapshots.sync()
+
     def finish_flush(self, plan: FlushPlan) -> None:
         """The flush has run: moves the recovery point."""
         self._local.mark_flushed(plan)
@@ -408,9 +861,8 @@ class UnifiedLog(AppendingLog):
     def close(self) -> None:
         """Writes what is only in memory: indexes, epochs, topic id, a snapshot.  Blocks."""
         with self._local.guarded("Error while closing"):
-            if self._unwritten_topic_id is not None:
-                self._write_topic_id()
-            self._write_epochs()
+            self._partition_metadata.maybe_flush()
+            self._epoch_file.write()
             self._snapshots.take(self._producers.entries.values(), self._producers.end_offset)
             self._local.close()
 
@@ -419,3 +871,7 @@ class UnifiedLog(AppendingLog):
         with self._local.guarded("Error while renaming dir for"):
             self._local.move_to(directory)
         self._snapshots.directory = directory
+
+
+def _metadata(offset: int | LogOffsetMetadata) -> LogOffsetMetadata:
+    return LogOffsetMetadata(offset) if isinstance(offset, int) else offset
