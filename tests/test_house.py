@@ -18,6 +18,7 @@ import yaml
 
 from scripts import list_modules
 from scripts.draw_state_machines import DOCUMENT, redrawn
+from tests.support.asserting import Suite
 
 ROOT = Path(__file__).parent.parent
 INSTALLED_FOLDERS = ("zkcontroller", "replica_manager", "cli")
@@ -385,6 +386,10 @@ def test_every_link_to_a_heading_leads_to_one(project_files: list[Path]) -> None
         for path, target, anchor in links
         if anchor not in anchors(path.parent / target if target else path)
     ] == []
+
+
+def test_every_test_asserts_something() -> None:
+    assert Suite(ROOT, ("tests", "benchmarks")).without_assertion() == []
 
 
 RETIRED_WORDS = re.compile(

@@ -274,5 +274,6 @@ def test_an_address_that_connects_too_fast_is_not_served(cluster: Cluster) -> No
             await administrator.request(alteration(local, {"connection_creation_rate": None}))
             while not all([await is_heard() for _ in range(MANY_CONNECTIONS)]):
                 pass
+            assert await is_heard()
 
     asyncio.run(story())

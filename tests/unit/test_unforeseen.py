@@ -575,7 +575,11 @@ def _token_sweep(_: World, error: Exception, __: pytest.MonkeyPatch) -> None:
 def test_an_unforeseen_exception_harms_no_neighbour(
     name: str, error: type[Exception], world: BrokerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    SEAMS[name](world, error("unforeseen"), monkeypatch)
+    unforeseen = error("unforeseen")
+
+    SEAMS[name](world, unforeseen, monkeypatch)
+
+    assert unforeseen.__traceback__ is not None, "no part raised it"
 
 
 # ---------------------------------------------------------------------- the loops

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -104,25 +104,22 @@ def test_ten_thousand_mutants_end_in_a_message_or_in_invalid_frame() -> None:
     assert longest_ms < 5000
 
 
-def test_random_bytes_are_refused_by_every_request_and_response_in_every_version() -> None:
+def test_random_bytes_are_a_message_or_refused_in_every_version() -> None:
     random = Random(7)
     for api_key, name in api_key_map.items():
         for version in schema_name_map[name]:
-            for read in (read_request, read_response):
+            for read, type_of in ((read_request, request_type), (read_response, response_type)):
+                message = type_of(api_key, version)
                 for size in (0, 1, 7, 60):
-                    # Ends in InvalidFrame or, by luck, in a message; anything else fails the test.
-                    _read_or_refuse(read, api_key, version, random.randbytes(size))
-                    _read_or_refuse(read, api_key, version, bytes(size))
-                    _read_or_refuse(read, api_key, version, HUGE_COMPACT * (size // 5 + 1))
-
-
-def _read_or_refuse(
-    read: Callable[[int, int, bytes], object], api_key: int, version: int, data: bytes
-) -> None:
-    try:
-        read(api_key, version, data)
-    except InvalidFrame:
-        return
+                    for data in (
+                        random.randbytes(size),
+                        bytes(size),
+                        HUGE_COMPACT * (size // 5 + 1),
+                    ):
+                        # By luck the bytes are a message; any other exception fails the test.
+                        with suppress(InvalidFrame):
+                            found = read(api_key, version, data)
+                            assert type(found).__name__ == message.__name__
 
 
 @pytest.mark.parametrize(

@@ -364,9 +364,11 @@ def test_what_is_written_is_read_again(versioned: VersionedRecord) -> None:
 def test_no_bytes_behind_a_frame_do_harm(raw: bytes) -> None:
     for schema, version in ALL_VERSIONS:
         with suppress(InvalidRecord):
-            decode_record(bytes((1, schema.api_key, version)) + raw)
+            found = decode_record(bytes((1, schema.api_key, version)) + raw)
+            assert isinstance(found.record, schema.record_type)
+            assert found.version == version
     with suppress(InvalidRecord):
-        decode_record(raw)
+        assert isinstance(decode_record(raw), VersionedRecord)
 
 
 @given(data=st.data())

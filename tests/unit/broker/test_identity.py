@@ -325,10 +325,12 @@ def test_an_address_that_another_broker_advertises_is_refused(server: SimulatedZ
 
 
 def test_ones_own_address_and_unreadable_registrations_do_not_conflict(
-    server: SimulatedZooKeeper,
+    server: SimulatedZooKeeper, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = session_to(server)
     registration_of(session).register()
     session.write(Create("/brokers/ids/3", b"nonsense"))
 
     check_endpoints(session, 1, broker(1).endpoints)
+
+    assert "/brokers/ids/3" in caplog.text

@@ -181,7 +181,8 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
 )
 def test_nothing_but_a_clear_refusal_comes_of_any_text(properties: dict[str, str]) -> None:
     with contextlib.suppress(ConfigInvalid):
-        client_security_of(properties)
+        protocol = client_security_of(properties).protocol
+        assert protocol == properties.get("security.protocol", "PLAINTEXT").upper()
 
 
 def test_a_quorum_behind_tls_is_described(zkctl: Zkctl, tmp_path: Path) -> None:

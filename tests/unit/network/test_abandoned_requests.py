@@ -29,6 +29,7 @@ from zkcontroller.protocol.messages import write
 
 CLIENTS = 200
 FOREVER_MS = 2**31 - 1
+MUTE_S = 600
 
 
 def run(steps: Coroutine[Any, Any, None]) -> None:
@@ -233,14 +234,16 @@ def test_a_reader_of_many_items_ends_between_them_when_its_client_has_gone() -> 
 
 def test_a_reset_connection_of_a_muted_client_is_freed_at_once() -> None:
     async def throttled(_: bytes, __: Peer) -> Answer:
-        return Answer(b"\0\0\0\2ok", mute_ms=600_000)
+        return Answer(b"\0\0\0\2ok", mute_ms=MUTE_S * 1000)
 
     async def steps() -> None:
+        started_s = asyncio.get_running_loop().time()
         async with server_with(throttled) as server:
             client = connect(server, b"fetch")
             await asyncio.to_thread(client.recv, 6)
             reset(client)
             await until(lambda: server.connection_count == 0 and server.unfinished_count == 0)
+            assert asyncio.get_running_loop().time() - started_s < MUTE_S
 
     run(steps())
 

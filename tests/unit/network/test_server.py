@@ -7,6 +7,7 @@ import itertools
 import logging
 import socket
 import struct
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -249,8 +250,13 @@ def test_an_idle_connection_is_closed() -> None:
 
 
 def test_a_client_that_does_not_read_is_dropped_and_costs_no_memory_meanwhile() -> None:
+    large = b"x" * 50_000_000
+    asked = 0
+
     async def flood(*_: object) -> Answer:
-        return Answer(b"x" * 50_000_000)
+        nonlocal asked
+        asked += 1
+        return Answer(large)
 
     async def story() -> None:
         async with server_with(flood, max_idle_ms=200) as server:
@@ -263,7 +269,15 @@ def test_a_client_that_does_not_read_is_dropped_and_costs_no_memory_meanwhile() 
                 await asyncio.sleep(0.01)
             writer.close()
 
-    run(story())
+    tracemalloc.start()
+    try:
+        run(story())
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most_bytes < len(large) / 10, "the answer was copied"
+    assert asked == 1, "the next request waits for the answer to be read"
 
 
 def test_connections_of_one_address_are_limited() -> None:

@@ -97,8 +97,11 @@ def test_voters_are_found_whatever_the_pieces_are(size: int) -> None:
 
 
 def test_what_is_broken_is_left_to_those_who_read_it() -> None:
-    damaged = bytearray(control(0, [FIVE]))
+    whole = control(0, [FIVE])
+    damaged = bytearray(whole)
     damaged[-3] ^= 1
 
+    with pytest.raises(RaftFatal):
+        VoterRecordsGuard("it").feed(whole)
     for data in (bytes(damaged), b"\0" * 200, b"no batch at all, and longer than a header is" * 3):
         VoterRecordsGuard("it").feed(data)

@@ -142,9 +142,11 @@ def test_a_certificate_with_other_names_is_refused_unless_it_is_allowed(
 
 
 def test_neither_case_nor_blanks_make_another_name(tmp_path: Path) -> None:
-    files = Files(tmp_path)
+    files, second = Files(tmp_path), identity("BROKER")
 
-    files.securities.check(files.with_store(identity("BROKER")))
+    files.securities.apply(files.with_store(second))
+
+    assert files.served() == serial_of(second)
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,13 @@ def test_a_latency_goes_to_the_part_that_follows_latencies() -> None:
 
 
 def test_a_report_that_no_part_follows_is_dropped() -> None:
-    router = SessionRouter()
+    router, found = SessionRouter(), list[object]()
 
     router.fired(CHANGED)
     router.entered(SessionState.CONNECTED)
     router.took(1.5)
+    router.follow_other_paths(found.append)
+    router.follow_states(found.append)
+    router.follow_latency(found.append)
+
+    assert found == []
