@@ -20,11 +20,6 @@ ORDERS_1 = TopicPartition("orders", 1)
 ZNODE = ReassignPartitionsZnode.PATH
 CONTROLLER = 1
 
-NONE = 0
-UNKNOWN_TOPIC_OR_PARTITION = 3
-INVALID_REPLICA_ASSIGNMENT = 39
-NOT_CONTROLLER = 41
-NO_REASSIGNMENT_IN_PROGRESS = 85
 
 Targets = Mapping[TopicPartition, Sequence[int] | None]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from tests.simulation.control_requests import StopReplica
 from tests.simulation.world import World
@@ -28,11 +29,13 @@ def test_one_broker_after_the_other_leaves_and_the_last_keeps_its_leadership(
     world.create_topic("orders", replicas=[[0, 1, 2]])
     world.settle()
 
-    assert answer(world, world.shut_down(2)) == ControlledShutdownResult(0, ())
+    assert answer(world, world.shut_down(2)) == ControlledShutdownResult(ErrorCode.none, ())
     assert world.state_znode("orders", 0).in_sync_replicas == (0, 1)
-    assert answer(world, world.shut_down(1)) == ControlledShutdownResult(0, ())
+    assert answer(world, world.shut_down(1)) == ControlledShutdownResult(ErrorCode.none, ())
     assert world.state_znode("orders", 0).in_sync_replicas == (0,)
-    assert answer(world, world.shut_down(0)) == ControlledShutdownResult(0, (ORDERS_0,))
+    assert answer(world, world.shut_down(0)) == ControlledShutdownResult(
+        ErrorCode.none, (ORDERS_0,)
+    )
 
     assert world.state_znode("orders", 0).leader == 0
 
@@ -44,7 +47,7 @@ def test_a_leader_hands_over_before_it_leaves(world: World) -> None:
 
     result = answer(world, world.shut_down(2))
 
-    assert result == ControlledShutdownResult(0, ())
+    assert result == ControlledShutdownResult(ErrorCode.none, ())
     state = world.state_znode("orders", 0)
     assert (state.leader, state.in_sync_replicas, state.leader_epoch) == (3, (3, 1), 1)
     assert not world.living[2].broker.leads(ORDERS_0), "it is told as well"
@@ -58,7 +61,7 @@ def test_a_follower_is_stopped_and_leaves_the_isr(world: World) -> None:
 
     result = answer(world, world.shut_down(2))
 
-    assert result == ControlledShutdownResult(0, ())
+    assert result == ControlledShutdownResult(ErrorCode.none, ())
     stops = world.received(2, StopReplica)
     assert stops
     told = [state for stop in stops for state in stop.partitions.values()]
@@ -76,7 +79,7 @@ def test_a_partition_with_one_replica_is_neither_moved_nor_counted(world: World)
 
     result = answer(world, world.shut_down(2))
 
-    assert result == ControlledShutdownResult(0, ())
+    assert result == ControlledShutdownResult(ErrorCode.none, ())
     assert world.state_znode("orders", 0).leader == 2
 
 
@@ -130,7 +133,7 @@ def test_a_broker_that_is_not_the_controller_says_that_it_moved(world: World) ->
 
     result = answer(world, world.ask_shutdown(world.living[2], 1, -1))
 
-    assert result == ControlledShutdownResult(11)
+    assert result == ControlledShutdownResult(ErrorCode.stale_controller_epoch)
 
 
 def test_a_controller_deposed_while_it_hands_over_answers_that_it_moved(world: World) -> None:
@@ -144,7 +147,7 @@ def test_a_controller_deposed_while_it_hands_over_answers_that_it_moved(world: W
     world.run_until(lambda: world.active_controller not in (None, deposed.broker_id))
     deposed.resume()
 
-    assert answer(world, request_id) == ControlledShutdownResult(11)
+    assert answer(world, request_id) == ControlledShutdownResult(ErrorCode.stale_controller_epoch)
 
 
 def test_a_request_in_the_queue_of_an_expired_controller_is_answered(world: World) -> None:
@@ -158,4 +161,4 @@ def test_a_request_in_the_queue_of_an_expired_controller_is_answered(world: Worl
     world.run_for(100)
     busy.resume()
 
-    assert answer(world, request_id) == ControlledShutdownResult(11)
+    assert answer(world, request_id) == ControlledShutdownResult(ErrorCode.stale_controller_epoch)

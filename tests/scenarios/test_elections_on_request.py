@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from tests.scenarios.questions import ask, election
 from tests.simulation.control_requests import LeaderAndIsr
@@ -19,14 +20,6 @@ ORDERS_0 = TopicPartition("orders", 0)
 NOWHERE = TopicPartition("nowhere", 0)
 ZNODE = PreferredReplicaElectionZnode.PATH
 PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
-
-NONE = 0
-UNKNOWN_TOPIC_OR_PARTITION = 3
-INVALID_TOPIC_EXCEPTION = 17
-NOT_CONTROLLER = 41
-PREFERRED_LEADER_NOT_AVAILABLE = 80
-ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
-ELECTION_NOT_NEEDED = 84
 
 
 def with_topic(world: World, replicas: list[int]) -> World:
@@ -54,7 +47,7 @@ def leadership(world: World) -> tuple[int, int, tuple[int, ...]]:
 
 def elect(world: World, election_type: ElectionType, *partitions: TopicPartition) -> list[int]:
     answer = ask(world, PartitionResults, election(partitions, election_type))
-    assert answer.error_code == NONE
+    assert answer.error_code == ErrorCode.none
     return [result.error_code for result in answer.results]
 
 
@@ -214,7 +207,7 @@ def test_the_api_gives_the_leadership_back_and_tells_every_replica(world: World)
     bounce(world, 2)
     world.forget_requests()
 
-    assert elect(world, PREFERRED, ORDERS_0) == [NONE]
+    assert elect(world, PREFERRED, ORDERS_0) == [ErrorCode.none]
 
     assert leadership(world)[0] == 2
     for broker_id in (2, 3):
@@ -238,13 +231,15 @@ def test_each_partition_of_a_preferred_election_has_its_own_verdict(world: World
     )
 
     assert answer == PartitionResults(
-        NONE,
+        ErrorCode.none,
         (
-            PartitionResult(NOWHERE, UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."),
-            PartitionResult(ORDERS_0, ELECTION_NOT_NEEDED),
+            PartitionResult(
+                NOWHERE, ErrorCode.unknown_topic_or_partition, "The partition does not exist."
+            ),
+            PartitionResult(ORDERS_0, ErrorCode.election_not_needed),
             PartitionResult(
                 TopicPartition("alone", 0),
-                PREFERRED_LEADER_NOT_AVAILABLE,
+                ErrorCode.preferred_leader_not_available,
                 "Failed to elect leader for partition alone-0 under strategy"
                 " PreferredReplicaPartitionLeaderElectionStrategy",
             ),
@@ -262,7 +257,7 @@ def test_a_topic_under_deletion_gets_no_election(world: World) -> None:
     (result,) = ask(world, PartitionResults, election([ORDERS_0], PREFERRED)).results
 
     assert (result.error_code, result.message) == (
-        INVALID_TOPIC_EXCEPTION,
+        ErrorCode.invalid_topic_exception,
         "The topic is being deleted",
     )
 
@@ -271,7 +266,7 @@ def test_a_partition_asked_for_twice_is_elected_once(world: World) -> None:
     with_topic(world, [2, 3])
     bounce(world, 2)
 
-    assert elect(world, PREFERRED, ORDERS_0, ORDERS_0) == [NONE]
+    assert elect(world, PREFERRED, ORDERS_0, ORDERS_0) == [ErrorCode.none]
 
     assert leadership(world)[:2] == (2, 2)
 
@@ -282,8 +277,8 @@ def test_a_partition_that_never_had_a_leader_is_not_available(world: World) -> N
     world.run_until_quiet()
     hopeless = TopicPartition("hopeless", 0)
 
-    assert elect(world, PREFERRED, hopeless) == [PREFERRED_LEADER_NOT_AVAILABLE]
-    assert elect(world, UNCLEAN, hopeless) == [ELIGIBLE_LEADERS_NOT_AVAILABLE]
+    assert elect(world, PREFERRED, hopeless) == [ErrorCode.preferred_leader_not_available]
+    assert elect(world, UNCLEAN, hopeless) == [ErrorCode.eligible_leaders_not_available]
 
 
 def test_an_unclean_election_makes_the_survivor_lead_alone_and_recovering(world: World) -> None:
@@ -295,11 +290,11 @@ def test_an_unclean_election_makes_the_survivor_lead_alone_and_recovering(world:
     world.start_brokers(3)
     assert leadership(world) == (NO_LEADER, 2, (2,))
 
-    assert elect(world, UNCLEAN, ORDERS_0) == [NONE]
+    assert elect(world, UNCLEAN, ORDERS_0) == [ErrorCode.none]
 
     assert leadership(world) == (3, 3, (3,))
     assert world.state_znode("orders", 0).leader_recovery_state == RECOVERING
-    assert elect(world, UNCLEAN, ORDERS_0) == [ELECTION_NOT_NEEDED]
+    assert elect(world, UNCLEAN, ORDERS_0) == [ErrorCode.election_not_needed]
 
 
 def test_an_unclean_election_needs_a_live_replica(world: World) -> None:
@@ -309,7 +304,7 @@ def test_an_unclean_election_needs_a_live_replica(world: World) -> None:
     world.settle()
     before = leadership(world)
 
-    assert elect(world, UNCLEAN, ORDERS_0) == [ELIGIBLE_LEADERS_NOT_AVAILABLE]
+    assert elect(world, UNCLEAN, ORDERS_0) == [ErrorCode.eligible_leaders_not_available]
 
     assert leadership(world) == before
 
@@ -317,7 +312,7 @@ def test_an_unclean_election_needs_a_live_replica(world: World) -> None:
 def test_an_unclean_election_of_a_partition_with_a_leader_is_not_needed(world: World) -> None:
     with_topic(world, [2, 3])
 
-    assert elect(world, UNCLEAN, ORDERS_0) == [ELECTION_NOT_NEEDED]
+    assert elect(world, UNCLEAN, ORDERS_0) == [ErrorCode.election_not_needed]
     assert leadership(world) == (2, 0, (2, 3))
 
 
@@ -327,5 +322,8 @@ def test_a_broker_that_is_not_the_controller_says_so_for_each_partition(world: W
     each = ask(world, PartitionResults, election([ORDERS_0, NOWHERE], PREFERRED), to=3)
     nothing = ask(world, PartitionResults, election(None, PREFERRED), to=3)
 
-    assert [result.error_code for result in each.results] == [NOT_CONTROLLER, NOT_CONTROLLER]
-    assert nothing == PartitionResults(NONE)
+    assert [result.error_code for result in each.results] == [
+        ErrorCode.not_controller,
+        ErrorCode.not_controller,
+    ]
+    assert nothing == PartitionResults(ErrorCode.none)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from tests.scenarios.questions import ask, put
 from tests.simulation.world import World
@@ -108,7 +109,6 @@ def test_a_failover_leaves_incompatible_brokers_out_as_well(world: World) -> Non
 # ---------------------------------------------------------------------- UpdateFeatures
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
-NONE, NOT_CONTROLLER, INVALID_REQUEST = 0, 41, 42
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def update(
     world: World, *updates: FeatureUpdate, validate_only: bool = False
 ) -> list[tuple[int, str | None]]:
     answer = ask(world, FeatureResults, lambda i: UpdateFeatures(updates, validate_only, i))
-    assert answer.error_code == NONE
+    assert answer.error_code == ErrorCode.none
     return [(code, message) for _, code, message in answer.results]
 
 
@@ -149,7 +149,7 @@ def finalized(world: World) -> tuple[dict[str, int], int]:
 def test_a_feature_is_raised_lowered_or_removed(
     featured: World, item: FeatureUpdate, after: dict[str, int]
 ) -> None:
-    assert update(featured, item) == [(NONE, None)]
+    assert update(featured, item) == [(ErrorCode.none, None)]
     assert finalized(featured) == (after, 1)
 
 
@@ -204,14 +204,14 @@ def test_a_feature_is_raised_lowered_or_removed(
 def test_each_refusal_has_its_reason_and_changes_nothing(
     featured: World, item: FeatureUpdate, reason: str
 ) -> None:
-    assert update(featured, item) == [(INVALID_REQUEST, reason)]
+    assert update(featured, item) == [(ErrorCode.invalid_request, reason)]
     assert finalized(featured) == ({"f": 3}, 0)
 
 
 def test_items_are_judged_one_by_one(featured: World) -> None:
     codes = update(featured, FeatureUpdate("f", 4, UPGRADE), FeatureUpdate("x", 1, UPGRADE))
 
-    assert [code for code, _ in codes] == [NONE, INVALID_REQUEST]
+    assert [code for code, _ in codes] == [ErrorCode.none, ErrorCode.invalid_request]
     assert finalized(featured) == ({"f": 4}, 1)
 
 
@@ -228,7 +228,7 @@ def test_the_answer_tells_the_version_that_was_written(featured: World) -> None:
 def test_validating_alone_writes_nothing(featured: World) -> None:
     item = FeatureUpdate("f", 4, UPGRADE)
 
-    assert update(featured, item, validate_only=True) == [(NONE, None)]
+    assert update(featured, item, validate_only=True) == [(ErrorCode.none, None)]
     assert finalized(featured) == ({"f": 3}, 0)
 
 
@@ -237,7 +237,7 @@ def test_a_broker_that_is_not_the_controller_changes_no_feature(featured: World)
 
     answer = ask(featured, FeatureResults, lambda i: UpdateFeatures((item,), False, i), to=2)
 
-    assert answer == FeatureResults(NOT_CONTROLLER)
+    assert answer == FeatureResults(ErrorCode.not_controller)
 
 
 def test_a_controller_that_slept_does_not_undo_what_its_successor_wrote(featured: World) -> None:

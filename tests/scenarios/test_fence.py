@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from kio.schema.errors import ErrorCode
+
 from tests.simulation.registration import Step, broker_of
 from tests.simulation.world import World
 from tests.simulation.zookeeper_server import Commit
@@ -22,7 +24,6 @@ from zkcontroller.zookeeper.znodes import (
 
 ORDERS_0: Final = TopicPartition("orders", 0)
 ORDERS_1: Final = TopicPartition("orders", 1)
-NOT_CONTROLLER: Final = 41
 FEATURES: Final = {"supported_features": {"metrics": (1, 3)}}
 LEAST_KINDS: Final = 20
 """So many kinds of writes the steps make at least; with fewer, a step had no effect."""
@@ -183,4 +184,4 @@ def test_a_request_that_meets_the_end_of_the_epoch_is_answered(world: World) -> 
     deposed.resume()
     world.run_until_quiet()
 
-    assert world.result(request_id) == ProducerIdBlock(NOT_CONTROLLER)
+    assert world.result(request_id) == ProducerIdBlock(ErrorCode.not_controller)

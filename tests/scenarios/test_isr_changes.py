@@ -6,6 +6,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from tests.scenarios.questions import alter_partition, ask, isr_change, put
 from tests.simulation.control_requests import LeaderAndIsr, UpdateMetadata
@@ -24,18 +25,6 @@ from zkcontroller.zookeeper.znodes import (
 )
 
 ORDERS_0 = TopicPartition("orders", 0)
-
-NONE = 0
-UNKNOWN_SERVER_ERROR = -1
-UNKNOWN_TOPIC_OR_PARTITION = 3
-NOT_CONTROLLER = 41
-INVALID_REQUEST = 42
-OPERATION_NOT_ATTEMPTED = 55
-FENCED_LEADER_EPOCH = 74
-STALE_BROKER_EPOCH = 77
-INVALID_UPDATE_VERSION = 95
-UNKNOWN_TOPIC_ID = 100
-INELIGIBLE_REPLICA = 107
 
 
 @pytest.fixture
@@ -56,9 +45,9 @@ def code(world: World, change: IsrChange, *, api_version: int = 3) -> int:
     answer = ask(
         world, AlterPartitionResult, alter_partition(world, 2, change, api_version=api_version)
     )
-    assert answer.error_code == NONE
+    assert answer.error_code == ErrorCode.none
     (result,) = answer.results
-    assert (result.state is None) == (result.error_code != NONE)
+    assert (result.state is None) == (result.error_code != ErrorCode.none)
     return result.error_code
 
 
@@ -107,7 +96,7 @@ def test_a_shrunk_isr_costs_a_partition_epoch_and_no_leader_epoch(world: World) 
     world.settle()
     world.forget_requests()
 
-    assert code(world, isr_change(world, ORDERS_0, [2])) == NONE
+    assert code(world, isr_change(world, ORDERS_0, [2])) == ErrorCode.none
 
     assert state_bytes(world) == (
         b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":0,"isr":[2]}',
@@ -131,23 +120,23 @@ def test_what_stands_already_is_granted_again_without_a_write(
 
     change = isr_change(world, ORDERS_0, [2], partition_epoch=partition_epoch)
 
-    assert code(world, change) == NONE
+    assert code(world, change) == ErrorCode.none
     assert state_bytes(world) == before
 
 
 @pytest.mark.parametrize(
     ("wrong", "verdict"),
     [
-        ({"partition_epoch": 1}, NOT_CONTROLLER),
-        ({"leader_epoch": 1}, NOT_CONTROLLER),
-        ({"leader_epoch": -1}, FENCED_LEADER_EPOCH),
-        ({"partition_epoch": -1}, INVALID_UPDATE_VERSION),
-        ({"recovery": RECOVERING}, INVALID_REQUEST),
-        ({"leader_epoch": -1, "partition_epoch": 1}, NOT_CONTROLLER),
-        ({"leader_epoch": -1, "partition_epoch": -1}, FENCED_LEADER_EPOCH),
-        ({"leader_epoch": 1, "recovery": RECOVERING}, NOT_CONTROLLER),
-        ({"leader_epoch": -1, "recovery": RECOVERING}, FENCED_LEADER_EPOCH),
-        ({"partition_epoch": -1, "recovery": RECOVERING}, INVALID_UPDATE_VERSION),
+        ({"partition_epoch": 1}, ErrorCode.not_controller),
+        ({"leader_epoch": 1}, ErrorCode.not_controller),
+        ({"leader_epoch": -1}, ErrorCode.fenced_leader_epoch),
+        ({"partition_epoch": -1}, ErrorCode.invalid_update_version),
+        ({"recovery": RECOVERING}, ErrorCode.invalid_request),
+        ({"leader_epoch": -1, "partition_epoch": 1}, ErrorCode.not_controller),
+        ({"leader_epoch": -1, "partition_epoch": -1}, ErrorCode.fenced_leader_epoch),
+        ({"leader_epoch": 1, "recovery": RECOVERING}, ErrorCode.not_controller),
+        ({"leader_epoch": -1, "recovery": RECOVERING}, ErrorCode.fenced_leader_epoch),
+        ({"partition_epoch": -1, "recovery": RECOVERING}, ErrorCode.invalid_update_version),
     ],
     ids=str,
 )
@@ -163,12 +152,12 @@ def test_a_wrong_epoch_counts_before_a_wrong_recovery_state(
 def test_unknown_topics_and_partitions_have_their_own_codes(shrunk: World) -> None:
     known = isr_change(shrunk, ORDERS_0, [2, 3])
 
-    assert code(shrunk, known._replace(topic=UUID(int=99))) == UNKNOWN_TOPIC_ID
-    assert code(shrunk, known._replace(partition=7)) == UNKNOWN_TOPIC_OR_PARTITION
-    assert code(shrunk, known._replace(partition=-1)) == UNKNOWN_TOPIC_OR_PARTITION
+    assert code(shrunk, known._replace(topic=UUID(int=99))) == ErrorCode.unknown_topic_id
+    assert code(shrunk, known._replace(partition=7)) == ErrorCode.unknown_topic_or_partition
+    assert code(shrunk, known._replace(partition=-1)) == ErrorCode.unknown_topic_or_partition
     by_name = known._replace(topic="nowhere")
-    assert code(shrunk, by_name, api_version=1) == UNKNOWN_TOPIC_OR_PARTITION
-    assert code(shrunk, known._replace(topic="orders"), api_version=1) == NONE
+    assert code(shrunk, by_name, api_version=1) == ErrorCode.unknown_topic_or_partition
+    assert code(shrunk, known._replace(topic="orders"), api_version=1) == ErrorCode.none
 
 
 @pytest.mark.parametrize("api_version", range(4))
@@ -196,13 +185,17 @@ def test_a_controller_gone_back_to_2_7_still_knows_topics_by_the_ids_they_have(
         alter_partition(world, leader, change, api_version=api_version),
     )
 
-    assert [result.error_code for result in answer.results] == [NONE]
+    assert [result.error_code for result in answer.results] == [ErrorCode.none]
     assert world.state_znode("orders", 0).in_sync_replicas == (leader,)
 
 
 @pytest.mark.parametrize(
     ("api_version", "verdict"),
-    [(0, OPERATION_NOT_ATTEMPTED), (1, OPERATION_NOT_ATTEMPTED), (2, INELIGIBLE_REPLICA)],
+    [
+        (0, ErrorCode.operation_not_attempted),
+        (1, ErrorCode.operation_not_attempted),
+        (2, ErrorCode.ineligible_replica),
+    ],
 )
 def test_a_replica_that_is_not_alive_is_not_let_in(
     shrunk: World, api_version: int, verdict: int
@@ -221,14 +214,14 @@ def test_a_replica_that_is_shutting_down_is_not_let_in(shrunk: World) -> None:
     shrunk.shut_down(3)
     shrunk.run_until_quiet()
 
-    assert code(shrunk, isr_change(shrunk, ORDERS_0, [2, 3])) == INELIGIBLE_REPLICA
+    assert code(shrunk, isr_change(shrunk, ORDERS_0, [2, 3])) == ErrorCode.ineligible_replica
 
 
 def test_who_holds_no_replica_does_not_come_into_the_isr(shrunk: World) -> None:
     """A leader that missed the end of a move asks for it; Kafka writes it."""
     before = state_bytes(shrunk)
 
-    assert code(shrunk, isr_change(shrunk, ORDERS_0, [2, 1])) == INELIGIBLE_REPLICA
+    assert code(shrunk, isr_change(shrunk, ORDERS_0, [2, 1])) == ErrorCode.ineligible_replica
 
     assert state_bytes(shrunk) == before
     assert any("specified ineligible replicas Set(1)" in line for line in shrunk.log(1, "INFO"))
@@ -238,7 +231,7 @@ def test_a_leader_that_is_shutting_down_may_change_its_isr(shrunk: World) -> Non
     shrunk.shut_down(2)
     shrunk.run_until_quiet()
 
-    assert code(shrunk, isr_change(shrunk, ORDERS_0, [2])) == NONE
+    assert code(shrunk, isr_change(shrunk, ORDERS_0, [2])) == ErrorCode.none
 
 
 @pytest.mark.parametrize("off_by", [-1, 1])
@@ -250,7 +243,7 @@ def test_another_broker_epoch_is_stale_whether_older_or_newer(shrunk: World, off
         shrunk, AlterPartitionResult, alter_partition(shrunk, 2, change, broker_epoch=epoch)
     )
 
-    assert answer == AlterPartitionResult(STALE_BROKER_EPOCH)
+    assert answer == AlterPartitionResult(ErrorCode.stale_broker_epoch)
 
 
 def test_an_unknown_broker_is_stale(shrunk: World) -> None:
@@ -259,7 +252,7 @@ def test_an_unknown_broker_is_stale(shrunk: World) -> None:
         shrunk, AlterPartitionResult, lambda i: AlterPartitionReceived(9, 1, 3, (change,), i)
     )
 
-    assert answer == AlterPartitionResult(STALE_BROKER_EPOCH)
+    assert answer == AlterPartitionResult(ErrorCode.stale_broker_epoch)
 
 
 def test_a_recovery_state_that_does_not_exist_refuses_the_whole_request(shrunk: World) -> None:
@@ -269,7 +262,7 @@ def test_a_recovery_state_that_does_not_exist_refuses_the_whole_request(shrunk: 
 
     answer = ask(shrunk, AlterPartitionResult, alter_partition(shrunk, 2, good, bad))
 
-    assert answer == AlterPartitionResult(UNKNOWN_SERVER_ERROR)
+    assert answer == AlterPartitionResult(ErrorCode.unknown_server_error)
     assert state_bytes(shrunk) == before
 
 
@@ -278,7 +271,7 @@ def test_a_broker_that_is_not_the_controller_refuses(shrunk: World) -> None:
 
     answer = ask(shrunk, AlterPartitionResult, alter_partition(shrunk, 2, change), to=3)
 
-    assert answer == AlterPartitionResult(NOT_CONTROLLER)
+    assert answer == AlterPartitionResult(ErrorCode.not_controller)
 
 
 def test_a_recovering_leader_has_no_company_and_then_recovers(world: World) -> None:
@@ -300,10 +293,10 @@ def test_a_recovering_leader_has_no_company_and_then_recovers(world: World) -> N
         answer = ask(world, AlterPartitionResult, alter_partition(world, 3, change))
         return answer.results[0].error_code
 
-    assert asked([3, 2], RECOVERING) == INVALID_REQUEST
-    assert asked([3], RECOVERED) == NONE
-    assert asked([3, 2], RECOVERED) == NONE
-    assert asked([3, 2], RECOVERING) == INVALID_REQUEST
+    assert asked([3, 2], RECOVERING) == ErrorCode.invalid_request
+    assert asked([3], RECOVERED) == ErrorCode.none
+    assert asked([3, 2], RECOVERED) == ErrorCode.none
+    assert asked([3, 2], RECOVERING) == ErrorCode.invalid_request
     assert world.state_znode("orders", 0).in_sync_replicas == (3, 2)
 
 
@@ -324,9 +317,9 @@ def test_verdicts_stand_in_the_order_of_the_request(shrunk: World) -> None:
     answer = ask(shrunk, AlterPartitionResult, alter_partition(shrunk, 2, unknown, good, unknown))
 
     assert [result.error_code for result in answer.results] == [
-        UNKNOWN_TOPIC_ID,
-        NONE,
-        UNKNOWN_TOPIC_ID,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.none,
+        ErrorCode.unknown_topic_id,
     ]
 
 
@@ -349,7 +342,7 @@ def test_a_state_written_meanwhile_by_another_is_not_overwritten(shrunk: World) 
 
     answer = held_up(shrunk, lambda: shrunk.write(SetData(path, other)))
 
-    assert [result.error_code for result in answer.results] == [INVALID_UPDATE_VERSION]
+    assert [result.error_code for result in answer.results] == [ErrorCode.invalid_update_version]
     assert state_bytes(shrunk)[0] == other
 
 
@@ -359,7 +352,7 @@ def test_a_controller_that_moved_answers_that_something_went_wrong(shrunk: World
 
     answer = held_up(shrunk, lambda: shrunk.write(SetData(ControllerEpochZnode.PATH, epoch)))
 
-    assert answer == AlterPartitionResult(UNKNOWN_SERVER_ERROR)
+    assert answer == AlterPartitionResult(ErrorCode.unknown_server_error)
     assert state_bytes(shrunk) == before
     assert shrunk.living[1].ended_with is ControllerMoved
 

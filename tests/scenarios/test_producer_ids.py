@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from tests.scenarios.questions import ask, put
 from tests.simulation.world import World
@@ -14,10 +15,6 @@ from zkcontroller.zookeeper.requests import Delete, FencedBatch, SetData
 from zkcontroller.zookeeper.znodes import ProducerIdBlockZnode
 
 PATH = ProducerIdBlockZnode.PATH
-UNKNOWN_SERVER_ERROR = -1
-NOT_CONTROLLER = 41
-STALE_BROKER_EPOCH = 77
-BROKER_ID_NOT_REGISTERED = 102
 MAX = 2**63 - 1
 
 
@@ -45,9 +42,9 @@ def stored(world: World) -> bytes:
 def test_blocks_follow_each_other_from_zero_and_are_written_first(cluster: World) -> None:
     assert stored(cluster) == b""
 
-    assert allocate(cluster) == ProducerIdBlock(0, 0, 1000)
+    assert allocate(cluster) == ProducerIdBlock(ErrorCode.none, 0, 1000)
     assert stored(cluster) == b'{"version":1,"broker":2,"block_start":"0","block_end":"999"}'
-    assert allocate(cluster, 1) == ProducerIdBlock(0, 1000, 1000)
+    assert allocate(cluster, 1) == ProducerIdBlock(ErrorCode.none, 1000, 1000)
     assert stored(cluster) == b'{"version":1,"broker":1,"block_start":"1000","block_end":"1999"}'
 
 
@@ -67,7 +64,7 @@ def test_a_block_written_meanwhile_by_another_is_not_given_out_again(cluster: Wo
     controller.resume()
     cluster.run_until_quiet()
 
-    assert cluster.result(request_id) == ProducerIdBlock(0, 1000, 1000)
+    assert cluster.result(request_id) == ProducerIdBlock(ErrorCode.none, 1000, 1000)
 
 
 def test_a_lost_reply_costs_a_block_and_never_repeats_one(cluster: World) -> None:
@@ -78,13 +75,13 @@ def test_a_lost_reply_costs_a_block_and_never_repeats_one(cluster: World) -> Non
     cluster.break_connection(1)
     cluster.run_until_quiet()
 
-    assert cluster.result(request_id) == ProducerIdBlock(0, 1000, 1000)
+    assert cluster.result(request_id) == ProducerIdBlock(ErrorCode.none, 1000, 1000)
 
 
 def test_a_missing_znode_is_created(cluster: World) -> None:
     cluster.write(Delete(PATH))
 
-    assert allocate(cluster) == ProducerIdBlock(0, 0, 1000)
+    assert allocate(cluster) == ProducerIdBlock(ErrorCode.none, 0, 1000)
 
 
 def test_unknown_and_stale_brokers_get_nothing(cluster: World) -> None:
@@ -92,14 +89,14 @@ def test_unknown_and_stale_brokers_get_nothing(cluster: World) -> None:
     older = ask(cluster, ProducerIdBlock, request(cluster, 2, off_by=-1))
     newer = ask(cluster, ProducerIdBlock, request(cluster, 2, off_by=1))
 
-    assert unknown == ProducerIdBlock(BROKER_ID_NOT_REGISTERED)
-    assert older == newer == ProducerIdBlock(STALE_BROKER_EPOCH)
+    assert unknown == ProducerIdBlock(ErrorCode.broker_id_not_registered)
+    assert older == newer == ProducerIdBlock(ErrorCode.stale_broker_epoch)
     assert stored(cluster) == b""
 
 
 def test_a_broker_that_is_not_the_controller_refuses(cluster: World) -> None:
     assert ask(cluster, ProducerIdBlock, request(cluster, 2), to=2) == ProducerIdBlock(
-        NOT_CONTROLLER
+        ErrorCode.not_controller
     )
 
 
@@ -111,12 +108,12 @@ def test_a_corrupt_block_gives_out_nothing_rather_than_something_twice(
 ) -> None:
     cluster.write(SetData(PATH, data))
 
-    assert allocate(cluster) == ProducerIdBlock(UNKNOWN_SERVER_ERROR)
+    assert allocate(cluster) == ProducerIdBlock(ErrorCode.unknown_server_error)
     assert stored(cluster) == data
 
 
 def test_the_last_block_is_given_out_and_no_more(cluster: World) -> None:
     cluster.write(SetData(PATH, ProducerIdBlockZnode(1, MAX - 1999, MAX - 1000).encode()))
 
-    assert allocate(cluster) == ProducerIdBlock(0, MAX - 999, 1000)
-    assert allocate(cluster) == ProducerIdBlock(UNKNOWN_SERVER_ERROR)
+    assert allocate(cluster) == ProducerIdBlock(ErrorCode.none, MAX - 999, 1000)
+    assert allocate(cluster) == ProducerIdBlock(ErrorCode.unknown_server_error)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from tests.scenarios.reassignments import (
-    NONE,
     ORDERS_0,
     ORDERS_1,
     ZNODE,
@@ -311,12 +311,12 @@ def test_a_leader_that_stays_keeps_its_place_and_the_replica_that_leaves_is_shru
 def test_a_replication_factor_can_be_reduced_and_raised(world: World, admin: Admin) -> None:
     with_topic(world, [1, 2, 3])
 
-    assert admin.codes({ORDERS_0: [2]}) == {ORDERS_0: NONE}
+    assert admin.codes({ORDERS_0: [2]}) == {ORDERS_0: ErrorCode.none}
     assert assignment(world) == ReplicaAssignment((2,))
     assert leadership(world)[0] == 2
     assert leadership(world)[2] == (2,)
 
-    assert admin.codes({ORDERS_0: [2, 3, 4]}) == {ORDERS_0: NONE}
+    assert admin.codes({ORDERS_0: [2, 3, 4]}) == {ORDERS_0: ErrorCode.none}
     catch_up(world)
     assert assignment(world) == ReplicaAssignment((2, 3, 4))
     assert leadership(world)[2] == (2, 3, 4)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from tests.scenarios.questions import alter_partition, ask, isr_change
 from tests.scenarios.reassignments import (
-    INVALID_REPLICA_ASSIGNMENT,
-    NO_REASSIGNMENT_IN_PROGRESS,
-    NONE,
-    NOT_CONTROLLER,
     ORDERS_0,
     ORDERS_1,
-    UNKNOWN_TOPIC_OR_PARTITION,
     ZNODE,
     Admin,
     assignment,
@@ -44,7 +40,10 @@ def test_the_api_answers_when_the_move_has_begun(world: World, admin: Admin) -> 
 
     answer = admin.alter({ORDERS_0: [2]})
 
-    assert (answer.error_code, [each.error_code for each in answer.results]) == (0, [NONE])
+    assert (answer.error_code, [each.error_code for each in answer.results]) == (
+        0,
+        [ErrorCode.none],
+    )
     assert assignment(world).is_being_reassigned
     assert admin.ongoing() == {ORDERS_0: ReplicaAssignment((2, 1), (2,), (1,))}
     catch_up(world)
@@ -73,7 +72,7 @@ def test_the_api_refuses_replicas_that_cannot_be(
 
     (result,) = admin.alter({ORDERS_0: target}).results
 
-    assert (result.error_code, result.message) == (INVALID_REPLICA_ASSIGNMENT, reason)
+    assert (result.error_code, result.message) == (ErrorCode.invalid_replica_assignment, reason)
     assert assignment(world) == ReplicaAssignment((1,))
 
 
@@ -83,7 +82,7 @@ def test_replicas_that_stay_or_leave_need_not_be_alive(world: World, admin: Admi
     world.stop(3)
     world.settle()
 
-    assert admin.codes({ORDERS_0: [1, 2, 4]}) == {ORDERS_0: NONE}
+    assert admin.codes({ORDERS_0: [1, 2, 4]}) == {ORDERS_0: ErrorCode.none}
 
 
 def test_each_partition_has_its_own_verdict(world: World, admin: Admin) -> None:
@@ -92,10 +91,10 @@ def test_each_partition_has_its_own_verdict(world: World, admin: Admin) -> None:
     beyond = TopicPartition("orders", 9)
 
     assert admin.codes({nowhere: [2], beyond: None, ORDERS_0: [2], ORDERS_1: []}) == {
-        nowhere: UNKNOWN_TOPIC_OR_PARTITION,
-        beyond: NO_REASSIGNMENT_IN_PROGRESS,
-        ORDERS_0: NONE,
-        ORDERS_1: INVALID_REPLICA_ASSIGNMENT,
+        nowhere: ErrorCode.unknown_topic_or_partition,
+        beyond: ErrorCode.no_reassignment_in_progress,
+        ORDERS_0: ErrorCode.none,
+        ORDERS_1: ErrorCode.invalid_replica_assignment,
     }
 
 
@@ -108,7 +107,7 @@ def test_a_topic_under_deletion_is_not_moved(world: World, admin: Admin) -> None
 
     (result,) = admin.alter({ORDERS_0: [3]}).results
 
-    assert result.error_code == UNKNOWN_TOPIC_OR_PARTITION
+    assert result.error_code == ErrorCode.unknown_topic_or_partition
     assert result.message == "The partition does not exist."
 
 
@@ -118,7 +117,7 @@ def test_a_cancelled_move_ends_with_the_replicas_it_began_with(world: World, adm
     assert ORDERS_0 in world.living[3].broker.hosted
     world.forget_requests()
 
-    assert admin.codes({ORDERS_0: None}) == {ORDERS_0: NONE}
+    assert admin.codes({ORDERS_0: None}) == {ORDERS_0: ErrorCode.none}
 
     assert assignment(world) == ReplicaAssignment((1, 2))
     assert leadership(world)[0] == 1
@@ -145,7 +144,7 @@ def test_a_cancel_that_would_drop_the_only_replica_in_sync_is_refused(
 
     (result,) = admin.alter({ORDERS_0: None}).results
 
-    assert result.error_code == INVALID_REPLICA_ASSIGNMENT
+    assert result.error_code == ErrorCode.invalid_replica_assignment
     assert result.message == "None of the replicas that would be left is in sync."
     assert leadership(world)[0] == 3
     catch_up(world)
@@ -155,7 +154,7 @@ def test_a_cancel_that_would_drop_the_only_replica_in_sync_is_refused(
 def test_nothing_to_cancel_is_said_so(world: World, admin: Admin) -> None:
     with_topic(world, [1])
 
-    assert admin.codes({ORDERS_0: None}) == {ORDERS_0: NO_REASSIGNMENT_IN_PROGRESS}
+    assert admin.codes({ORDERS_0: None}) == {ORDERS_0: ErrorCode.no_reassignment_in_progress}
 
 
 def test_a_cancel_takes_the_order_off_the_znode_and_leaves_the_others_in_it(
@@ -165,7 +164,7 @@ def test_a_cancel_takes_the_order_off_the_znode_and_leaves_the_others_in_it(
     world.ask_for_reassignment({ORDERS_0: [2], ORDERS_1: [3]})
     world.run_until_quiet()
 
-    assert admin.codes({ORDERS_0: None}) == {ORDERS_0: NONE}
+    assert admin.codes({ORDERS_0: None}) == {ORDERS_0: ErrorCode.none}
 
     znode = world.zookeeper.peek(ZNODE)
     assert znode is not None
@@ -220,8 +219,8 @@ def test_a_broker_that_is_not_the_controller_refuses(world: World) -> None:
     world.put(2, ListPartitionReassignments(None, 2))
     world.run_until_quiet()
 
-    assert world.result(1) == PartitionResults(NOT_CONTROLLER)
-    assert world.result(2) == OngoingReassignments(NOT_CONTROLLER)
+    assert world.result(1) == PartitionResults(ErrorCode.not_controller)
+    assert world.result(2) == OngoingReassignments(ErrorCode.not_controller)
 
 
 def test_only_the_partitions_asked_for_are_listed(world: World, admin: Admin) -> None:

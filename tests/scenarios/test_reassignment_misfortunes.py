@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from tests.scenarios.reassignments import (
     CONTROLLER,
@@ -30,8 +31,6 @@ from zkcontroller.zookeeper.znodes import (
     ControllerEpochZnode,
     TopicZnode,
 )
-
-UNKNOWN_SERVER_ERROR = -1
 
 
 @pytest.fixture
@@ -279,5 +278,5 @@ def test_a_topic_znode_that_cannot_be_read_is_not_overwritten_by_a_move(
     result = admin.alter({ORDERS_0: [3, 4]})
     world.refused.clear()
 
-    assert [each.error_code for each in result.results] == [UNKNOWN_SERVER_ERROR]
+    assert [each.error_code for each in result.results] == [ErrorCode.unknown_server_error]
     assert world.zookeeper.peek(TopicZnode.path("orders")) == before

@@ -10,8 +10,9 @@ Source: Kafka 3.9 ``KafkaApis`` (broker-epoch gate), ``ReplicaManager.becomeLead
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 from uuid import UUID
+
+from kio.schema.errors import ErrorCode
 
 from tests.simulation.control_requests import (
     ControlRequest,
@@ -37,18 +38,6 @@ from zkcontroller.model import (
 from zkcontroller.model import (
     LeaderAndIsr as State,
 )
-
-NONE: Final = 0
-UNKNOWN_TOPIC_OR_PARTITION: Final = 3
-STALE_CONTROLLER_EPOCH: Final = 11
-KAFKA_STORAGE_ERROR: Final = 56
-UNKNOWN_SERVER_ERROR: Final = -1
-NOT_CONTROLLER: Final = 41
-OPERATION_NOT_ATTEMPTED: Final = 55
-FENCED_LEADER_EPOCH: Final = 74
-STALE_BROKER_EPOCH: Final = 77
-INCONSISTENT_TOPIC_ID: Final = 103
-INELIGIBLE_REPLICA: Final = 107
 
 
 class BrokerSide:
@@ -121,9 +110,9 @@ class BrokerSide:
             return
         if state is not None:
             self._widened(tp, state)
-        elif error in (OPERATION_NOT_ATTEMPTED, INELIGIBLE_REPLICA):
+        elif error in (ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica):
             del self.proposals[tp]
-        elif error not in (NOT_CONTROLLER, UNKNOWN_SERVER_ERROR):
+        elif error not in (ErrorCode.not_controller, ErrorCode.unknown_server_error):
             self.waiting.add(tp)  # for a LeaderAndIsr with a new leader epoch
 
     def lose_log_dir(self, partitions: Iterable[TopicPartition]) -> None:
@@ -145,43 +134,43 @@ class BrokerSide:
     def _gate(self, request: ControlRequest) -> int:
         # A greater broker epoch is accepted: the controller may learn it before the broker does.
         if UNKNOWN_BROKER_EPOCH != request.broker_epoch < self.broker_epoch:
-            return STALE_BROKER_EPOCH
+            return ErrorCode.stale_broker_epoch
         if request.controller_epoch < self.latest_controller_epoch:
-            return STALE_CONTROLLER_EPOCH
+            return ErrorCode.stale_controller_epoch
         self.latest_controller_epoch = request.controller_epoch
-        return NONE
+        return ErrorCode.none
 
     def _leader_and_isr(self, request: LeaderAndIsr) -> tuple[int, dict[TopicPartition, int]]:
         error = self._gate(request)
-        if error != NONE:
+        if error != ErrorCode.none:
             return error, dict.fromkeys(request.partitions, error)
         self.told.update(request.partitions)
         errors = {
             tp: self._take_on(tp, state, request.topic_ids.get(tp.topic))
             for tp, state in request.partitions.items()
         }
-        return NONE, errors
+        return ErrorCode.none, errors
 
     def _take_on(self, tp: TopicPartition, state: ToldLeaderAndIsr, topic_id: UUID | None) -> int:
         if tp in self.failed:
-            return KAFKA_STORAGE_ERROR
+            return ErrorCode.kafka_storage_error
         known_id = self.topic_ids.get(tp.topic)
         if topic_id and known_id and topic_id != known_id:
-            return INCONSISTENT_TOPIC_ID
+            return ErrorCode.inconsistent_topic_id
         current = self.hosted[tp].leader_epoch if tp in self.hosted else NO_EPOCH
         if state.leader_epoch == current and topic_id and not known_id:
             self.topic_ids[tp.topic] = topic_id
-            return NONE
+            return ErrorCode.none
         if state.leader_epoch <= current:
-            return STALE_CONTROLLER_EPOCH
+            return ErrorCode.stale_controller_epoch
         if self.broker_id not in state.replicas:
-            return UNKNOWN_TOPIC_OR_PARTITION
+            return ErrorCode.unknown_topic_or_partition
         if topic_id:
             self.topic_ids[tp.topic] = topic_id
         if state.leader == self.broker_id or state.leader in self.live_brokers:
             self._settle(tp)
             self.hosted[tp] = state  # a follower of a leader that is not alive keeps its old epoch
-        return NONE
+        return ErrorCode.none
 
     def _settle(self, tp: TopicPartition) -> None:
         self.proposals.pop(tp, None)
@@ -189,7 +178,7 @@ class BrokerSide:
 
     def _update_metadata(self, request: UpdateMetadata) -> int:
         error = self._gate(request)
-        if error != NONE:
+        if error != ErrorCode.none:
             return error
         self.controller_id = request.controller_id
         self.live_brokers = request.live_brokers
@@ -198,25 +187,25 @@ class BrokerSide:
                 self.metadata.pop(tp, None)
             else:
                 self.metadata[tp] = state
-        return NONE
+        return ErrorCode.none
 
     def _stop_replica(self, request: StopReplica) -> tuple[int, dict[TopicPartition, int]]:
         error = self._gate(request)
-        if error != NONE:
+        if error != ErrorCode.none:
             return error, {}
-        return NONE, {tp: self._stop(tp, stop) for tp, stop in request.partitions.items()}
+        return ErrorCode.none, {tp: self._stop(tp, stop) for tp, stop in request.partitions.items()}
 
     def _stop(self, tp: TopicPartition, stop: ToldStop) -> int:
         if tp in self.failed:
-            return KAFKA_STORAGE_ERROR
+            return ErrorCode.kafka_storage_error
         current = self.hosted.get(tp)
         unchecked = stop.leader_epoch in (NO_EPOCH, EPOCH_DURING_DELETE)
         if current is not None and not unchecked and stop.leader_epoch < current.leader_epoch:
-            return FENCED_LEADER_EPOCH
+            return ErrorCode.fenced_leader_epoch
         if stop.delete:
             self.hosted.pop(tp, None)
             self._settle(tp)
             self.told.pop(tp, None)
             if not any(hosted.topic == tp.topic for hosted in self.hosted):
                 self.topic_ids.pop(tp.topic, None)
-        return NONE
+        return ErrorCode.none

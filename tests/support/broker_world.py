@@ -98,7 +98,7 @@ class SwitchedController:
 
     def __init__(self) -> None:
         self.is_active = True
-        self.result = ControlledShutdownResult(0)
+        self.result = ControlledShutdownResult(ErrorCode.none)
         self.asked: list[tuple[int, int]] = []
         self.answer: Result | None = None
         self.questions: list[RequestEvent] = []

@@ -5,6 +5,8 @@ Source: Kafka ``KafkaController.doControlledShutdown``.
 
 from __future__ import annotations
 
+from kio.schema.errors import ErrorCode
+
 from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Answer, ControlledShutdownResult, Procedure
 from zkcontroller.core.elections import ControlledShutdownElection
@@ -15,11 +17,6 @@ from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.errors import ControllerMoved
 from zkcontroller.model import UNKNOWN_BROKER_EPOCH
-
-UNKNOWN_SERVER_ERROR = -1
-BROKER_NOT_AVAILABLE = 8
-STALE_CONTROLLER_EPOCH = 11  # what ControllerMoved is on the wire
-STALE_BROKER_EPOCH = 77
 
 
 class ControlledShutdowns:
@@ -47,28 +44,28 @@ class ControlledShutdowns:
         self._journal.debug(f"Live brokers: {csv(context.live_broker_ids)}")
         try:
             yield from self._hand_over(event.broker_id)
-        except ControllerMoved:
+        except ControllerMoved:  # STALE_CONTROLLER_EPOCH on the wire
             # The broker asks the next controller; this one finds out at its next write.
-            self._answer(event, ControlledShutdownResult(STALE_CONTROLLER_EPOCH))
+            self._answer(event, ControlledShutdownResult(ErrorCode.stale_controller_epoch))
             return
         remaining = tuple(
             context.table.topic_partition(row) for row in context.rows_led_by(event.broker_id)
         )
-        self._answer(event, ControlledShutdownResult(0, remaining))
+        self._answer(event, ControlledShutdownResult(ErrorCode.none, remaining))
 
-    def _refusal(self, event: ControlledShutdown) -> int | None:
+    def _refusal(self, event: ControlledShutdown) -> ErrorCode | None:
         cached = self._context.live_broker_epochs.get(event.broker_id)
         if event.broker_epoch == UNKNOWN_BROKER_EPOCH:
-            return BROKER_NOT_AVAILABLE if cached is None else None
+            return ErrorCode.broker_not_available if cached is None else None
         if cached is None:
-            return UNKNOWN_SERVER_ERROR
+            return ErrorCode.unknown_server_error
         if event.broker_epoch < cached:
             self._journal.info(
                 f"Received controlled shutdown request from an old broker epoch"
                 f" {event.broker_epoch} for broker {event.broker_id}. Current broker epoch is"
                 f" {cached}"
             )
-            return STALE_BROKER_EPOCH
+            return ErrorCode.stale_broker_epoch
         return None
 
     def _hand_over(self, broker_id: int) -> Procedure[None]:

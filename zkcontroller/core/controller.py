@@ -13,6 +13,8 @@ from collections.abc import Callable
 from typing import TypeAlias, assert_never
 from uuid import UUID
 
+from kio.schema.errors import ErrorCode
+
 from zkcontroller.core.brokers import Brokers
 from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.context import ControllerContext
@@ -82,8 +84,6 @@ from zkcontroller.core.topics import Topics
 from zkcontroller.errors import ControllerMoved, IllegalState, ZooKeeperRefused
 
 ZK_MIGRATION_STATE_ZK = 4
-STALE_CONTROLLER_EPOCH = 11  # what ControllerMoved is on the wire
-NOT_CONTROLLER = 41
 
 
 Notice: TypeAlias = (
@@ -275,16 +275,16 @@ class Controller:
             case _:
                 assert_never(event)
 
-    def refusal(self, event: RequestEvent, error_code: int | None = None) -> Result | None:
+    def refusal(self, event: RequestEvent, error_code: ErrorCode | None = None) -> Result | None:
         """The answer when the request cannot be handled; None if the event needs no answer.
 
         Without ``error_code`` it is what a broker answers that is not the controller.  May be
         called from any thread: it looks at nothing but the event.
         """
-        code = NOT_CONTROLLER if error_code is None else error_code
+        code = ErrorCode.not_controller if error_code is None else error_code
         match event:
             case ControlledShutdown():
-                moved = STALE_CONTROLLER_EPOCH if error_code is None else error_code
+                moved = ErrorCode.stale_controller_epoch if error_code is None else error_code
                 return ControlledShutdownResult(moved)
             case ApiPartitionReassignment():
                 return PartitionResults(code)
@@ -294,7 +294,7 @@ class Controller:
                 if request_id is None:
                     return None
                 return PartitionResults(
-                    0, tuple(PartitionResult(each, code) for each in partitions or ())
+                    ErrorCode.none, tuple(PartitionResult(each, code) for each in partitions or ())
                 )
             case AlterPartitionReceived():
                 return AlterPartitionResult(code)

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
+from kio.schema.errors import ErrorCode
+
 from zkcontroller.core.events import Event
 from zkcontroller.model import Broker, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from zkcontroller.state_changes.record import StateChange
@@ -87,9 +89,9 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdownResult:
-    """``error_code`` 0 and the partitions the broker still leads; or an error and none."""
+    """No error and the partitions the broker still leads; or an error and none."""
 
-    error_code: int
+    error_code: ErrorCode
     remaining_partitions: tuple[TopicPartition, ...] = ()
 
 
@@ -97,15 +99,15 @@ class PartitionResult(NamedTuple):
     """The outcome for one partition of a request; ``message`` None where the code says it all."""
 
     partition: TopicPartition
-    error_code: int
+    error_code: ErrorCode
     message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionResults:
-    """A top-level error (0 for none) and an outcome per partition."""
+    """A top-level error and an outcome per partition."""
 
-    error_code: int
+    error_code: ErrorCode
     results: tuple[PartitionResult, ...] = ()
 
 
@@ -113,7 +115,7 @@ class PartitionResults:
 class OngoingReassignments:
     """Answer to ListPartitionReassignments."""
 
-    error_code: int
+    error_code: ErrorCode
     reassignments: tuple[tuple[TopicPartition, ReplicaAssignment], ...] = ()
 
 
@@ -122,7 +124,7 @@ class IsrChangeResult(NamedTuple):
 
     topic: UUID | str
     partition: int
-    error_code: int
+    error_code: ErrorCode
     state: LeaderAndIsr | None = None
 
 
@@ -130,7 +132,7 @@ class IsrChangeResult(NamedTuple):
 class AlterPartitionResult:
     """Answer to AlterPartition: a top-level error, or an outcome per partition."""
 
-    error_code: int
+    error_code: ErrorCode
     results: tuple[IsrChangeResult, ...] = ()
 
 
@@ -138,7 +140,7 @@ class AlterPartitionResult:
 class ProducerIdBlock:
     """Answer to AllocateProducerIds: ``length`` ids from ``start``."""
 
-    error_code: int
+    error_code: ErrorCode
     start: int = 0
     length: int = 0
 
@@ -150,9 +152,9 @@ class FeatureResults:
     ``epoch`` is the dataVersion of ``/feature`` as it was written; None if it was not.
     """
 
-    error_code: int
+    error_code: ErrorCode
     message: str | None = None
-    results: tuple[tuple[str, int, str | None], ...] = ()
+    results: tuple[tuple[str, ErrorCode, str | None], ...] = ()
     epoch: int | None = None
 
 

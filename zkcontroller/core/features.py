@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kio.schema.errors import ErrorCode
+
 from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Answer, FeatureResults, Procedure
 from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
@@ -20,12 +22,6 @@ from zkcontroller.protocol.inter_broker_versions import (
 )
 from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
 from zkcontroller.zookeeper.znodes import FeatureStatus, FeatureZnode
-
-NONE = 0
-UNKNOWN_SERVER_ERROR = -1
-NOT_CONTROLLER = 41
-INVALID_REQUEST = 42
-FEATURE_UPDATE_FAILED = 96
 
 UPGRADE = 1
 SAFE_DOWNGRADE = 2
@@ -89,14 +85,16 @@ class FeatureUpdates:
                 existing = dict(FeatureZnode.decode(znode.data).features)
             except ZnodeCorrupt as corrupt:
                 self._desk.journal.error(str(corrupt))
-                answer = FeatureResults(UNKNOWN_SERVER_ERROR, str(corrupt))
+                answer = FeatureResults(ErrorCode.unknown_server_error, str(corrupt))
                 self._desk.outbox.append(Answer(event.request_id, answer))
                 return
         target = dict(existing)
-        results: dict[str, tuple[int, str | None]] = {}
+        results: dict[str, tuple[ErrorCode, str | None]] = {}
         for item in event.updates:
             reason = self._refusal(item, existing.get(item.feature))
-            results[item.feature] = (NONE, None) if reason is None else (INVALID_REQUEST, reason)
+            results[item.feature] = (
+                (ErrorCode.none, None) if reason is None else (ErrorCode.invalid_request, reason)
+            )
             if reason is None and _is_deletion(item):
                 target.pop(item.feature, None)
             elif reason is None:
@@ -105,10 +103,12 @@ class FeatureUpdates:
         if target != existing and not event.validate_only:
             epoch = yield from self._write(target, results)
         told = tuple((name, code, message) for name, (code, message) in results.items())
-        self._desk.outbox.append(Answer(event.request_id, FeatureResults(NONE, None, told, epoch)))
+        self._desk.outbox.append(
+            Answer(event.request_id, FeatureResults(ErrorCode.none, None, told, epoch))
+        )
 
     def _write(
-        self, target: Mapping[str, int], results: dict[str, tuple[int, str | None]]
+        self, target: Mapping[str, int], results: dict[str, tuple[ErrorCode, str | None]]
     ) -> Procedure[int | None]:
         """The version written; None if ZooKeeper refuses, which is then the result of each item."""
         version = feature_znode_version(self._desk.config.inter_broker_version)
@@ -119,8 +119,8 @@ class FeatureUpdates:
                 f"Processing of feature updates failed due to error: {answers[0].name}"
             )
             for name, (code, _) in results.items():
-                if code == NONE:
-                    results[name] = (FEATURE_UPDATE_FAILED, None)
+                if code is ErrorCode.none:
+                    results[name] = (ErrorCode.feature_update_failed, None)
             return None
         self._desk.context.finalized_features = dict(target)
         return answers[0].zk_version

@@ -5,6 +5,8 @@ Source: Kafka ``KafkaController.processAllocateProducerIds``, ``ZkProducerIdMana
 
 from __future__ import annotations
 
+from kio.schema.errors import ErrorCode
+
 from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Answer, Procedure, ProducerIdBlock
 from zkcontroller.core.events import AllocateProducerIds
@@ -20,11 +22,6 @@ from zkcontroller.zookeeper.znodes import ProducerIdBlockZnode
 BLOCK_LENGTH = 1000
 LAST_PRODUCER_ID = 0x7FFFFFFFFFFFFFFF
 
-UNKNOWN_SERVER_ERROR = -1
-NOT_CONTROLLER = 41
-STALE_BROKER_EPOCH = 77
-BROKER_ID_NOT_REGISTERED = 102
-
 
 class ProducerIds:
     """Answers AllocateProducerIds."""
@@ -36,9 +33,9 @@ class ProducerIds:
         """The next block, written to ``/latest_producer_id_block`` before it is given out."""
         known = self._desk.context.live_broker_epochs.get(event.broker_id)
         if known is None:
-            self._answer(event, ProducerIdBlock(BROKER_ID_NOT_REGISTERED))
+            self._answer(event, ProducerIdBlock(ErrorCode.broker_id_not_registered))
         elif known != event.broker_epoch:
-            self._answer(event, ProducerIdBlock(STALE_BROKER_EPOCH))
+            self._answer(event, ProducerIdBlock(ErrorCode.stale_broker_epoch))
         else:
             self._answer(event, (yield from self._next_block(event.broker_id)))
 
@@ -50,11 +47,11 @@ class ProducerIds:
                 (created,) = yield from self._desk.write([Create(path)])
                 if isinstance(created, ZkCode) and created is not ZkCode.NODE_EXISTS:
                     self._desk.journal.error(f"Cannot create {path}: {created.name}")
-                    return ProducerIdBlock(UNKNOWN_SERVER_ERROR)
+                    return ProducerIdBlock(ErrorCode.unknown_server_error)
                 continue
             if isinstance(znode, ZkCode):
                 self._desk.journal.error(f"Cannot read {path}: {znode.name}")
-                return ProducerIdBlock(UNKNOWN_SERVER_ERROR)
+                return ProducerIdBlock(ErrorCode.unknown_server_error)
             start = 0
             if znode.data:
                 try:
@@ -62,13 +59,13 @@ class ProducerIds:
                 except ZnodeCorrupt as corrupt:
                     # Guessing could hand ids out twice.
                     self._desk.journal.error(f"{corrupt}; no producer ids until it is mended")
-                    return ProducerIdBlock(UNKNOWN_SERVER_ERROR)
+                    return ProducerIdBlock(ErrorCode.unknown_server_error)
             if start + BLOCK_LENGTH - 1 > LAST_PRODUCER_ID:
                 self._desk.journal.error(
                     "Exhausted all producerIds as the next block's end producerId has exceeded"
                     f" long type limit (start {start})"
                 )
-                return ProducerIdBlock(UNKNOWN_SERVER_ERROR)
+                return ProducerIdBlock(ErrorCode.unknown_server_error)
             block = ProducerIdBlockZnode(broker_id, start, start + BLOCK_LENGTH - 1)
             (result,) = yield from self._desk.write(
                 [SetData(path, block.encode(), znode.zk_version)]
@@ -79,10 +76,10 @@ class ProducerIds:
                     f" firstProducerId={start}, size={BLOCK_LENGTH}) by writing to Zk with path"
                     f" version {result.zk_version}"
                 )
-                return ProducerIdBlock(0, start, BLOCK_LENGTH)
+                return ProducerIdBlock(ErrorCode.none, start, BLOCK_LENGTH)
             if result is not ZkCode.BAD_VERSION:
                 self._desk.journal.error(f"Cannot write {path}: {result.name}")
-                return ProducerIdBlock(UNKNOWN_SERVER_ERROR)
+                return ProducerIdBlock(ErrorCode.unknown_server_error)
 
     def _answer(self, event: AllocateProducerIds, block: ProducerIdBlock) -> None:
         self._desk.outbox.append(Answer(event.request_id, block))

@@ -9,6 +9,10 @@ Source: Kafka ``KafkaController.processLeaderAndIsrResponseReceived``.
 
 from __future__ import annotations
 
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
 from zkcontroller.core.brokers import Brokers
 from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure
@@ -17,8 +21,9 @@ from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.protocol.error_codes import error_name
 from zkcontroller.state_changes.record import Kind, StateChange
 
-NONE = 0
-KAFKA_STORAGE_ERROR = 56
+# Plain numbers, as in the events: a response names up to 100,000 partitions.
+NONE: Final = ErrorCode.none.value
+KAFKA_STORAGE_ERROR: Final = ErrorCode.kafka_storage_error.value
 
 
 class Responses:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 from uuid import UUID, uuid4
 
+from kio.schema.errors import ErrorCode
+
 from zkcontroller.core.broker_requests import REQUEST_NAMES, event_for_response
 from zkcontroller.core.controller import Controller, ControllerConfig
 from zkcontroller.core.effects import (
@@ -66,9 +68,6 @@ ANSWER_TIMEOUT_S: Final = 30.0
 
 CHANNELS_CLOSE_TIMEOUT_S: Final = 10.0
 
-UNKNOWN_SERVER_ERROR: Final = -1
-REQUEST_TIMED_OUT: Final = 7
-STALE_CONTROLLER_EPOCH: Final = 11
 """What Kafka's ControllerMovedException is on the wire."""
 
 
@@ -210,15 +209,15 @@ class ControllerRuntime:
     ) -> ControlledShutdownResult:
         """The controller's answer to a broker that wants to stop.
 
-        Error 11 (STALE_CONTROLLER_EPOCH) if this broker is not the controller, or stops being it
-        meanwhile; 7 (REQUEST_TIMED_OUT) if the answer takes too long or too many are waiting; -1 if
-        the core failed.
+        STALE_CONTROLLER_EPOCH if this broker is not the controller, or stops being it meanwhile;
+        REQUEST_TIMED_OUT if the answer takes too long or too many are waiting;
+        UNKNOWN_SERVER_ERROR if the core failed.
         """
         result = await self.ask(
             lambda request_id: ControlledShutdown(broker_id, broker_epoch, request_id)
         )
         if result is None:
-            return ControlledShutdownResult(REQUEST_TIMED_OUT)
+            return ControlledShutdownResult(ErrorCode.request_timed_out)
         assert isinstance(result, ControlledShutdownResult)
         return result
 
@@ -253,9 +252,9 @@ class ControllerRuntime:
 
     def _answer_failed(self, event: Event, error: Exception) -> None:
         is_over = isinstance(error, ControllerMoved | SessionExpired)
-        self._refuse(event, None if is_over else UNKNOWN_SERVER_ERROR)
+        self._refuse(event, None if is_over else ErrorCode.unknown_server_error)
 
-    def _refuse(self, event: Event, error_code: int | None) -> None:
+    def _refuse(self, event: Event, error_code: ErrorCode | None) -> None:
         if isinstance(event, RequestEvent):
             result = self._controller.refusal(event, error_code)
             if result is not None and event.request_id is not None:

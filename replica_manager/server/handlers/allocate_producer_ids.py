@@ -33,12 +33,12 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
     """The answer that carries only a code."""
-    return _response(context, ProducerIdBlock(error.value))
+    return _response(context, ProducerIdBlock(error))
 
 
 def _response(context: RequestContext, block: ProducerIdBlock) -> ResponsePayload:
     return response_schema(API_KEY, context.api_version).response(
-        error_code=ErrorCode(block.error_code),
+        error_code=block.error_code,
         producer_id_start=block.start,
         producer_id_len=block.length,
     )

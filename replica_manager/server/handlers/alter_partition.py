@@ -44,7 +44,7 @@ async def handle(
         ),
         AlterPartitionResult,
     )
-    error = ErrorCode(answer.error_code)
+    error = answer.error_code
     return await composed(len(answer.results), lambda: _response(context, error, answer.results))
 
 
@@ -102,7 +102,7 @@ def _partition(schema: ResponseSchema, result: IsrChangeResult) -> Any:
     return schema.part(
         "PartitionData",
         partition_index=result.partition,
-        error_code=ErrorCode(result.error_code),
+        error_code=result.error_code,
         leader_id=0 if state is None else state.leader,
         leader_epoch=0 if state is None else state.leader_epoch,
         isr=() if state is None else state.in_sync_replicas,

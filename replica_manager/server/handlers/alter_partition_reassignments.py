@@ -47,7 +47,7 @@ async def handle(
         PartitionResults,
         timeout_ms_of(request),
     )
-    error = ErrorCode(answer.error_code)
+    error = answer.error_code
     return await composed(len(answer.results), lambda: _response(context, error, answer.results))
 
 
@@ -57,7 +57,7 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
         context,
         error,
         [
-            PartitionResult(TopicPartition(name, partition.partition_index), error.value)
+            PartitionResult(TopicPartition(name, partition.partition_index), error)
             for name, partition in _named_in(request)
         ],
     )
@@ -82,8 +82,8 @@ def _response(
                     schema.part(
                         "ReassignablePartitionResponse",
                         partition_index=partition,
-                        error_code=ErrorCode(result.error_code),
-                        error_message=sentence(ErrorCode(result.error_code), result.message),
+                        error_code=result.error_code,
+                        error_message=sentence(result.error_code, result.message),
                     )
                     for partition, result in partitions
                 ),

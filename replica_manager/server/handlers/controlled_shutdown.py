@@ -29,7 +29,7 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     )
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
-        error_code=ErrorCode(result.error_code),
+        error_code=result.error_code,
         remaining_partitions=tuple(
             schema.part("RemainingPartition", topic_name=tp.topic, partition_index=tp.partition)
             for tp in result.remaining_partitions

@@ -57,12 +57,12 @@ async def handle(
     elected = [
         each.partition
         async for each in in_slices(answer.results)
-        if each.error_code == ErrorCode.none.value
+        if each.error_code == ErrorCode.none
     ]
     left_ms = round((deadline - loop.time()) * 1000)
     late = await _await_leaders(elected, _Awaited(election_type, before), left_ms, broker)
     results = [
-        PartitionResult(each.partition, ErrorCode.request_timed_out.value)
+        PartitionResult(each.partition, ErrorCode.request_timed_out)
         if each.partition in late
         else each
         async for each in in_slices(answer.results)
@@ -71,9 +71,9 @@ async def handle(
         results = [
             each
             async for each in in_slices(results)
-            if each.error_code != ErrorCode.election_not_needed.value
+            if each.error_code != ErrorCode.election_not_needed
         ]
-    error = ErrorCode(answer.error_code)
+    error = answer.error_code
     return await composed(len(results), lambda: _response(context, error, results))
 
 
@@ -82,7 +82,7 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
     return _response(
         context,
         error,
-        [PartitionResult(tp, error.value) for tp in _named_in(request)],
+        [PartitionResult(tp, error) for tp in _named_in(request)],
     )
 
 
@@ -168,7 +168,7 @@ def _response(
                     schema.part(
                         "PartitionResult",
                         partition_id=partition,
-                        error_code=ErrorCode(result.error_code),
+                        error_code=result.error_code,
                         error_message=_message(result),
                     )
                     for partition, result in partitions
@@ -180,7 +180,7 @@ def _response(
 
 
 def _message(result: PartitionResult) -> str | None:
-    match ErrorCode(result.error_code):
+    match result.error_code:
         case ErrorCode.unknown_server_error:
             return None  # it would tell the client of the inside
         case ErrorCode.election_not_needed as error:

@@ -47,7 +47,7 @@ async def handle(
         OngoingReassignments,
         timeout_ms_of(request),
     )
-    error = ErrorCode(answer.error_code)
+    error = answer.error_code
     return await composed(
         len(answer.reassignments), lambda: _response(context, error, answer.reassignments)
     )

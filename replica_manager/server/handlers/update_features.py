@@ -41,9 +41,7 @@ async def handle(
     if not is_feature_versioning_supported(broker.config().inter_broker_version):
         return _response(
             context,
-            FeatureResults(
-                ErrorCode.invalid_request.value, "Feature versioning system is disabled."
-            ),
+            FeatureResults(ErrorCode.invalid_request, "Feature versioning system is disabled."),
         )
     # A feature named twice: the last one counts.
     updates = {
@@ -64,7 +62,7 @@ async def handle(
         answer = replace(
             answer,
             results=tuple(
-                (feature, code or ErrorCode.feature_update_failed.value, message)
+                (feature, code or ErrorCode.feature_update_failed, message)
                 for feature, code, message in answer.results
             ),
         )
@@ -73,7 +71,7 @@ async def handle(
 
 def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
     """The answer that carries only a code."""
-    return _response(context, FeatureResults(error.value))
+    return _response(context, FeatureResults(error))
 
 
 def _update(update: Any) -> FeatureUpdate:
@@ -85,7 +83,7 @@ def _update(update: Any) -> FeatureUpdate:
 
 def _response(context: RequestContext, answer: FeatureResults) -> ResponsePayload:
     schema = response_schema(API_KEY, context.api_version)
-    error = ErrorCode(answer.error_code)
+    error = answer.error_code
     return schema.response(
         error_code=error,
         error_message=sentence(error, answer.message),
@@ -93,8 +91,8 @@ def _response(context: RequestContext, answer: FeatureResults) -> ResponsePayloa
             schema.part(
                 "UpdatableFeatureResult",
                 feature=feature,
-                error_code=ErrorCode(code),
-                error_message=sentence(ErrorCode(code), message),
+                error_code=code,
+                error_message=sentence(code, message),
             )
             for feature, code, message in answer.results
         ),

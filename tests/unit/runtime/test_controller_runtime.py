@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from tests.simulation.registration import PERSISTENT_PATHS
 from tests.simulation.zookeeper import SimulatedSession, SimulatedZooKeeper
@@ -234,7 +235,7 @@ def test_a_preempted_controlled_shutdown_learns_that_the_controller_moved() -> N
             waiting = asyncio.create_task(w.runtime.controlled_shutdown(1, broker_epoch=72))
             closing = asyncio.create_task(asyncio.to_thread(w.runtime.shutdown))
 
-            assert await waiting == ControlledShutdownResult(11)
+            assert await waiting == ControlledShutdownResult(ErrorCode.stale_controller_epoch)
             w.session.may_answer.set()
             await closing
 
@@ -257,7 +258,7 @@ def test_a_controlled_shutdown_that_outlives_its_session_learns_that_the_control
             w.server.end_session(w.zk.session_id)
             w.session.may_answer.set()
 
-            assert await waiting == ControlledShutdownResult(11)
+            assert await waiting == ControlledShutdownResult(ErrorCode.stale_controller_epoch)
 
     run(story)
 
@@ -267,7 +268,9 @@ def test_after_shutdown_a_controlled_shutdown_is_refused_at_once() -> None:
         async with world() as w:
             await asyncio.to_thread(w.runtime.shutdown)
 
-            assert await w.runtime.controlled_shutdown(1, 72) == ControlledShutdownResult(11)
+            assert await w.runtime.controlled_shutdown(1, 72) == ControlledShutdownResult(
+                ErrorCode.stale_controller_epoch
+            )
 
     run(story)
 
@@ -334,7 +337,7 @@ def test_who_waits_longer_than_a_broker_is_answered_also_after_that(
             assert hurried is None
             assert not patient.done()
             w.session.may_answer.set()
-            assert await patient == OngoingReassignments(0)
+            assert await patient == OngoingReassignments(ErrorCode.none)
 
     run(story)
 

@@ -89,7 +89,7 @@ def test_targets_and_cancellations_are_handed_to_the_controller(world: BrokerWor
     ask(
         world,
         reassign(("orders", 0, (3, 1)), ("bills", 0, None), ("orders", 1, ())),
-        PartitionResults(0),
+        PartitionResults(ErrorCode.none),
     )
 
     assert world.controller.questions == [
@@ -98,7 +98,7 @@ def test_targets_and_cancellations_are_handed_to_the_controller(world: BrokerWor
 
 
 def test_of_a_partition_named_twice_the_last_target_counts(world: BrokerWorld) -> None:
-    ask(world, reassign(("orders", 0, (3,)), ("orders", 0, (2,))), PartitionResults(0))
+    ask(world, reassign(("orders", 0, (3,)), ("orders", 0, (2,))), PartitionResults(ErrorCode.none))
 
     assert world.controller.questions == [ApiPartitionReassignment(((ORDERS_0, (2,)),), 0)]
 
@@ -110,11 +110,13 @@ def test_reassignments_are_answered_by_topic_with_the_codes_own_sentence(
         world,
         reassign(("orders", 0, (3,))),
         PartitionResults(
-            0,
+            ErrorCode.none,
             (
-                PartitionResult(ORDERS_0, 0),
-                PartitionResult(BILLS_0, 85),
-                PartitionResult(ORDERS_1, 3, "The partition does not exist."),
+                PartitionResult(ORDERS_0, ErrorCode.none),
+                PartitionResult(BILLS_0, ErrorCode.no_reassignment_in_progress),
+                PartitionResult(
+                    ORDERS_1, ErrorCode.unknown_topic_or_partition, "The partition does not exist."
+                ),
             ),
         ),
     )
@@ -140,7 +142,7 @@ def test_reassignments_are_answered_by_topic_with_the_codes_own_sentence(
 
 
 def test_who_is_not_the_controller_reassigns_nothing(world: BrokerWorld) -> None:
-    answer = ask(world, reassign(("orders", 0, (3,))), PartitionResults(41))
+    answer = ask(world, reassign(("orders", 0, (3,))), PartitionResults(ErrorCode.not_controller))
 
     assert answer.error_code is ErrorCode.not_controller
     assert answer.error_message == "This is not the correct controller for this cluster."
@@ -173,7 +175,9 @@ def test_ongoing_reassignments_are_told_by_topic(world: BrokerWorld) -> None:
     answer = ask(
         world,
         list_reassignments(all_of_them=True),
-        OngoingReassignments(0, ((ORDERS_0, moving), (BILLS_0, moving), (ORDERS_1, moving))),
+        OngoingReassignments(
+            ErrorCode.none, ((ORDERS_0, moving), (BILLS_0, moving), (ORDERS_1, moving))
+        ),
     )
 
     assert world.controller.questions == [ListPartitionReassignments(None, 0)]
@@ -190,7 +194,11 @@ def test_ongoing_reassignments_are_told_by_topic(world: BrokerWorld) -> None:
 
 
 def test_the_partitions_asked_for_are_named_once_each(world: BrokerWorld) -> None:
-    ask(world, list_reassignments(("orders", (1, 0, 1)), ("bills", (0,))), OngoingReassignments(0))
+    ask(
+        world,
+        list_reassignments(("orders", (1, 0, 1)), ("bills", (0,))),
+        OngoingReassignments(ErrorCode.none),
+    )
 
     assert world.controller.questions == [
         ListPartitionReassignments((ORDERS_1, ORDERS_0, BILLS_0), 0)
@@ -198,7 +206,7 @@ def test_the_partitions_asked_for_are_named_once_each(world: BrokerWorld) -> Non
 
 
 def test_who_is_not_the_controller_lists_nothing(world: BrokerWorld) -> None:
-    answer = ask(world, list_reassignments(), OngoingReassignments(41))
+    answer = ask(world, list_reassignments(), OngoingReassignments(ErrorCode.not_controller))
 
     assert answer.error_code is ErrorCode.not_controller
     assert answer.error_message == "This is not the correct controller for this cluster."
@@ -252,7 +260,9 @@ def outcomes(answer: Any) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
 def test_an_election_is_answered_when_the_cache_shows_the_leader(
     world: BrokerWorld, version: int
 ) -> None:
-    world.controller.answer = PartitionResults(0, (PartitionResult(ORDERS_0, 0),))
+    world.controller.answer = PartitionResults(
+        ErrorCode.none, (PartitionResult(ORDERS_0, ErrorCode.none),)
+    )
 
     async def story() -> Any:
         asking = asyncio.ensure_future(
@@ -274,7 +284,9 @@ def test_an_election_is_answered_when_the_cache_shows_the_leader(
 
 
 def test_an_unclean_leader_is_known_by_its_higher_epoch(world: BrokerWorld) -> None:
-    world.controller.answer = PartitionResults(0, (PartitionResult(ORDERS_0, 0),))
+    world.controller.answer = PartitionResults(
+        ErrorCode.none, (PartitionResult(ORDERS_0, ErrorCode.none),)
+    )
 
     async def story() -> Any:
         asking = asyncio.ensure_future(
@@ -295,7 +307,13 @@ def test_an_election_that_does_not_show_in_time_timed_out(world: BrokerWorld) ->
     answer = ask(
         world,
         elect(("orders", (0,)), timeout=timedelta(milliseconds=20)),
-        PartitionResults(0, (PartitionResult(ORDERS_0, 0), PartitionResult(ORDERS_1, 84))),
+        PartitionResults(
+            ErrorCode.none,
+            (
+                PartitionResult(ORDERS_0, ErrorCode.none),
+                PartitionResult(ORDERS_1, ErrorCode.election_not_needed),
+            ),
+        ),
     )
 
     assert outcomes(answer) == {
@@ -321,7 +339,7 @@ def test_what_the_controller_needs_of_the_clients_time_is_gone_for_the_wait(
 
     world.topics.waiters.wait = only_tell  # type: ignore[method-assign]
     slow_controller(world, 0.02)
-    elected = PartitionResults(0, (PartitionResult(ORDERS_0, 0),))
+    elected = PartitionResults(ErrorCode.none, (PartitionResult(ORDERS_0, ErrorCode.none),))
 
     late = ask(world, elect(("orders", (0,)), timeout=timedelta(milliseconds=5)), elected)
     assert outcomes(late) == {ORDERS_0: (ErrorCode.request_timed_out, None)}
@@ -333,13 +351,13 @@ def test_what_the_controller_needs_of_the_clients_time_is_gone_for_the_wait(
 
 
 def test_the_controller_may_take_as_long_as_the_client_waits(world: BrokerWorld) -> None:
-    nothing = PartitionResults(0)
+    nothing = PartitionResults(ErrorCode.none)
 
     ask(world, elect(("orders", (0,)), timeout=LONG), nothing)
     ask(world, reassign(("orders", 0, (1,))), nothing)
-    ask(world, list_reassignments(("orders", (0,))), OngoingReassignments(0))
-    ask(world, features(1, upgrade_type=1), FeatureResults(0))
-    ask(world, alter_partition(3, ORDERS_ID), AlterPartitionResult(0))
+    ask(world, list_reassignments(("orders", (0,))), OngoingReassignments(ErrorCode.none))
+    ask(world, features(1, upgrade_type=1), FeatureResults(ErrorCode.none))
+    ask(world, alter_partition(3, ORDERS_ID), AlterPartitionResult(ErrorCode.none))
 
     # The last has no time of its own.
     assert world.controller.timeouts_ms == [20_000, 20_000, 20_000, 20_000, 0]
@@ -350,11 +368,11 @@ def test_without_partitions_all_are_asked_and_those_in_order_left_out(world: Bro
         world,
         elect(of_all=True),
         PartitionResults(
-            0,
+            ErrorCode.none,
             (
-                PartitionResult(ORDERS_0, 80, "no"),
-                PartitionResult(ORDERS_1, 84),
-                PartitionResult(BILLS_0, 84),
+                PartitionResult(ORDERS_0, ErrorCode.preferred_leader_not_available, "no"),
+                PartitionResult(ORDERS_1, ErrorCode.election_not_needed),
+                PartitionResult(BILLS_0, ErrorCode.election_not_needed),
             ),
         ),
     )
@@ -367,7 +385,9 @@ def test_without_partitions_all_are_asked_and_those_in_order_left_out(world: Bro
 
 def test_who_is_not_the_controller_says_so_for_each_partition(world: BrokerWorld) -> None:
     answer = ask(
-        world, elect(("orders", (0,))), PartitionResults(0, (PartitionResult(ORDERS_0, 41),))
+        world,
+        elect(("orders", (0,))),
+        PartitionResults(ErrorCode.none, (PartitionResult(ORDERS_0, ErrorCode.not_controller),)),
     )
 
     assert answer.error_code is ErrorCode.none
@@ -378,7 +398,9 @@ def test_the_internals_of_a_failed_election_are_not_sent(world: BrokerWorld) -> 
     answer = ask(
         world,
         elect(("orders", (0,))),
-        PartitionResults(0, (PartitionResult(ORDERS_0, -1, "secret"),)),
+        PartitionResults(
+            ErrorCode.none, (PartitionResult(ORDERS_0, ErrorCode.unknown_server_error, "secret"),)
+        ),
     )
 
     assert outcomes(answer) == {ORDERS_0: (ErrorCode.unknown_server_error, None)}
@@ -424,7 +446,11 @@ def test_a_change_of_an_isr_reaches_the_controller_in_every_version(
         world,
         alter_partition(version, topic),
         AlterPartitionResult(
-            0, (IsrChangeResult(topic, 1, 0, state), IsrChangeResult(topic, 0, 95))
+            ErrorCode.none,
+            (
+                IsrChangeResult(topic, 1, ErrorCode.none, state),
+                IsrChangeResult(topic, 0, ErrorCode.invalid_update_version),
+            ),
         ),
     )
 
@@ -449,7 +475,9 @@ def test_a_topic_id_of_zeros_stays_one(world: BrokerWorld) -> None:
     answer = ask(
         world,
         alter_partition(2, None),
-        AlterPartitionResult(0, (IsrChangeResult(zeros, 1, 100),)),
+        AlterPartitionResult(
+            ErrorCode.none, (IsrChangeResult(zeros, 1, ErrorCode.unknown_topic_id),)
+        ),
     )
 
     [question] = world.controller.questions
@@ -460,7 +488,9 @@ def test_a_topic_id_of_zeros_stays_one(world: BrokerWorld) -> None:
 
 
 def test_a_refused_change_of_isrs_has_only_a_code(world: BrokerWorld) -> None:
-    answer = ask(world, alter_partition(3, ORDERS_ID), AlterPartitionResult(77))
+    answer = ask(
+        world, alter_partition(3, ORDERS_ID), AlterPartitionResult(ErrorCode.stale_broker_epoch)
+    )
 
     assert (answer.error_code, answer.topics) == (ErrorCode.stale_broker_epoch, ())
 
@@ -473,7 +503,7 @@ def test_a_block_of_producer_ids_is_handed_out(world: BrokerWorld) -> None:
         broker_id=2, broker_epoch=50
     )
 
-    answer = ask(world, request, ProducerIdBlock(0, 3000, 1000))
+    answer = ask(world, request, ProducerIdBlock(ErrorCode.none, 3000, 1000))
 
     assert world.controller.questions == [AllocateProducerIds(2, 50, 0)]
     assert (answer.error_code, answer.producer_id_start, answer.producer_id_len) == (
@@ -488,7 +518,7 @@ def test_producer_ids_are_refused_with_a_code(world: BrokerWorld) -> None:
         broker_id=2, broker_epoch=50
     )
 
-    assert ask(world, request, ProducerIdBlock(102)).error_code is (
+    assert ask(world, request, ProducerIdBlock(ErrorCode.broker_id_not_registered)).error_code is (
         ErrorCode.broker_id_not_registered
     )
     assert ask(world, request, None).error_code is ErrorCode.request_timed_out
@@ -518,7 +548,15 @@ def test_feature_updates_reach_the_controller(
     answer = ask(
         world,
         features(version, **fields),
-        FeatureResults(0, None, (("f", 42, "not so"), ("g", 0, None), ("h", 96, None))),
+        FeatureResults(
+            ErrorCode.none,
+            None,
+            (
+                ("f", ErrorCode.invalid_request, "not so"),
+                ("g", ErrorCode.none, None),
+                ("h", ErrorCode.feature_update_failed, None),
+            ),
+        ),
     )
 
     assert world.controller.questions == [
@@ -535,13 +573,15 @@ def test_feature_updates_reach_the_controller(
     ]
 
 
-WRITTEN = (("f", 42, "not so"), ("g", 0, None))
+WRITTEN = (("f", ErrorCode.invalid_request, "not so"), ("g", ErrorCode.none, None))
 
 
 def test_written_features_are_answered_when_the_broker_has_read_them(world: BrokerWorld) -> None:
     world.write_features()
     world.features.look()
-    world.controller.answer = FeatureResults(0, None, WRITTEN, epoch=world.write_features())
+    world.controller.answer = FeatureResults(
+        ErrorCode.none, None, WRITTEN, epoch=world.write_features()
+    )
 
     async def story() -> Any:
         asking = asyncio.ensure_future(world.ask(features(1, upgrade_type=1)))
@@ -566,7 +606,7 @@ def test_written_features_that_the_broker_does_not_read_in_time_have_failed(
     answer = ask(
         world,
         features(1, timeout=timedelta(milliseconds=5), upgrade_type=1),
-        FeatureResults(0, None, WRITTEN, epoch=version),
+        FeatureResults(ErrorCode.none, None, WRITTEN, epoch=version),
     )
 
     assert answer.error_code is ErrorCode.none

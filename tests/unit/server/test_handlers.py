@@ -296,7 +296,9 @@ def test_a_smaller_broker_epoch_refuses_stop_replica_with_the_top_code_alone(
 
 @pytest.mark.parametrize("version", range(4))
 def test_controlled_shutdown_is_the_controllers_answer(world: BrokerWorld, version: int) -> None:
-    world.controller.result = ControlledShutdownResult(0, (ORDERS_0, TopicPartition("bills", 3)))
+    world.controller.result = ControlledShutdownResult(
+        ErrorCode.none, (ORDERS_0, TopicPartition("bills", 3))
+    )
     epoch = {"broker_epoch": 55} if version >= 2 else {}
 
     answer = ask(
@@ -313,7 +315,7 @@ def test_controlled_shutdown_is_the_controllers_answer(world: BrokerWorld, versi
 
 
 def test_controlled_shutdown_elsewhere_is_a_stale_controller_epoch(world: BrokerWorld) -> None:
-    world.controller.result = ControlledShutdownResult(11)
+    world.controller.result = ControlledShutdownResult(ErrorCode.stale_controller_epoch)
 
     request = schema("controlled_shutdown", 3).ControlledShutdownRequest(
         broker_id=2, broker_epoch=5
