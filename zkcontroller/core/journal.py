@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zkcontroller.core.effects import LogLine, MarkMeter, Outbox, StateChanges
+from zkcontroller.errors import StateChangeFailed
 from zkcontroller.state_changes.record import AlikeStateChanges, StateChange
 from zkcontroller.zookeeper.requests import ZkCode
 
@@ -102,6 +103,13 @@ def scala_small_map(pairs: Iterable[tuple[object, object]]) -> str:
 def scala_map(pairs: Iterable[tuple[object, object]]) -> str:
     """A mutable Scala map: ``HashMap(1 -> 72)`` of any size."""
     return f"HashMap({', '.join(f'{key} -> {value}' for key, value in pairs)})"
+
+
+def state_change_failure(reason: StateChangeFailed | ZkCode, what: str) -> str:
+    """The exception Kafka prints for a partition that does not reach a state."""
+    if isinstance(reason, ZkCode):
+        return keeper_exception(reason, what)
+    return f"{STATE_CHANGE_FAILED}: {reason}"
 
 
 def keeper_exception(code: ZkCode, what: str) -> str:

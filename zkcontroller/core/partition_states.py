@@ -38,6 +38,7 @@ from zkcontroller.core.journal import (
     STATE_CHANGE_FAILED,
     csv,
     keeper_exception,
+    state_change_failure,
 )
 from zkcontroller.core.partition_table import PartitionState, pick
 from zkcontroller.core.refused_partitions import RefusedPartitions
@@ -50,7 +51,7 @@ from zkcontroller.core.state_znodes import (
     write_states,
 )
 from zkcontroller.core.topic_configs import read_unclean_election_flags
-from zkcontroller.errors import ControllerMoved
+from zkcontroller.errors import ControllerMoved, StateChangeFailed
 from zkcontroller.model import LeaderAndIsr
 from zkcontroller.state_changes.record import AlikeStateChanges, Kind, StateChange
 from zkcontroller.zookeeper.requests import Create, Written, ZkCode, Znode
@@ -83,7 +84,8 @@ class ElectionOutcome:
     """Rows that have a new leader, and rows that have none, with the reason."""
 
     elected: list[int] = field(default_factory=list)
-    failed: dict[int, str] = field(default_factory=dict)
+    failed: dict[int, StateChangeFailed | ZkCode] = field(default_factory=dict)
+    """By row: no replica can lead, or the code with which ZooKeeper refused."""
 
 
 class PartitionStateMachine:
@@ -370,7 +372,8 @@ class PartitionStateMachine:
                 )
             remaining = lost
         states = self._context.table.partition_state
-        for row, cause in outcome.failed.items():
+        for row, reason in outcome.failed.items():
+            cause = state_change_failure(reason, self._context.table.text(row))
             self._fail(row, PartitionState(states[row]), PartitionState.ONLINE, cause)
         return outcome
 
@@ -387,8 +390,8 @@ class PartitionStateMachine:
         for row, state in current.items():
             elected = choose(row, state, row in unclean)
             if elected is None:
-                outcome.failed[row] = (
-                    f"{STATE_CHANGE_FAILED}: Failed to elect leader for partition"
+                outcome.failed[row] = StateChangeFailed(
+                    "Failed to elect leader for partition"
                     f" {table.text(row)} under strategy {strategy}"
                 )
                 continue
@@ -398,7 +401,7 @@ class PartitionStateMachine:
             self._journal.mark("UncleanLeaderElectionsPerSec", unclean_elections)
         verdicts = yield from self._write(chosen, outcome)
         for row, code in verdicts.refused.items():
-            outcome.failed[row] = keeper_exception(code, table.text(row))
+            outcome.failed[row] = code
             if code is not ZkCode.NO_NODE:
                 self.refused.add_election(row)
         return verdicts.lost  # the ISR changed meanwhile: read again, elect again
@@ -424,21 +427,21 @@ class PartitionStateMachine:
         states = yield from read_states(self._desk, rows)
         for row, reason in states.unreadable.items():
             if reason is ZkCode.NO_NODE:
-                outcome.failed[row] = (
-                    f"{STATE_CHANGE_FAILED}: LeaderAndIsr information doesn't exist for partition"
+                outcome.failed[row] = StateChangeFailed(
+                    "LeaderAndIsr information doesn't exist for partition"
                     f" {table.text(row)} in"
                     f" {PartitionState(table.partition_state[row]).label} state"
                 )
             elif isinstance(reason, ZkCode):
-                outcome.failed[row] = keeper_exception(reason, table.text(row))
+                outcome.failed[row] = reason
                 self.refused.add_election(row)
             else:
-                outcome.failed[row] = f"{STATE_CHANGE_FAILED}: {reason}"
+                outcome.failed[row] = StateChangeFailed(str(reason))
         current: dict[int, LeaderAndIsr] = {}
         for row, state in states.found.items():
             if state.controller_epoch > self._context.epoch:
-                outcome.failed[row] = (
-                    f"{STATE_CHANGE_FAILED}: Aborted leader election for partition"
+                outcome.failed[row] = StateChangeFailed(
+                    "Aborted leader election for partition"
                     f" {table.text(row)} since {STATE_WRITTEN_BY_ANOTHER}"
                 )
             else:

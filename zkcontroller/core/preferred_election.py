@@ -31,10 +31,10 @@ from zkcontroller.core.events import (
     ElectionType,
     ReplicaLeaderElection,
 )
-from zkcontroller.core.journal import STATE_CHANGE_FAILED, csv, scala_set
+from zkcontroller.core.journal import csv, keeper_exception, scala_set, state_change_failure
 from zkcontroller.core.partition_states import ElectionOutcome, PartitionStateMachine
 from zkcontroller.core.partition_table import NO_ROW, PartitionState
-from zkcontroller.errors import ZnodeCorrupt
+from zkcontroller.errors import StateChangeFailed, ZnodeCorrupt
 from zkcontroller.model import NO_LEADER, TopicPartition
 from zkcontroller.zookeeper.znodes import PreferredReplicaElectionZnode
 
@@ -92,16 +92,16 @@ class LeaderElections:
         )
         for row in electing:
             partition = table.topic_partition(row)
-            cause = outcome.failed.get(row)
-            if cause is None and not table.has_leadership(row):
+            reason = outcome.failed.get(row)
+            if reason is None and not table.has_leadership(row):
                 # New, and none of its replicas was ever alive.
                 results[partition] = PartitionResult(partition, not_available)
-            elif cause is None:
+            elif reason is None:
                 results[partition] = PartitionResult(partition, _NONE)
-            elif cause.startswith(STATE_CHANGE_FAILED):
-                message = cause.removeprefix(f"{STATE_CHANGE_FAILED}: ")
-                results[partition] = PartitionResult(partition, not_available, message)
+            elif isinstance(reason, StateChangeFailed):
+                results[partition] = PartitionResult(partition, not_available, str(reason))
             else:
+                cause = keeper_exception(reason, table.text(row))
                 results[partition] = PartitionResult(
                     partition, ErrorCode.unknown_server_error, cause
                 )
@@ -232,7 +232,8 @@ class LeaderElections:
                 rows, PartitionState.ONLINE, strategy
             )
             if trigger is not ElectionTrigger.ADMIN_CLIENT:
-                for row, cause in outcome.failed.items():
+                for row, reason in outcome.failed.items():
+                    cause = state_change_failure(reason, table.text(row))
                     self._journal.error(
                         f"Error completing replica leader election ({election_type.name}) for"
                         f" partition {table.text(row)}\n{cause}"
