@@ -22,6 +22,8 @@ class ExitCode(IntEnum):
     TIMED_OUT = 4
     REFUSED = 5
     """A precondition does not hold: no such topic, directory in use, ``--yes`` missing."""
+    OUTPUT_LOST = 74
+    """It was done, but the result could not be written: stdout is full or closed (EX_IOERR)."""
     INTERNAL = 70
     """A defect of zkctl itself (EX_SOFTWARE of sysexits.h); ``--debug`` shows where."""
     INTERRUPTED = 130
@@ -53,6 +55,16 @@ class TimedOut(CommandFailed):
     """It did not happen in the time allowed."""
 
     exit_code = ExitCode.TIMED_OUT
+
+
+class OutputLost(CommandFailed):
+    """The result could not be written."""
+
+    exit_code = ExitCode.OUTPUT_LOST
+
+
+class ReaderGone(Exception):
+    """Who reads stdout has closed it (``zkctl … | head``): no error, it has what it wanted."""
 
 
 def exit_code_of(error: BaseException) -> ExitCode:

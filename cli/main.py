@@ -7,6 +7,7 @@ need them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -16,8 +17,10 @@ from typing import Final
 import click
 from typing_extensions import override
 
-from .errors import ExitCode, exit_code_of
-from .options import Settings, shared_options
+from zkcontroller.errors import ZooKeeperRefused
+
+from .errors import ExitCode, OutputLost, ReaderGone, exit_code_of
+from .options import Settings, commands_first, shared_options
 
 _GROUPS: Final = {
     "broker": "Start a broker; list, describe and stop brokers.",
@@ -49,6 +52,10 @@ class LazyGroup(click.Group):
         return command
 
     @override
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands_first(self, ctx, formatter)
+
+    @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(_GROUPS.items()))
@@ -73,6 +80,9 @@ def zkctl() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; the result is the process's exit code."""
     settings = Settings()
+    if sys.stdout is None:  # "zkctl … >&-"
+        click.echo("zkctl: stdout is closed, so no result could be written", err=True)
+        return ExitCode.OUTPUT_LOST
     try:
         result = zkctl.main(
             args=None if arguments is None else list(arguments),
@@ -86,14 +96,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("zkctl: interrupted", err=True)
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # The reader went away (zkctl … | head): it has what it wanted.
-        # What is left in the buffer has nowhere to go, and must not be tried again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGone:
+        _forget_what_is_buffered()
         return ExitCode.OK
+    except OutputLost as error:
+        _forget_what_is_buffered()
+        return _report(error, settings)
     except Exception as error:  # noqa: BLE001 the last resort: a sentence instead of a traceback
         return _report(error, settings)
     return result if isinstance(result, int) else ExitCode.OK
+
+
+def _forget_what_is_buffered() -> None:
+    """What is left for stdout has nowhere to go, and must not be tried again at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report(error: Exception, settings: Settings) -> int:
@@ -103,6 +120,8 @@ def _report(error: Exception, settings: Settings) -> int:
         traceback.print_exception(error)
     code = exit_code_of(error)
     sentence = str(error) or type(error).__name__
+    if isinstance(error, ZooKeeperRefused) and error.code_name in ("NO_AUTH", "AUTH_FAILED"):
+        sentence += ": say who you are with ZKCTL_ZOOKEEPER_AUTH=digest:USER:PASSWORD"
     if code is ExitCode.INTERNAL:
         sentence = f"internal error: {type(error).__name__}: {sentence} (--debug shows where)"
     click.echo(f"zkctl: {sentence}", err=True)

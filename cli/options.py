@@ -228,16 +228,24 @@ def _store(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     return store
 
 
-def _shared() -> list[click.Option]:
+class SharedOption(click.Option):
+    """An option that every verb takes; the help of ``zkctl`` alone explains it."""
+
+    @override
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        return super().get_help_record(ctx) if ctx.parent is None else None
+
+
+def _shared() -> list[SharedOption]:
     return [
-        click.Option(
+        SharedOption(
             ["-z", "--zookeeper"],
             metavar="HOST:PORT[,…][/CHROOT]",
             expose_value=False,
             callback=_store("zookeeper_flag"),
             help="ZooKeeper of the cluster  [env: ZKCTL_ZOOKEEPER]",
         ),
-        click.Option(
+        SharedOption(
             ["--zk-tls-config-file"],
             type=click.Path(path_type=Path),
             metavar="FILE",
@@ -246,14 +254,14 @@ def _shared() -> list[click.Option]:
             help="How to connect to ZooKeeper under TLS: zookeeper.ssl.* as Kafka's tools read them"
             "  [env: ZKCTL_ZK_TLS_CONFIG_FILE]",
         ),
-        click.Option(
+        SharedOption(
             ["-b", "--bootstrap-server"],
             metavar="HOST:PORT[,…]",
             expose_value=False,
             callback=_store("bootstrap_flag"),
             help="Brokers to ask first  [env: ZKCTL_BOOTSTRAP_SERVER]",
         ),
-        click.Option(
+        SharedOption(
             ["--command-config"],
             type=click.Path(path_type=Path),
             metavar="FILE",
@@ -262,21 +270,21 @@ def _shared() -> list[click.Option]:
             help="How to connect to brokers, in Kafka's client properties: security.protocol, "
             "ssl.*, sasl.*  [env: ZKCTL_COMMAND_CONFIG]",
         ),
-        click.Option(
+        SharedOption(
             ["-o", "--output"],
             type=click.Choice(FORMATS),
             expose_value=False,
             callback=_store("output"),
             help="Format of the result on stdout  [default: table]",
         ),
-        click.Option(
+        SharedOption(
             ["--dir"],
             type=click.Path(path_type=Path, file_okay=False),
             expose_value=False,
             callback=_store("directory_flag"),
             help=f"Directory of the local cluster  [env: ZKCTL_DIR; default: {DEFAULT_DIRECTORY}]",
         ),
-        click.Option(
+        SharedOption(
             ["--timeout"],
             type=click.FloatRange(min=0, min_open=True),
             metavar="SECONDS",
@@ -284,7 +292,7 @@ def _shared() -> list[click.Option]:
             callback=_store("timeout_s"),
             help=f"Longest wait for what the verb causes  [default: {DEFAULT_TIMEOUT_S:g}]",
         ),
-        click.Option(
+        SharedOption(
             ["--debug"],
             is_flag=True,
             default=None,
@@ -298,7 +306,17 @@ def _shared() -> list[click.Option]:
 def shared_options(command: CommandT) -> CommandT:
     """Give a command, or a group, the options that every verb shares."""
     command.params.extend(_shared())
+    command.epilog = command.epilog or GLOBAL_OPTIONS
     return command
+
+
+def commands_first(group: click.Group, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """The part of a group's help that click writes the other way round."""
+    group.format_commands(ctx, formatter)
+    click.Command.format_options(group, ctx, formatter)
+
+
+GLOBAL_OPTIONS: Final = "Global options (addresses, -o, --timeout, …): zkctl --help"
 
 
 class Group(click.Group):
@@ -307,6 +325,22 @@ class Group(click.Group):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         shared_options(self)
+
+    @override
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands_first(self, ctx, formatter)
+
+    @override
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Each verb with its whole first sentence: click would cut it off."""
+        verbs = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, " ".join((verb.help or "").split("\n\n")[0].split()))
+            for name, verb in verbs
+            if verb is not None and not verb.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     @override
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:

@@ -10,6 +10,7 @@ from .errors import ExitCode
 from .options import Group, settings
 from .partition_moves import elect, reassign, reassignments
 from .render import Layout
+from .tables import Severity
 
 _KEYS: Final = (
     "topic",
@@ -40,6 +41,13 @@ LAYOUT: Final = Layout(
         "zk_version",
     ),
     _KEYS,
+    lambda row: (
+        Severity.ERROR
+        if row["is_offline"]
+        else Severity.WARNING
+        if row["is_under_replicated"]
+        else Severity.FINE
+    ),
 )
 
 

@@ -90,6 +90,8 @@ def read_topics(zookeeper: ZooKeeper, topics: Sequence[str] | None = None) -> li
         if znode is None:
             continue  # deleted since it was listed
         topic = decoded(TopicZnode.decode, name, znode.data)
+        if topic is None and topics is not None:
+            raise Refused(f"the znode {path} of topic {name} is corrupt: zkctl znode get {path}")
         if topic is not None:
             views.append(TopicView(name, topic.topic_id, dict(sorted(topic.partitions.items()))))
     return views

@@ -1,7 +1,7 @@
 """From a verb's result to text: one result, six formats, the same for every verb.
 
 A result is rows (a listing), one record (a description) or a stream (a watch).  Values are JSON's.
-``table`` is for eyes: selected columns, on a terminal drawn by rich.  The others are for programs
+``table`` is for eyes: selected columns (:mod:`.tables`).  The others are for programs
 and carry every key: ``json`` one document, ``jsonl`` one object a line, ``yaml``, ``csv`` (a list
 of scalars is joined by spaces, anything deeper is JSON inside the cell), and ``name`` one
 identifier a line, to be fed to the next command.
@@ -10,8 +10,10 @@ identifier a line, to be fed to the next command.
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import os
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,10 +21,11 @@ from typing import Any, Final, TextIO, TypeAlias
 
 import orjson
 
+from .errors import OutputLost, ReaderGone
+from .tables import Line, Severity, is_moment, moment_text, table_text, text_width, title_of
+
 Row: TypeAlias = Mapping[str, Any]
 
-_RICH_ROWS_MAX: Final = 2000
-"""rich measures every cell twice; beyond this a listing is aligned by hand."""
 _WRITE_ROWS: Final = 1000
 
 
@@ -47,6 +50,8 @@ class Layout:
     """Keys that ``-o table`` shows, in order; empty: all of them."""
     keys: tuple[str, ...] = ()
     """Every key, in order: the header that ``-o csv`` prints even when no row follows."""
+    severity: Callable[[Row], Severity] = lambda _: Severity.FINE
+    """Which rows a table marks as trouble."""
 
 
 def named(key: str, *columns: str, keys: Sequence[str] = ()) -> Layout:
@@ -59,8 +64,8 @@ class Renderer:
 
     def __init__(self, chosen: Format, out: TextIO) -> None:
         self.format = chosen
-        self._out = out
-        self._is_drawn = out.isatty() and os.environ.get("TERM") != "dumb"
+        self._out = _Output(out)
+        self._is_terminal = out.isatty()
 
     def rows(self, rows: Sequence[Row], layout: Layout) -> None:
         """Show a listing."""
@@ -92,28 +97,24 @@ class Renderer:
 
     def _table(self, rows: Sequence[Row], layout: Layout) -> None:
         columns = layout.columns or (tuple(rows[0]) if rows else layout.keys)
-        cells = [[_cell(row.get(column)) for column in columns] for row in rows]
-        titles = [column.upper() for column in columns]
-        if self._is_drawn and len(rows) <= _RICH_ROWS_MAX:
-            self._draw(titles, cells)
-        else:
-            self._write(aligned([titles, *cells]))
-
-    def _draw(self, titles: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold cyan")
-        for title in titles:
-            table.add_column(title, overflow="fold")
-        for row in cells:
-            table.add_row(*(Text(cell) for cell in row))
-        console_for(self._out).print(table)
+        lines = [
+            Line([_cell(row.get(column), column) for column in columns], layout.severity(row))
+            for row in rows
+        ]
+        self._out.write(
+            table_text(
+                [title_of(column) for column in columns],
+                lines,
+                width=shutil.get_terminal_size().columns if self._is_terminal else None,
+                is_coloured=self._is_terminal and wants_colour(),
+            )
+        )
+        self._out.flush()
 
     def _description(self, record: Row) -> None:
         flat = {k: v for k, v in record.items() if not _is_table(v)}
-        self._write(aligned([[f"{key}:", _cell(value)] for key, value in flat.items()]))
+        names = {key: title_of(key).lower() for key in flat}
+        self._write(aligned([[f"{names[k]}:", _cell(v, k)] for k, v in flat.items()]))
         for key, value in record.items():
             if _is_table(value):
                 self._write(f"\n{key}:\n")
@@ -127,11 +128,12 @@ class Renderer:
 class Stream:
     """Rows on their way out, flushed row by row; a JSON array stays well-formed if it is closed."""
 
-    def __init__(self, chosen: Format, out: TextIO, layout: Layout) -> None:
+    def __init__(self, chosen: Format, out: _Output, layout: Layout) -> None:
         self._format = chosen
         self._out = out
         self._layout = layout
         self._count = 0
+        self._widths: list[int] = []
 
     def write(self, row: Row) -> None:
         """One row, on stdout when this returns."""
@@ -163,9 +165,13 @@ class Stream:
         match self._format:
             case Format.TABLE:
                 columns = self._layout.columns or tuple(row)
-                line = "  ".join(_cell(row.get(column)).ljust(len(column)) for column in columns)
-                header = "  ".join(column.upper() for column in columns) + "\n" if is_first else ""
-                return f"{header}{line.rstrip()}\n"
+                cells = [_cell(row.get(column), column) for column in columns]
+                titles = [title_of(column) for column in columns]
+                if is_first:
+                    self._widths = [
+                        max(map(text_width, both)) for both in zip(titles, cells, strict=True)
+                    ]
+                return (self._line(titles) if is_first else "") + self._line(cells)
             case Format.JSON:
                 return ("[\n" if is_first else ",\n") + _json(row).rstrip("\n")
             case Format.JSONL:
@@ -178,14 +184,48 @@ class Stream:
             case Format.NAME:
                 return self._layout.name(row) + "\n"
 
+    def _line(self, cells: Sequence[str]) -> str:
+        padded = [
+            cell + " " * (width - text_width(cell))
+            for cell, width in zip(cells, self._widths, strict=True)
+        ]
+        return "  ".join(padded).rstrip() + "\n"
+
+
+class _Output:
+    """stdout, whose errors end a verb in another way than those of what it asks.
+
+    Raises ReaderGone where the reader has closed the pipe, OutputLost for a full disk and others.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, text: str) -> None:
+        self._do(lambda: self._out.write(text))
+
+    def flush(self) -> None:
+        self._do(self._out.flush)
+
+    def _do(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise ReaderGone from None
+            raise OutputLost(f"the result could not be written: {error.strerror}") from error
+
+
+def wants_colour() -> bool:
+    """Whether a terminal shall show colours: not under NO_COLOR, and not a dumb one."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
 
 def console_for(out: TextIO) -> Any:
     """A rich console; no colours under NO_COLOR, off a terminal and on a dumb one."""
     from rich.console import Console
 
-    is_coloured = (
-        out.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    )
+    is_coloured = out.isatty() and wants_colour()
     return Console(file=out, color_system="auto" if is_coloured else None, highlight=False)
 
 
@@ -200,9 +240,11 @@ def _is_table(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(v, Mapping) for v in value)
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, key: str = "") -> str:
     """A value for eyes."""
     match value:
+        case int() if value > 0 and is_moment(key):
+            return moment_text(value)
         case None:
             return "-"
         case bool():

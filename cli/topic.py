@@ -118,10 +118,13 @@ def list_() -> None:
 def describe(topics: tuple[str, ...]) -> None:
     """TOPIC with its partitions, as a broker knows it, or ZooKeeper where only that is named.
 
-    One TOPIC is one object, several are a list. configs are those set on the topic; null when read
-    from a broker.
+    One TOPIC is one object, several are a list. configs are those set on the topic; null where a
+    broker does not show them.
     """
-    rows = _describe(settings(), list(topics))
+    given = settings()
+    rows = _describe(given, list(topics))
+    if rows and rows[0]["configs"] is None:
+        rows = _with_configs(given, rows)
     if len(topics) == 1:
         settings().renderer.record(rows[0], _NAMED)
     else:
@@ -234,6 +237,15 @@ def _from_brokers(given: Settings, topics: list[str] | None) -> list[dict[str, A
     # In the order asked for: a broker answers in its own.
     order = {topic: position for position, topic in enumerate(topics or ())}
     return sorted(rows, key=lambda row: (order.get(row["topic"], 0), row["topic"]))
+
+
+def _with_configs(given: Settings, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    from .wire import Deadline, run
+    from .wire_admin import configs_set_on
+
+    names = [str(row["topic"]) for row in rows]
+    configs = run(configs_set_on(given.bootstrap(), Deadline(given.deadline_s), names))
+    return [{**row, "configs": configs.get(row["topic"])} for row in rows]
 
 
 def _set_configs(wanted: CreatableTopic) -> dict[str, str | None]:

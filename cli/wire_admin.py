@@ -52,6 +52,9 @@ _T = TypeVar("_T")
 TOPIC: Final = 2
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
+_UNKNOWN_SOURCE: Final = 0
+_TOPIC_SOURCE: Final = 1
+"""Where a value stands: ``ConfigSource`` of DescribeConfigs."""
 
 
 class Verdict(NamedTuple):
@@ -247,6 +250,41 @@ async def configs_of(
     [result] = response.results
     _raise_for(_resource_text(resource_type, name), result.error_code, result.error_message)
     return list(result.configs)
+
+
+async def configs_set_on(
+    bootstrap: Bootstrap, deadline: Deadline, topics: Sequence[str]
+) -> dict[str, dict[str, str | None] | None]:
+    """By topic, the keys that are set on the topic itself.
+
+    None for a topic whose configuration the broker does not show, or of which it cannot say where a
+    value stands (before Kafka 1.1).
+    """
+    resources = tuple(
+        describe_configs.DescribeConfigsResource(
+            resource_type=i8(TOPIC), resource_name=topic, configuration_keys=None
+        )
+        for topic in topics
+    )
+    where = parse_bootstrap(bootstrap.servers)
+    async with connected(where, deadline, bootstrap.security) as connection:
+        response = await connection.request(
+            describe_configs.DescribeConfigsRequest(
+                resources=resources, include_synonyms=False, include_documentation=False
+            )
+        )
+    assert isinstance(response, DescribeConfigsResponse), "request() answers in kind"
+    found: dict[str, dict[str, str | None] | None] = {}
+    for result in response.results:
+        is_shown = result.error_code is ErrorCode.none and all(
+            config.config_source != _UNKNOWN_SOURCE for config in result.configs
+        )
+        found[result.resource_name] = (
+            {c.name: c.value for c in result.configs if c.config_source == _TOPIC_SOURCE}
+            if is_shown
+            else None
+        )
+    return found
 
 
 async def change_configs(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -33,12 +34,13 @@ from zkcontroller.zookeeper.requests import (
 from zkcontroller.zookeeper.session import SessionState, ZooKeeperConfig, ZooKeeperSession
 
 from .errors import BadUsage, CannotConnect, Refused
-from .options import Settings, say
+from .options import Origin, Settings, say
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 _CONNECTION_TIMEOUT_S: Final = 10.0
+_PROBE_S: Final = 1.0
 _SESSION_TIMEOUT_MS: Final = 10_000
 
 
@@ -103,6 +105,10 @@ def open_zookeeper(
     if not settings.debug:
         quiet("kafka.zookeeper", "org.apache.zookeeper")
     timeout_s = min(_CONNECTION_TIMEOUT_S, settings.deadline_s)
+    if reason := refused_by_all(where.servers, timeout_s):
+        raise CannotConnect(
+            f"no ZooKeeper at {where.hosts}: {reason}{_stopped_hint(settings, connect)}"
+        )
     session = ZooKeeperSession(
         ZooKeeperConfig(
             connect=where.hosts,
@@ -132,6 +138,34 @@ def open_zookeeper(
     finally:
         watchdog.disarm()
         session.close()
+
+
+def refused_by_all(servers: Sequence[tuple[str, int]], timeout_s: float) -> str | None:
+    """Why no server can be reached, if every one refuses at once; None if one may answer.
+
+    A session would go on trying until its time is over, which is right for a broker and not for
+    a mistyped port.
+    """
+    reasons = []
+    for server in servers:
+        try:
+            with socket.create_connection(server, timeout=min(_PROBE_S, timeout_s)):
+                return None
+        except (ConnectionRefusedError, socket.gaierror) as error:
+            reasons.append(error.strerror or str(error))
+        except OSError:
+            return None  # silent, or no way now: the session may still get there
+    return "; ".join(dict.fromkeys(reasons))
+
+
+def _stopped_hint(settings: Settings, connect: str | None) -> str:
+    named = settings.find_zookeeper()
+    if connect is not None or named is None or named.origin is not Origin.CLUSTER_FILE:
+        return ""
+    return (
+        f"; the cluster in {settings.directory} does not run: "
+        f"zkctl cluster start --dir {settings.directory} starts it"
+    )
 
 
 class _Watchdog:

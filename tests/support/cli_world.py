@@ -86,6 +86,7 @@ def installed_zkctl(
     zkctl = Zkctl(capsys, SimulatedZooKeeper())
     module = import_module("zkcontroller_cli.zookeeper")
     monkeypatch.setattr(module, "ZooKeeperSession", zkctl.open_session)
+    monkeypatch.setattr(module, "refused_by_all", lambda *_: None)
     yield zkctl
 
 

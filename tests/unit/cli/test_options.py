@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +16,12 @@ import orjson
 import pytest
 
 from tests.support.cli_world import Zkctl, furnish, installed_zkctl
-from zkcontroller.errors import ConfigInvalid, SessionExpired, ZooKeeperUnavailable
+from zkcontroller.errors import (
+    ConfigInvalid,
+    SessionExpired,
+    ZooKeeperRefused,
+    ZooKeeperUnavailable,
+)
 
 
 @pytest.fixture
@@ -266,3 +273,132 @@ def write_cluster_file(directory: Path, zookeeper: str) -> None:
     broker = {"broker_id": 1, "port": 1, "process": None, "host": "127.0.0.1"}
     content = {"version": 1, "zookeeper": entry, "brokers": [broker]}
     (directory / "cluster.json").write_bytes(orjson.dumps(content))
+
+
+MANY_ROWS = """
+import sys
+import click
+from zkcontroller_cli import main, znode
+from zkcontroller_cli.options import settings, shared_options
+from zkcontroller_cli.render import named
+
+@click.command("many")
+def many():
+    rows = [{"path": f"/many/{i:090}"} for i in range(5_000)]
+    settings().renderer.rows(rows, named("path"))
+
+znode.command.add_command(many)
+sys.exit(main.main(["znode", "many", *sys.argv[1:]]))
+"""
+"""More than a pipe holds."""
+
+
+def shell(script: str, tmp_path: Path) -> tuple[int, str]:
+    """The exit code and stderr of a script in which ``$MANY`` writes a long listing."""
+    program = tmp_path / "many.py"
+    program.write_text(MANY_ROWS)
+    many = shlex.join([sys.executable, str(program)])
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {script.replace('$MANY', many)}"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("output_format", ["table", "json", "yaml", "csv"])
+def test_a_reader_that_has_enough_is_no_error(output_format: str, tmp_path: Path) -> None:
+    assert shell(f"$MANY -o {output_format} | head -n 1", tmp_path) == (0, "")
+
+
+@pytest.mark.parametrize("output_format", ["table", "csv"])
+def test_a_result_that_cannot_be_written_is_said(output_format: str, tmp_path: Path) -> None:
+    full = shell(f"$MANY -o {output_format} > /dev/full", tmp_path)
+    closed = shell(f"$MANY -o {output_format} >&-", tmp_path)
+
+    assert full == (74, "zkctl: the result could not be written: No space left on device\n")
+    assert closed == (74, "zkctl: stdout is closed, so no result could be written\n")
+
+
+def test_a_zookeeper_that_refuses_is_an_answer_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main = import_module("zkcontroller_cli.main").main
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    sessions: list[Any] = []
+    module = import_module("zkcontroller_cli.zookeeper")
+    monkeypatch.setattr(module, "ZooKeeperSession", lambda *a, **_: sessions.append(a))
+
+    code = main(["broker", "list", "-z", f"127.0.0.1:{port},127.0.0.1:{port}"])
+    by_name = main(["broker", "list", "-z", "no-such-host.invalid:2181"])
+
+    assert (code, by_name) == (3, 3)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == (
+        f"zkctl: no ZooKeeper at 127.0.0.1:{port},127.0.0.1:{port}: Connection refused"
+    )
+    assert second.startswith("zkctl: no ZooKeeper at no-such-host.invalid:2181: ")
+    assert sessions == [], "no session was begun"
+
+
+def test_a_stopped_local_cluster_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    main = import_module("zkcontroller_cli.main").main
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    write_cluster_file(tmp_path, zookeeper=f"127.0.0.1:{port}")
+
+    assert main(["broker", "list", "--dir", str(tmp_path)]) == 3
+
+    assert f"the cluster in {tmp_path} does not run: zkctl cluster start" in capsys.readouterr().err
+
+
+def test_a_refusal_for_want_of_rights_names_the_way_to_get_them(
+    zkctl: Zkctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ZooKeeperRefused("/brokers/ids", "NO_AUTH")
+
+    monkeypatch.setattr(import_module("zkcontroller_cli.partitions"), "live_broker_ids", refuse)
+    monkeypatch.setattr(import_module("zkcontroller_cli.registrations"), "live_broker_ids", refuse)
+
+    answer = zkctl("broker", "list", "-z", "zk:1")
+
+    assert answer.exit_code == 5
+    assert "NO_AUTH for /brokers/ids: say who you are with ZKCTL_ZOOKEEPER_AUTH" in answer.stderr
+
+
+def test_a_corrupt_topic_that_is_asked_for_is_named(zkctl: Zkctl) -> None:
+    furnish(zkctl)
+    zkctl.create("/brokers/topics/broken", b"{")
+
+    described = zkctl("topic", "describe", "broken", "-z", "zk:1")
+    listed = zkctl("topic", "list", "-z", "zk:1", "-o", "name")
+
+    assert described.exit_code == 5
+    assert "/brokers/topics/broken of topic broken is corrupt" in described.stderr
+    assert (listed.exit_code, listed.stdout) == (0, "orders\n")
+
+
+@pytest.mark.parametrize(("name", "command"), all_commands(), ids=lambda value: str(value))
+def test_help_shows_commands_first_and_global_options_once(
+    name: str, command: click.Command
+) -> None:
+    *parents, last = name.split()
+    context: click.Context | None = None
+    for part in parents:
+        context = click.Context(click.Command(part), parent=context, info_name=part)
+    shown = command.get_help(click.Context(command, parent=context, info_name=last))
+
+    assert "..." not in shown.replace("COMMAND [ARGS]...", "").replace("[OPTIONS]...", "")
+    assert ("--zk-tls-config-file" in shown) == (name == "zkctl")
+    if isinstance(command, click.Group):
+        assert shown.index("\nCommands:") < shown.index("\nOptions:")
+    if name != "zkctl":
+        assert "Global options (addresses, -o, --timeout, …): zkctl --help" in shown

@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from importlib import import_module
 from typing import Any
 
@@ -136,3 +137,123 @@ def test_no_color_and_a_dumb_terminal_get_none(environment: dict[str, str]) -> N
 
     assert "\x1b" not in shown
     assert "orders" in shown
+
+
+def table_at(width: int, rows: list[dict[str, Any]], *, is_coloured: bool = False) -> list[str]:
+    tables = import_module("zkcontroller_cli.tables")
+    lines = [tables.Line([str(value) for value in row.values()]) for row in rows]
+    titles = [tables.title_of(key) for key in rows[0]]
+    text: str = tables.table_text(titles, lines, width=width, is_coloured=is_coloured)
+    return text.splitlines()
+
+
+PARTITION: dict[str, Any] = {
+    "topic": "orders",
+    "partition": 0,
+    "leader_epoch": 12,
+    "isr": "1,2,3",
+    "controller_epoch": 5,
+    "zk_version": 1,
+}
+
+
+def test_a_table_that_fits_has_its_titles_on_one_line() -> None:
+    assert table_at(80, [PARTITION])[0].split() == [key.upper() for key in PARTITION]
+
+
+def test_on_a_narrow_terminal_titles_stand_one_word_below_the_other() -> None:
+    lines = table_at(60, [PARTITION])
+
+    assert lines == [
+        "                   LEADER         CONTROLLER  ZK",
+        "TOPIC   PARTITION  EPOCH   ISR    EPOCH       VERSION",
+        "orders  0          12      1,2,3  5           1",
+    ]
+
+
+def test_on_a_very_narrow_terminal_the_widest_cells_are_folded_and_nothing_is_cut_off() -> None:
+    row = {"topic": "a-topic-with-a-long-name", "endpoints": "PLAINTEXT://a:1,SSL://b:2"}
+
+    lines = table_at(36, [row])
+
+    assert lines == [
+        "TOPIC              ENDPOINTS",
+        "a-topic-with-a-lo  PLAINTEXT://a:1,",
+        "ng-name            SSL://b:2",
+    ]
+
+
+@pytest.mark.parametrize("width", [1, 10, 30, 45, 60, 80, 200])
+def test_every_table_keeps_its_words_and_its_width_where_it_can(width: int) -> None:
+    rows = [PARTITION, PARTITION | {"topic": "t" * 70, "isr": ",".join(map(str, range(30)))}]
+
+    lines = table_at(width, rows)
+
+    words = {word for key in PARTITION for word in key.upper().split("_")}
+    assert words <= set(" ".join(lines).replace("_", " ").split())
+    if width >= 60:
+        assert max(map(len, lines)) <= width
+    cells = "".join("".join(lines).split())
+    assert cells.count("t") == 70
+
+
+def test_a_title_without_rows_and_wide_characters_are_aligned() -> None:
+    assert table_at(20, [{"topic": "漢字", "id": 1}, {"topic": "ab", "id": 2}]) == [
+        "TOPIC  ID",
+        "漢字   1",
+        "ab     2",
+    ]
+
+
+def test_trouble_is_coloured_and_health_is_not() -> None:
+    tables = import_module("zkcontroller_cli.tables")
+    lines = [
+        tables.Line(["fine"]),
+        tables.Line(["late"], tables.Severity.WARNING),
+        tables.Line(["gone"], tables.Severity.ERROR),
+    ]
+
+    plain = tables.table_text(["STATE"], lines, width=80, is_coloured=False)
+    coloured = tables.table_text(["STATE"], lines, width=80, is_coloured=True)
+
+    assert plain.split() == ["STATE", "fine", "late", "gone"]
+    assert "\x1b" not in plain
+    assert coloured.splitlines()[1:] == ["fine", "\x1b[33mlate\x1b[0m", "\x1b[31mgone\x1b[0m"]
+
+
+def test_moments_are_shown_in_local_time_and_durations_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    row = {"elected_at_ms": 1_700_000_000_123, "elapsed_ms": 7, "mtime_ms": 0}
+    out = io.StringIO()
+
+    render.Renderer(render.Format.TABLE, out).record(row, render.named("elapsed_ms"))
+
+    assert out.getvalue().splitlines() == [
+        "elected_at:  2023-11-14 22:13:20.123",
+        "elapsed_ms:  7",
+        "mtime:       0",
+    ]
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_the_rows_of_a_watch_stand_below_their_titles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    out = io.StringIO()
+    layout = render.named("id", "time_ms", "id")
+    stream = render.Renderer(render.Format.TABLE, out).stream(layout)
+    stream.write({"time_ms": 1_700_000_000_123, "id": 1})
+    stream.write({"time_ms": 1_700_000_001_123, "id": 2})
+    stream.close()
+
+    assert out.getvalue().splitlines() == [
+        "TIME                     ID",
+        "2023-11-14 22:13:20.123  1",
+        "2023-11-14 22:13:21.123  2",
+    ]
+    monkeypatch.undo()
+    time.tzset()

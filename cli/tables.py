@@ -1,0 +1,144 @@
+"""A table as text, for eyes: aligned columns, as wide as the terminal, trouble in colour.
+
+Off a terminal a table is as wide as it must be.  On one that is too narrow, titles are set one word
+below the other, and then the widest cells are folded: no title is broken in a word, and nothing is
+cut off.  Moments are shown in local time; every other format has their milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import click
+
+_GAP: Final = "  "
+
+
+class Severity(StrEnum):
+    """How a row is marked on a terminal with colours."""
+
+    FINE = ""
+    WARNING = "yellow"
+    ERROR = "red"
+
+
+class Line(NamedTuple):
+    """One row as text."""
+
+    cells: Sequence[str]
+    severity: Severity = Severity.FINE
+
+
+def title_of(key: str) -> str:
+    """What a table calls a key: a moment has no unit there."""
+    return (key.removesuffix("_ms") if is_moment(key) else key).upper()
+
+
+def is_moment(key: str) -> bool:
+    """Whether a key holds milliseconds since 1970, and no duration."""
+    return key.endswith(("_at_ms", "time_ms"))
+
+
+def moment_text(milliseconds: int) -> str:
+    """``2026-11-23 20:50:11.123``, local time."""
+    moment = datetime.fromtimestamp(milliseconds / 1000).astimezone()
+    return moment.replace(tzinfo=None).isoformat(" ", "milliseconds")
+
+
+def table_text(
+    titles: Sequence[str], lines: Sequence[Line], *, width: int | None, is_coloured: bool
+) -> str:
+    """The table; ``width`` is the terminal's, None where there is none."""
+    lines = [line._replace(cells=[_flat(cell) for cell in line.cells]) for line in lines]
+    columns = list(zip(titles, *(line.cells for line in lines), strict=True))
+    widths = [max(map(text_width, column)) for column in columns]
+    heads: list[list[str]] = [[title] for title in titles]
+    if width is not None and _total(widths) > width:
+        heads = [title.split("_") for title in titles]
+        least = [max(map(text_width, words)) for words in heads]
+        widths = [
+            max(floor, *map(text_width, column[1:]), 0)
+            for floor, column in zip(least, columns, strict=True)
+        ]
+        widths = _narrowed(widths, least, width)
+
+    def bold(text: str) -> str:
+        return click.style(text, fg="cyan", bold=True)
+
+    written = _block(heads, widths, bold if is_coloured else str, from_below=True)
+    for line in lines:
+        folded = [_folded(cell, limit) for cell, limit in zip(line.cells, widths, strict=True)]
+
+        def marked(text: str, colour: Severity = line.severity) -> str:
+            return click.style(text, fg=colour.value)
+
+        written += _block(folded, widths, marked if is_coloured and line.severity else str)
+    return "".join(written)
+
+
+def text_width(text: str) -> int:
+    """The columns of a terminal that the text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _narrowed(widths: list[int], least: Sequence[int], limit: int) -> list[int]:
+    """The widest columns made narrower until the table fits, none below its title's words."""
+    while _total(widths) > limit:
+        excess = _total(widths) - limit
+        spare = [width - floor for width, floor in zip(widths, least, strict=True)]
+        if not any(spare):
+            break
+        widest = max((i for i, left in enumerate(spare) if left), key=lambda i: widths[i])
+        others = [width for i, width in enumerate(widths) if spare[i] and i != widest]
+        step = max(1, widths[widest] - max(others, default=0))
+        widths[widest] -= min(step, excess, spare[widest])
+    return widths
+
+
+def _folded(cell: str, limit: int) -> list[str]:
+    """The cell in pieces no wider than that; lists are folded behind a comma."""
+    pieces = []
+    while text_width(cell) > limit:
+        end = limit
+        while text_width(cell[:end]) > limit:
+            end -= 1
+        comma = cell.rfind(",", 0, end)
+        end = comma + 1 if comma > 0 else max(end, 1)
+        pieces.append(cell[:end])
+        cell = cell[end:]
+    return [*pieces, cell]
+
+
+def _block(
+    cells: Sequence[Sequence[str]],
+    widths: Sequence[int],
+    style: Callable[[str], str],
+    *,
+    from_below: bool = False,
+) -> list[str]:
+    """The lines of one row whose cells have several lines."""
+    height = max(map(len, cells))
+    lines = []
+    for number in range(height):
+        texts = []
+        for pieces, width in zip(cells, widths, strict=True):
+            at = number - (height - len(pieces)) if from_below else number
+            piece = pieces[at] if 0 <= at < len(pieces) else ""
+            texts.append(piece + " " * (width - text_width(piece)))
+        lines.append(style(_GAP.join(texts).rstrip()) + "\n")
+    return lines
+
+
+def _flat(cell: str) -> str:
+    return cell.replace("\n", "\\n")
