@@ -25,7 +25,7 @@ from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import TopicPartition
 from zkcontroller.net.presence import abandonable
 from zkcontroller.process.wall_clock import WallClock
-from zkcontroller.protocol.compression import Buffer
+from zkcontroller.protocol.record_batch import MemoryRecords
 
 _Out = TypeVar("_Out", covariant=True)
 _O = TypeVar("_O")
@@ -47,7 +47,7 @@ class Appends(Protocol):
 
     async def append(
         self,
-        batches: Mapping[TopicPartition, Buffer],
+        batches: Mapping[TopicPartition, MemoryRecords],
         *,
         acks: int,
         timeout_ms: int,

@@ -51,6 +51,7 @@ from zkcontroller.model import TopicPartition
 from zkcontroller.observability.metrics import Metrics
 from zkcontroller.observability.sensors import MeterSensor, Sensor, SpanSensor
 from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.protocol.record_batch import MemoryRecords
 
 _log = logging.getLogger("kafka.coordinator.group.GroupMetadataManager")
 _coordinator_log = logging.getLogger("kafka.coordinator.group.GroupCoordinator")
@@ -188,7 +189,7 @@ class GroupService:
     async def _appended(self, partition: TopicPartition, append: Append) -> tuple[ErrorCode, int]:
         try:
             outcomes = await self._appends.append(
-                {partition: append_batch(append, self._settings.codec)},
+                {partition: MemoryRecords(append_batch(append, self._settings.codec))},
                 acks=append.required_acks,
                 timeout_ms=append.timeout_ms,
                 origin=AppendOrigin.COORDINATOR,

@@ -53,7 +53,7 @@ from zkcontroller.model import TopicPartition
 from zkcontroller.observability.metrics import Metrics, mbean
 from zkcontroller.observability.sensors import SpanSensor
 from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.protocol.record_batch import encode_batch
+from zkcontroller.protocol.record_batch import MemoryRecords, encode_batch
 from zkcontroller.protocol.records import Record
 
 _log = logging.getLogger("kafka.coordinator.transaction.TransactionStateManager")
@@ -198,7 +198,7 @@ class TransactionService:
         )
         try:
             outcomes = await self._appends.append(
-                {partition: batch},
+                {partition: MemoryRecords(batch)},
                 acks=_ALL_REPLICAS,
                 timeout_ms=append.timeout_ms,
                 origin=AppendOrigin.COORDINATOR,

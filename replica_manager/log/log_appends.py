@@ -30,6 +30,7 @@ from zkcontroller.protocol.compression import Buffer
 from zkcontroller.protocol.record_batch import (
     MAGIC_2,
     BatchHeader,
+    MemoryRecords,
     is_intact,
     iterate_batches,
 )
@@ -68,7 +69,7 @@ BATCHES_AT_ONCE: Final = 200
 
 
 def leader_batches(
-    records: Buffer,
+    records: MemoryRecords,
     origin: AppendOrigin,
     max_message_bytes: int,
     partition: str,
@@ -79,7 +80,7 @@ def leader_batches(
     The first bad batch raises what is wrong with it.
     """
     batches: Batches = []
-    for position, header in iterate_batches(records):
+    for position, header in records.batches():
         if len(batches) == most:
             raise MessageTooLarge(f"More than {most} batches in the append to {partition}")
         if len(batches) % BATCHES_AT_ONCE == BATCHES_AT_ONCE - 1:
@@ -90,7 +91,7 @@ def leader_batches(
                 f"but it is {header.base_offset}"
             )
         check_size(header, max_message_bytes, partition)
-        _check_intact(records, position, header, partition)
+        _check_intact(records.buffer, position, header, partition)
         batches.append((position, header))
     return batches
 

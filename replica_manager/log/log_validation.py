@@ -40,6 +40,7 @@ from zkcontroller.protocol.record_batch import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     BatchHeader,
+    MemoryRecords,
     assigned_header,
     encode_batch,
     iterate_batch,
@@ -98,15 +99,16 @@ class Source(NamedTuple):
     """Bytes that the batch may unpack to."""
 
 
-def examine(data: Buffer, config: LogConfig, source: Source) -> Examination:
+def examine(records: MemoryRecords, config: LogConfig, source: Source) -> Examination:
     """The one batch to append; raises a RecordsRefused (zkcontroller.errors) if invalid.
 
-    ``data`` may end within a batch, which is left out.  Old messages become one batch, as do all
+    ``records`` may end within a batch, which is left out.  Old messages become one batch, as do all
     that one request brings.
     """
     is_client = source.origin is AppendOrigin.CLIENT
+    data = records.buffer
     batches = yield from leader_batches(
-        data,
+        records,
         source.origin,
         config.max_message_bytes,
         source.partition,
@@ -139,8 +141,8 @@ def examine(data: Buffer, config: LogConfig, source: Source) -> Examination:
         yield
     if is_recompressed:
         checked = iterate_batch(data, position, header)
-        records = yield from _check_records(checked, header, config, source, keeps=True)
-        rebuilt = _rebuilt(records, target, header, config, source)
+        kept = yield from _check_records(checked, header, config, source, keeps=True)
+        rebuilt = _rebuilt(kept, target, header, config, source)
         return rebuilt._replace(unpacked_bytes=unpacked_bytes)
     if needs_values:
         checked = iterate_batch(data, position, header)
@@ -162,7 +164,7 @@ def examine(data: Buffer, config: LogConfig, source: Source) -> Examination:
 def assign(examined: Examined, *, base_offset: int, leader_epoch: int, now_ms: int) -> ValidRecords:
     """The batch with its offsets, its leader epoch and, of LogAppendTime, its timestamp."""
     header, data, position = examined.header, examined.data, examined.position
-    start = assigned_header(
+    assigned = assigned_header(
         data,
         position,
         header,
@@ -171,11 +173,9 @@ def assign(examined: Examined, *, base_offset: int, leader_epoch: int, now_ms: i
         max_timestamp=now_ms if examined.is_log_append_time else examined.largest_timestamp,
         is_log_append_time=examined.is_log_append_time,
     )
-    assigned = read_header(start)
-    assert assigned is not None, "a header of full length"
     rest = memoryview(data)[position + HEADER_BYTES : position + header.size]
     largest = TimestampOffset(assigned.max_timestamp, assigned.last_offset)
-    return ValidRecords((assigned,), (start, rest), assigned.size, largest)
+    return ValidRecords((assigned,), (assigned.encode(), rest), assigned.size, largest)
 
 
 class _Found(NamedTuple):

@@ -75,7 +75,7 @@ from zkcontroller.errors import (
     UnexpectedAppendOffset,
 )
 from zkcontroller.protocol.compression import Buffer
-from zkcontroller.protocol.record_batch import MAGIC_2
+from zkcontroller.protocol.record_batch import MAGIC_2, MemoryRecords
 from zkcontroller.protocol.record_walk import finish
 from zkcontroller.protocol.records import NO_TIMESTAMP
 
@@ -357,13 +357,13 @@ class UnifiedLog:
         Raises a RecordsRefused (zkcontroller.errors), after which nothing has changed, and
         KafkaStorage.
         """
-        examined = finish(self.examine(records, origin))
+        examined = finish(self.examine(MemoryRecords(records), origin))
         return self.append_examined(
             examined, leader_epoch, origin=origin, verification_guard=verification_guard
         )
 
     def examine(
-        self, records: Buffer, origin: AppendOrigin, unpacked_limit: int = UNPACKED_BYTES
+        self, records: MemoryRecords, origin: AppendOrigin, unpacked_limit: int = UNPACKED_BYTES
     ) -> Examination:
         """Validates batches for a leader; its result is for :meth:`append_examined`.
 

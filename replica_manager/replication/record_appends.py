@@ -40,8 +40,8 @@ from zkcontroller.errors import (
     ZkControllerError,
 )
 from zkcontroller.model import INTERNAL_TOPICS, TopicPartition
-from zkcontroller.protocol.compression import Buffer
 from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.protocol.record_batch import MemoryRecords
 
 _log = logging.getLogger("kafka.server.ReplicaManager")
 
@@ -103,7 +103,7 @@ class RecordAppends:
 
     async def append(
         self,
-        batches: Mapping[TopicPartition, Buffer],
+        batches: Mapping[TopicPartition, MemoryRecords],
         *,
         acks: int,
         timeout_ms: int,
@@ -166,7 +166,7 @@ class RecordAppends:
     async def _append(
         self,
         tp: TopicPartition,
-        records: Buffer,
+        records: MemoryRecords,
         acks: int,
         origin: AppendOrigin,
         guard: VerificationGuard | None,
@@ -231,7 +231,11 @@ class RecordAppends:
         return partition, log
 
     def _refused(
-        self, tp: TopicPartition, records: Buffer, log: UnifiedLog, refused: ZkControllerError
+        self,
+        tp: TopicPartition,
+        records: MemoryRecords,
+        log: UnifiedLog,
+        refused: ZkControllerError,
     ) -> AppendedPartition:
         error = error_code_for(refused)
         self._count(tp, records, refused)
@@ -246,7 +250,9 @@ class RecordAppends:
             message=str(refused) if record_errors else None,
         )
 
-    def _count(self, tp: TopicPartition, records: Buffer, refused: ZkControllerError) -> None:
+    def _count(
+        self, tp: TopicPartition, records: MemoryRecords, refused: ZkControllerError
+    ) -> None:
         match refused:
             case MessageTooLarge() | RecordListTooLarge():
                 self._stats.mark(tp.topic, "bytes_rejected", len(records))

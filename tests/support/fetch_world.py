@@ -19,7 +19,7 @@ from tests.support.log_world import batch
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.legacy_messages import iterate_any
-from zkcontroller.protocol.record_batch import iterate_batches
+from zkcontroller.protocol.record_batch import MemoryRecords, iterate_batches
 from zkcontroller.protocol.versioned_messages import request_schema
 
 ORDERS = TopicPartition("orders", 0)
@@ -121,7 +121,7 @@ def fill(world: BrokerWorld, *counts: int, tp: TopicPartition = ORDERS, size: in
     """Appends a batch of each count, as a producer would."""
     for count in counts:
         outcome = asyncio.run(
-            world.appends.append({tp: batch(count, size=size)}, acks=1, timeout_ms=1)
+            world.appends.append({tp: MemoryRecords(batch(count, size=size))}, acks=1, timeout_ms=1)
         )
         assert outcome[tp].error is ErrorCode.none
 

@@ -14,7 +14,7 @@ from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
 from replica_manager.log.unified_log import UnifiedLog
 from tests.support.log_world import LogWorld
 from zkcontroller.model import TopicPartition
-from zkcontroller.protocol.compression import Buffer
+from zkcontroller.protocol.record_batch import MemoryRecords
 
 
 class Outcome(NamedTuple):
@@ -35,7 +35,7 @@ class GroupLogs:
 
     async def append(
         self,
-        batches: Mapping[TopicPartition, Buffer],
+        batches: Mapping[TopicPartition, MemoryRecords],
         *,
         acks: int,  # noqa: ARG002 - there is one replica
         timeout_ms: int,  # noqa: ARG002
@@ -48,7 +48,7 @@ class GroupLogs:
             if log is None:
                 outcomes[partition] = Outcome(ErrorCode.not_leader_or_follower, -1)
                 continue
-            info = log.append_as_leader(records, 0, origin=origin)
+            info = log.append_as_leader(records.buffer, 0, origin=origin)
             await asyncio.sleep(0)
             outcomes[partition] = Outcome(ErrorCode.none, info.first_offset)
         return outcomes

@@ -50,6 +50,7 @@ from tests.unit.server.test_produce import produce
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import TopicPartition
 from zkcontroller.observability.metrics import Metrics
+from zkcontroller.protocol.record_batch import MemoryRecords
 
 TURNS: Final = 500
 
@@ -201,7 +202,7 @@ def _append(world: World, error: Exception, monkeypatch: pytest.MonkeyPatch) -> 
     tps = [TopicPartition("orders", 0), TopicPartition("bills", 0)]
 
     outcomes = asyncio.run(
-        world.appends.append(dict.fromkeys(tps, batch()), acks=1, timeout_ms=1000)
+        world.appends.append(dict.fromkeys(tps, MemoryRecords(batch())), acks=1, timeout_ms=1000)
     )
 
     assert [outcomes[tp].error for tp in tps] == [ErrorCode.unknown_server_error, ErrorCode.none]

@@ -22,11 +22,13 @@ from zkcontroller.errors import (
     UnpackedTooLarge,
     UnsupportedCompressionType,
 )
+from zkcontroller.protocol import record_batch
 from zkcontroller.protocol.compression import MOST_PARTS, Codec, pack, unpack, unpack_aside
 from zkcontroller.protocol.legacy_messages import down_converted, iterate_any
 from zkcontroller.protocol.record_batch import (
     HEADER_BYTES,
     BatchHeader,
+    MemoryRecords,
     assigned_header,
     encode_batch,
     is_intact,
@@ -239,10 +241,12 @@ def test_assigning_offset_and_epoch_leaves_the_checksum_alone() -> None:
     data = KAFKAS["plain-zstd"]
     header = header_of(data)
 
-    start = assigned_header(
+    assigned = assigned_header(
         data, 0, header, base_offset=77, partition_leader_epoch=5, max_timestamp=1700000009999
     )
+    start = assigned.encode()
 
+    assert header_of(start) == assigned
     assert start[17:] == data[17:HEADER_BYTES]
     assert list(iterate_batch(start + data[HEADER_BYTES:], 0, header_of(start))) == moved(
         RECORDS, 77
@@ -252,7 +256,7 @@ def test_assigning_offset_and_epoch_leaves_the_checksum_alone() -> None:
 def test_assigning_a_timestamp_computes_the_checksum_again() -> None:
     data = KAFKAS["plain-none"]
 
-    start = assigned_header(
+    assigned = assigned_header(
         data,
         0,
         header_of(data),
@@ -262,7 +266,46 @@ def test_assigning_a_timestamp_computes_the_checksum_again() -> None:
         is_log_append_time=True,
     )
 
-    assert start + data[HEADER_BYTES:] == KAFKAS["log-append-time"]
+    assert assigned.encode() + data[HEADER_BYTES:] == KAFKAS["log-append-time"]
+    assert assigned == header_of(KAFKAS["log-append-time"])._replace(base_offset=9)
+
+
+def test_records_in_memory_give_the_batches_that_a_walk_over_the_bytes_finds() -> None:
+    first, second = KAFKAS["plain-none"], KAFKAS["plain-zstd"]
+    for data in (
+        b"",
+        first[:16],
+        first[:60],
+        first[:-1],
+        first,
+        first + second,
+        first + second[:-1],
+    ):
+        records = MemoryRecords(data)
+
+        assert list(records.batches()) == list(iterate_batches(data))
+        assert records.first_header == read_header(data)
+        assert len(records) == len(data)
+
+
+def test_records_in_memory_parse_their_first_header_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = MemoryRecords(KAFKAS["plain-none"])
+    header = records.first_header
+
+    monkeypatch.setattr(record_batch, "read_header", lambda *_: None)
+
+    assert records.first_header is header
+    assert list(records.batches()) == [(0, header)]
+
+
+def test_records_in_memory_that_no_batch_begins_with_are_corrupt_each_time() -> None:
+    records = MemoryRecords(bytes(100))
+
+    for _ in range(2):
+        with pytest.raises(CorruptRecord):
+            records.first_header  # noqa: B018
+        with pytest.raises(CorruptRecord):
+            list(records.batches())
 
 
 @settings(max_examples=30, deadline=None)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol.primitives import NO_TAGS, Pieces, pieces, unsigned_varint
+from zkcontroller.protocol.record_batch import MemoryRecords
 from zkcontroller.protocol.wire_reader import WireReader
 
 FIRST_FLEXIBLE: Final = 9
@@ -36,8 +37,8 @@ class PartitionRecords(NamedTuple):
     """The records to append to one partition."""
 
     partition: int
-    records: memoryview
-    """Batches; a view of the request.  Empty where it says null."""
+    records: MemoryRecords
+    """A view of the request.  Empty where it says null."""
 
 
 class ProduceRequest(NamedTuple):
@@ -123,7 +124,7 @@ class _Reader(WireReader[memoryview]):
         partition = self._int32()
         records = self._bytes(max(self._count(), 0))
         self._skip_tags()
-        return PartitionRecords(partition, records)
+        return PartitionRecords(partition, MemoryRecords(records))
 
 
 def produce_response(

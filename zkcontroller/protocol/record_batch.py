@@ -134,6 +134,10 @@ class BatchHeader(NamedTuple):
         """When the cleaner may delete the batch's tombstones and markers; None if not set."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
+    def encode(self) -> bytes:
+        """The 61 bytes of a header of magic 2."""
+        return _HEADER.pack(*self)
+
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader | None:
     """The header at ``position``; None if it is incomplete.
@@ -184,6 +188,41 @@ def iterate_batches(data: Buffer, position: int = 0) -> Iterator[tuple[int, Batc
             return
         yield position, header
         position += header.size
+
+
+class MemoryRecords:
+    """The record batches of one partition, in memory; the first header is parsed once.
+
+    A Produce request since version 3 has one batch for a partition.  Its handler, the verification
+    of its transaction and the log read the same header.  Source: Kafka ``MemoryRecords``.
+    """
+
+    __slots__ = ("_first_header", "buffer")
+
+    def __init__(self, buffer: Buffer) -> None:
+        """``buffer`` may end within a batch."""
+        self.buffer = buffer
+        self._first_header: BatchHeader | None = None
+
+    def __len__(self) -> int:
+        return len(self.buffer)
+
+    @property
+    def first_header(self) -> BatchHeader | None:
+        """The header of the first batch; None if it is incomplete.
+
+        Raises CorruptRecord as :func:`read_header`.  The rest of the batch may be missing.
+        """
+        if self._first_header is None:
+            self._first_header = read_header(self.buffer)
+        return self._first_header
+
+    def batches(self) -> Iterator[tuple[int, BatchHeader]]:
+        """Each complete batch, with its position; as :func:`iterate_batches`."""
+        first = self.first_header
+        if first is not None and first.size <= len(self.buffer):
+            yield 0, first
+            yield from iterate_batches(self.buffer, first.size)
 
 
 def is_intact(data: Buffer, position: int, header: BatchHeader) -> bool:
@@ -238,8 +277,8 @@ def assigned_header(
     partition_leader_epoch: int,
     max_timestamp: int,
     is_log_append_time: bool = False,
-) -> bytes:
-    """The batch's first 61 bytes with what the leader assigns; the records stay as they are.
+) -> BatchHeader:
+    """The batch's header with what the leader assigns; the records stay as they are.
 
     The checksum is computed again only if ``max_timestamp`` or the timestamp type changes.
     """
@@ -247,19 +286,16 @@ def assigned_header(
     if is_log_append_time:
         attributes |= LOG_APPEND_TIME
     crc = header.crc
-    if max_timestamp == header.max_timestamp and attributes == header.attributes:
-        return _HEADER.pack(
-            base_offset, header.batch_length, partition_leader_epoch, MAGIC_2, crc, *header[5:]
+    if max_timestamp != header.max_timestamp or attributes != header.attributes:
+        body = _BODY.pack(
+            attributes, header.last_offset_delta, header.base_timestamp, max_timestamp, *header[9:]
         )
-    body = _BODY.pack(
-        attributes, header.last_offset_delta, header.base_timestamp, max_timestamp, *header[9:]
-    )
-    with memoryview(data) as view:
-        crc = crc32c(view[position + HEADER_BYTES : position + header.size], crc32c(body))
-    prefix = _PREFIX.pack(
-        base_offset, header.batch_length, partition_leader_epoch, MAGIC_2
-    ) + _CRC.pack(crc)
-    return prefix + body
+        with memoryview(data) as view:
+            crc = crc32c(view[position + HEADER_BYTES : position + header.size], crc32c(body))
+    return BatchHeader(
+        base_offset, header.batch_length, partition_leader_epoch, MAGIC_2, crc, attributes,
+        header.last_offset_delta, header.base_timestamp, max_timestamp, *header[9:],
+    )  # fmt: skip
 
 
 def encode_batch(

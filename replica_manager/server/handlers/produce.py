@@ -39,7 +39,7 @@ from zkcontroller.protocol.produce import (
     produce_response,
     read_produce_request,
 )
-from zkcontroller.protocol.record_batch import MAGIC_2, iterate_batches, read_header
+from zkcontroller.protocol.record_batch import MAGIC_2, MemoryRecords
 
 API_KEY: Final = ApiKey.PRODUCE
 VERSIONS: Final = (0, LAST_VERSION)
@@ -81,7 +81,7 @@ async def handle(
     ):
         return refuse(request, context, ErrorCode.transactional_id_authorization_failed)
     outcomes: dict[TopicPartition, AppendedPartition] = {}
-    batches: dict[TopicPartition, memoryview] = {}
+    batches: dict[TopicPartition, MemoryRecords] = {}
     allowed = await allowed_names(
         broker,
         context,
@@ -146,13 +146,13 @@ def refuse(
 
 
 async def _verified(
-    batches: Mapping[TopicPartition, memoryview],
+    batches: Mapping[TopicPartition, MemoryRecords],
     transactional_id: str,
     context: RequestContext,
     broker: BrokerContext,
 ) -> Verified:
     """The partitions that belong to the transaction of the batches' one producer."""
-    headers = {tp: read_header(records) for tp, records in batches.items()}
+    headers = {tp: records.first_header for tp, records in batches.items()}
     transactional = {
         tp: header
         for tp, header in headers.items()
@@ -187,10 +187,10 @@ def _unverified(error: ErrorCode) -> AppendedPartition:
     )
 
 
-def _check_records(records: memoryview, version: int) -> ErrorCode:
+def _check_records(records: MemoryRecords, version: int) -> ErrorCode:
     """Version 3 and later: exactly one batch of magic 2; zstd from version 7 on."""
     try:
-        batches = iterate_batches(records)
+        batches = records.batches()
         found = next(batches, None)
         if found is None or found[1].magic != MAGIC_2:
             return ErrorCode.invalid_record
@@ -211,7 +211,7 @@ async def _is_transactional(request: ProduceRequest) -> bool:
     async for _, partitions in in_slices(request.topics):
         async for _, records in in_slices(partitions):
             try:
-                header = read_header(records)
+                header = records.first_header
             except CorruptRecord:
                 continue  # refused by itself, later
             if header is not None and header.is_transactional:

@@ -25,7 +25,7 @@ from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.record_batch import encode_batch
+from zkcontroller.protocol.record_batch import MemoryRecords, encode_batch
 from zkcontroller.protocol.records import EndTransactionMarker, Record
 from zkcontroller.protocol.versioned_messages import response_schema
 
@@ -69,7 +69,7 @@ async def _write(marker: Marker, broker: BrokerContext) -> dict[TopicPartition, 
     if not here:
         return errors
     outcomes = await broker.appends.append(
-        dict.fromkeys(here, _batch(marker)),
+        dict.fromkeys(here, MemoryRecords(_batch(marker))),
         acks=_ALL_REPLICAS,
         timeout_ms=broker.config().integer("request.timeout.ms"),
         origin=AppendOrigin.COORDINATOR,

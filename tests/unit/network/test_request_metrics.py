@@ -25,7 +25,7 @@ from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.legacy_messages import encode_messages
 from zkcontroller.protocol.messages import write
-from zkcontroller.protocol.record_batch import encode_batch
+from zkcontroller.protocol.record_batch import MemoryRecords, encode_batch
 from zkcontroller.protocol.records import Record
 
 MS = 1_000_000
@@ -100,7 +100,7 @@ def test_prometheus_reads_them_by_kind_and_version(world: BrokerWorld) -> None:
 def test_what_a_request_waits_for_is_remote_time(world: BrokerWorld, clock: Clock) -> None:
     async def append_after_a_while() -> None:
         clock.ns += 50 * MS
-        await world.appends.append({ORDERS: batch(2)}, acks=1, timeout_ms=1)
+        await world.appends.append({ORDERS: MemoryRecords(batch(2))}, acks=1, timeout_ms=1)
 
     waiting(world, append_after_a_while, (0, 0), replica_id=2)
 

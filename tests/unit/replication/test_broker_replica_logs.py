@@ -30,6 +30,7 @@ from tests.support.log_world import batch
 from tests.support.steps import completed
 from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
 from zkcontroller.observability.metrics import Metrics
+from zkcontroller.protocol.record_batch import MemoryRecords
 
 ORDERS = TopicPartition("orders", 0)
 BILLS = TopicPartition("bills", 0)
@@ -88,7 +89,7 @@ def do_duties(world: BrokerWorld, now_ms: int = 2**60) -> None:
 
 
 def append(world: BrokerWorld, records: bytes, tp: TopicPartition = ORDERS) -> None:
-    outcome = asyncio.run(world.appends.append({tp: records}, acks=1, timeout_ms=1))
+    outcome = asyncio.run(world.appends.append({tp: MemoryRecords(records)}, acks=1, timeout_ms=1))
     assert outcome[tp].error is ErrorCode.none
 
 

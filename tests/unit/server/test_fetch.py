@@ -35,7 +35,7 @@ from tests.support.fetch_world import (
 from tests.support.log_world import batch
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.record_batch import iterate_batches
+from zkcontroller.protocol.record_batch import MemoryRecords, iterate_batches
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_a_consumer_waits_for_records(world: BrokerWorld) -> None:
 
     answer = waiting(
         world,
-        lambda: world.appends.append({ORDERS: batch(2)}, acks=1, timeout_ms=1),
+        lambda: world.appends.append({ORDERS: MemoryRecords(batch(2))}, acks=1, timeout_ms=1),
         (0, 0),
     )
 
@@ -273,9 +273,13 @@ def test_a_consumer_waits_for_enough(world: BrokerWorld) -> None:
     world.lead("orders", topic_id=ORDERS_ID)
 
     async def append_twice() -> None:
-        await world.appends.append({ORDERS: batch(1, size=300)}, acks=1, timeout_ms=1)
+        await world.appends.append(
+            {ORDERS: MemoryRecords(batch(1, size=300))}, acks=1, timeout_ms=1
+        )
         assert len(world.reads.waiting) == 1
-        await world.appends.append({ORDERS: batch(1, size=300)}, acks=1, timeout_ms=1)
+        await world.appends.append(
+            {ORDERS: MemoryRecords(batch(1, size=300))}, acks=1, timeout_ms=1
+        )
 
     answer = waiting(world, append_twice, (0, 0), min_bytes=600)
 
@@ -286,7 +290,7 @@ def test_a_consumer_waits_until_records_are_committed(world: BrokerWorld) -> Non
     world.lead("orders", topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2))
 
     async def append_and_follow() -> None:
-        await world.appends.append({ORDERS: batch(2)}, acks=1, timeout_ms=1)
+        await world.appends.append({ORDERS: MemoryRecords(batch(2))}, acks=1, timeout_ms=1)
         assert len(world.reads.waiting) == 1
         await world.ask(request((0, 2), replica_id=2))
 
@@ -300,7 +304,7 @@ def test_a_follower_is_woken_by_every_append(world: BrokerWorld) -> None:
 
     answer = waiting(
         world,
-        lambda: world.appends.append({ORDERS: batch(2)}, acks=1, timeout_ms=1),
+        lambda: world.appends.append({ORDERS: MemoryRecords(batch(2))}, acks=1, timeout_ms=1),
         (0, 0),
         replica_id=2,
     )
@@ -381,7 +385,7 @@ def test_of_many_partitions_only_those_that_changed_are_looked_at_again(
 
     async def append() -> None:
         monkeypatch.setattr(world.replicas, "get_partition_or_error", noted)
-        await world.appends.append({changed: batch(2)}, acks=1, timeout_ms=1)
+        await world.appends.append({changed: MemoryRecords(batch(2))}, acks=1, timeout_ms=1)
 
     async def story() -> Any:
         asked = request(*[(p, 0) for p in range(20)], replica_id=2, max_wait_ms=60_000)

@@ -31,6 +31,7 @@ from tests.support.fetch_world import (
 )
 from tests.support.log_world import batch, end_transaction
 from tests.support.steps import completed
+from zkcontroller.protocol.record_batch import MemoryRecords
 
 BOTH = (1, 2)
 
@@ -146,7 +147,7 @@ def test_a_follower_does_not_wake_for_a_high_watermark_alone(world: BrokerWorld)
         await world.ask(request((0, 2), replica_id=3))
         assert log_of(world).high_watermark == 2
         assert len(world.reads.waiting) == 1
-        await world.appends.append({ORDERS: batch(1)}, acks=1, timeout_ms=1)
+        await world.appends.append({ORDERS: MemoryRecords(batch(1))}, acks=1, timeout_ms=1)
 
     answer = waiting(world, commit_and_append, (0, 2), replica_id=2)
 

@@ -31,6 +31,7 @@ from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.framing import frame, request_header
 from zkcontroller.protocol.messages import read_response, write
+from zkcontroller.protocol.record_batch import MemoryRecords
 
 LOOP_BOUND_MS = 60.0
 """Processor time of a callback; a slice of a check is one or two milliseconds of it."""
@@ -112,7 +113,7 @@ def test_the_batches_of_one_request_may_unpack_to_so_much_together(
         world.lead(tp.topic)
 
     outcomes = asyncio.run(
-        world.appends.append(dict.fromkeys(tps, records), acks=1, timeout_ms=1000)
+        world.appends.append(dict.fromkeys(tps, MemoryRecords(records)), acks=1, timeout_ms=1000)
     )
 
     assert [outcomes[tp].error for tp in tps] == [

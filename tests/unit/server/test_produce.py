@@ -30,6 +30,7 @@ from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.messages import write
+from zkcontroller.protocol.record_batch import MemoryRecords
 from zkcontroller.protocol.versioned_messages import request_schema
 
 ORDERS = TopicPartition("orders", 0)
@@ -170,7 +171,9 @@ def test_only_the_admin_client_writes_to_internal_topics(world: BrokerWorld) -> 
 
     answer = produce(world, batch(), topic=tp.topic)
     outcome = asyncio.run(
-        world.appends.append({tp: batch()}, acks=1, timeout_ms=1, allows_internal_topics=True)
+        world.appends.append(
+            {tp: MemoryRecords(batch())}, acks=1, timeout_ms=1, allows_internal_topics=True
+        )
     )
 
     assert answer.error_code is ErrorCode.invalid_topic_exception
@@ -296,7 +299,9 @@ def test_time_runs_out_for_all_and_the_records_stay(world: BrokerWorld) -> None:
 async def _while_waiting(
     world: BrokerWorld, tp: TopicPartition, do: Callable[[], Awaitable[None]]
 ) -> list[AppendedPartition]:
-    asked = asyncio.create_task(world.appends.append({tp: batch(3)}, acks=-1, timeout_ms=60_000))
+    asked = asyncio.create_task(
+        world.appends.append({tp: MemoryRecords(batch(3))}, acks=-1, timeout_ms=60_000)
+    )
     while not len(world.appends.waiting):
         await asyncio.sleep(0)
     assert log_of(world, tp).high_watermark == 0
