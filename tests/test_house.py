@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts import list_modules
+from scripts import list_modules, write_request_types
 from scripts.draw_state_machines import DOCUMENT, redrawn
 from tests.support.asserting import Suite
 
@@ -81,6 +81,10 @@ def test_no_folder_with_modules_lacks_its_init() -> None:
 
 def test_the_list_of_modules_is_up_to_date() -> None:
     assert (ROOT / "docs" / "modules.md").read_text() == list_modules.listed()
+
+
+def test_the_types_of_requests_are_up_to_date() -> None:
+    assert write_request_types.STUB.read_text(encoding="utf-8") == write_request_types.written()
 
 
 NAMING_FILES = [

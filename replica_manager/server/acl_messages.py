@@ -24,6 +24,8 @@ from zkcontroller.acls import (
     ResourceType,
     by_code,
 )
+from zkcontroller.protocol import request_types
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import ResponseSchema
 
 SECURITY_DISABLED: Final = "No Authorizer is configured."
@@ -36,12 +38,12 @@ SENTENCES: Final = {
 }
 
 
-def binding_of(creation: Any) -> AclBinding:
+def binding_of(creation: request_types.AclCreation) -> AclBinding:
     """The ACL to create; RequestRefused(INVALID_REQUEST) if it has an UNKNOWN value."""
     pattern = ResourcePattern(
         by_code(ResourceType, creation.resource_type),
         creation.resource_name,
-        by_code(PatternType, getattr(creation, "resource_pattern_type", PatternType.LITERAL)),
+        by_code(PatternType, field_or(creation, "resource_pattern_type", PatternType.LITERAL)),
     )
     entry = AccessControlEntry(
         creation.principal,
@@ -52,7 +54,7 @@ def binding_of(creation: Any) -> AclBinding:
     # Kafka refuses to read such a request, and closes the connection.
     if 0 in (
         creation.resource_type,
-        getattr(creation, "resource_pattern_type", PatternType.LITERAL),
+        field_or(creation, "resource_pattern_type", PatternType.LITERAL),
         creation.operation,
         creation.permission_type,
     ):
@@ -60,11 +62,13 @@ def binding_of(creation: Any) -> AclBinding:
     return AclBinding(pattern, entry)
 
 
-def filter_of(wanted: Any) -> AclBindingFilter:
+def filter_of(
+    wanted: request_types.DescribeAclsRequest | request_types.DeleteAclsFilter,
+) -> AclBindingFilter:
     """The ACL filter; RequestRefused(INVALID_REQUEST) if it has an UNKNOWN value."""
     codes = (
         wanted.resource_type_filter,
-        getattr(wanted, "pattern_type_filter", PatternType.LITERAL),
+        field_or(wanted, "pattern_type_filter", PatternType.LITERAL),
         wanted.operation,
         wanted.permission_type,
     )

@@ -9,7 +9,8 @@ Source: Kafka ``KafkaController`` (the callbacks of its events), ``ApiError``, `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from datetime import timedelta
+from typing import Final, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -70,7 +71,11 @@ def by_topic(
     return grouped
 
 
-def timeout_ms_of(request: Any) -> int:
+class _Timed(Protocol):
+    @property
+    def timeout(self) -> timedelta: ...
+
+
+def timeout_ms_of(request: _Timed) -> int:
     """The request's timeout in milliseconds."""
-    milliseconds: int = round(request.timeout.total_seconds() * 1000)
-    return milliseconds
+    return round(request.timeout.total_seconds() * 1000)

@@ -8,10 +8,10 @@ Source: Kafka ``GroupCoordinatorAdapter``, ``JoinGroupRequest``, ``LeaveGroupReq
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
 from ipaddress import IPv6Address, ip_address
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from replica_manager.coordinators.groups.records import LONGEST_STRING_BYTES
 from replica_manager.coordinators.groups.requests import (
@@ -33,9 +33,15 @@ from replica_manager.coordinators.groups.requests import (
     TransactionalProducer,
     WantedOffsets,
 )
+from replica_manager.server.request_topics import NamedTopic, P_co
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.model import NO_EPOCH, TopicPartition
+from zkcontroller.protocol import request_types
+from zkcontroller.protocol.request_types import field_or
 
+_WantedTopic: TypeAlias = (
+    "request_types.OffsetFetchRequestTopic | request_types.OffsetFetchRequestTopics"
+)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _DEFAULT: Final = -1
 """Of times that a client may leave to the broker."""
@@ -56,10 +62,15 @@ def java_address(host: str) -> str:
 
 
 def read_join(
-    request: Any, request_id: int, version: int, *, client_id: str, client_host: str
+    request: request_types.JoinGroupRequest,
+    request_id: int,
+    version: int,
+    *,
+    client_id: str,
+    client_host: str,
 ) -> JoinGroup:
     """InvalidFrame if a string is longer than a record can hold, also in the functions below."""
-    instance = getattr(request, "group_instance_id", None)
+    instance = field_or(request, "group_instance_id", None)
     session_timeout = request.session_timeout
     protocols = tuple(Protocol(_text(each.name), each.metadata) for each in request.protocols)
     return JoinGroup(
@@ -70,84 +81,91 @@ def read_join(
         protocols,
         _ms(session_timeout),
         # The first version knew one timeout only.
-        _ms(getattr(request, "rebalance_timeout", session_timeout)),
+        _ms(field_or(request, "rebalance_timeout", session_timeout)),
         None if instance is None else _text(instance),
         client_id,
         java_address(client_host),
         requires_known_member_id=version >= 4 and instance is None,
         supports_skipping_assignment=version >= 9,
-        reason=getattr(request, "reason", None),
+        reason=field_or(request, "reason", None),
     )
 
 
-def read_sync(request: Any, request_id: int) -> SyncGroup:
+def read_sync(request: request_types.SyncGroupRequest, request_id: int) -> SyncGroup:
     return SyncGroup(
         request_id,
         request.group_id,
         request.generation_id,
         request.member_id,
-        getattr(request, "group_instance_id", None),
-        getattr(request, "protocol_type", None),
-        getattr(request, "protocol_name", None),
+        field_or(request, "group_instance_id", None),
+        field_or(request, "protocol_type", None),
+        field_or(request, "protocol_name", None),
         {each.member_id: each.assignment for each in request.assignments},
     )
 
 
-def lacks_protocol(request: Any, version: int) -> bool:
+def lacks_protocol(request: request_types.SyncGroupRequest, version: int) -> bool:
     """Whether a SyncGroup lacks its protocol, required from version 5 on."""
-    return version >= 5 and (request.protocol_type is None or request.protocol_name is None)
+    names = (field_or(request, "protocol_type", None), field_or(request, "protocol_name", None))
+    return version >= 5 and None in names
 
 
-def read_heartbeat(request: Any, request_id: int) -> Heartbeat:
+def read_heartbeat(request: request_types.HeartbeatRequest, request_id: int) -> Heartbeat:
     return Heartbeat(
         request_id,
         request.group_id,
         request.generation_id,
         request.member_id,
-        getattr(request, "group_instance_id", None),
+        field_or(request, "group_instance_id", None),
     )
 
 
-def read_leave(request: Any, request_id: int) -> LeaveGroup:
+def read_leave(request: request_types.LeaveGroupRequest, request_id: int) -> LeaveGroup:
     """Before version 3 one member at a time."""
-    if hasattr(request, "members"):
-        members = tuple(
-            LeavingMember(each.member_id, each.group_instance_id, getattr(each, "reason", None))
-            for each in request.members
-        )
-    else:
-        members = (LeavingMember(request.member_id),)
-    return LeaveGroup(request_id, request.group_id, members)
+    members = field_or(request, "members", None)
+    if members is None:
+        leaving = (LeavingMember(field_or(request, "member_id", UNKNOWN_MEMBER_ID)),)
+        return LeaveGroup(request_id, request.group_id, leaving)
+    return LeaveGroup(
+        request_id,
+        request.group_id,
+        tuple(
+            LeavingMember(each.member_id, each.group_instance_id, field_or(each, "reason", None))
+            for each in members
+        ),
+    )
 
 
 def read_commit(
-    request: Any, request_id: int, known: Collection[TopicPartition] | None = None
+    request: request_types.OffsetCommitRequest,
+    request_id: int,
+    known: Collection[TopicPartition] | None = None,
 ) -> CommitOffsets:
     """An OffsetCommit from version 1 on, of the partitions that exist (None: all do)."""
     offsets = {
         partition: CommittedOffset(
             each.committed_offset,
-            getattr(each, "committed_leader_epoch", NO_EPOCH),
+            field_or(each, "committed_leader_epoch", NO_EPOCH),
             _text(each.committed_metadata or ""),
-            _unless_default(getattr(each, "commit_timestamp", _DEFAULT)),
+            _unless_default(field_or(each, "commit_timestamp", _DEFAULT)),
         )
         for partition, each in _partitions_of(request.topics)
         if known is None or partition in known
     }
-    retention = getattr(request, "retention_time", None)
+    retention = field_or(request, "retention_time", None)
     return CommitOffsets(
         request_id,
         _text(request.group_id),
         offsets,
-        getattr(request, "member_id", UNKNOWN_MEMBER_ID),
-        getattr(request, "generation_id_or_member_epoch", NO_GENERATION),
-        getattr(request, "group_instance_id", None),
+        field_or(request, "member_id", UNKNOWN_MEMBER_ID),
+        field_or(request, "generation_id_or_member_epoch", NO_GENERATION),
+        field_or(request, "group_instance_id", None),
         None if retention is None else _unless_default(_ms(retention)),
     )
 
 
 def read_transactional_commit(
-    request: Any,
+    request: request_types.TxnOffsetCommitRequest,
     request_id: int,
     known: Collection[TopicPartition],
     producer: TransactionalProducer,
@@ -156,7 +174,7 @@ def read_transactional_commit(
     offsets = {
         partition: CommittedOffset(
             each.committed_offset,
-            getattr(each, "committed_leader_epoch", NO_EPOCH),
+            field_or(each, "committed_leader_epoch", NO_EPOCH),
             _text(each.committed_metadata or ""),
         )
         for partition, each in _partitions_of(request.topics)
@@ -166,34 +184,47 @@ def read_transactional_commit(
         request_id,
         _text(request.group_id),
         offsets,
-        getattr(request, "member_id", UNKNOWN_MEMBER_ID),
-        getattr(request, "generation_id", NO_GENERATION),
-        getattr(request, "group_instance_id", None),
+        field_or(request, "member_id", UNKNOWN_MEMBER_ID),
+        field_or(request, "generation_id", NO_GENERATION),
+        field_or(request, "group_instance_id", None),
         producer=producer,
     )
 
 
-def read_fetch(request: Any, request_id: int) -> FetchOffsets:
+def read_fetch(request: request_types.OffsetFetchRequest, request_id: int) -> FetchOffsets:
     """An OffsetFetch from version 1 on; before version 8 of one group."""
-    groups = request.groups if hasattr(request, "groups") else (request,)
     wanted = tuple(
         WantedOffsets(
-            group.group_id,
+            group_id,
             None
-            if group.topics is None
+            if topics is None
             else tuple(
                 TopicPartition(topic.name, index)
-                for topic in group.topics
+                for topic in topics
                 for index in topic.partition_indexes
             ),
         )
-        for group in groups
+        for group_id, topics in wanted_topics(request)
     )
-    return FetchOffsets(request_id, wanted, getattr(request, "require_stable", False))
+    return FetchOffsets(request_id, wanted, field_or(request, "require_stable", False))
+
+
+def wanted_topics(
+    request: request_types.OffsetFetchRequest,
+) -> Iterator[tuple[str, Sequence[_WantedTopic] | None]]:
+    """Each group of an OffsetFetch with its topics, None for all of them."""
+    groups = field_or(request, "groups", None)
+    if groups is None:
+        yield field_or(request, "group_id", ""), field_or(request, "topics", None)
+        return
+    for group in groups:
+        yield group.group_id, group.topics
 
 
 def read_delete_offsets(
-    request: Any, request_id: int, known: Collection[TopicPartition] | None = None
+    request: request_types.OffsetDeleteRequest,
+    request_id: int,
+    known: Collection[TopicPartition] | None = None,
 ) -> DeleteOffsets:
     """An OffsetDelete of the partitions that exist (None: all do)."""
     partitions = dict.fromkeys(partition for partition, _ in _partitions_of(request.topics))
@@ -204,21 +235,21 @@ def read_delete_offsets(
     )
 
 
-def read_delete_groups(request: Any, request_id: int) -> DeleteGroups:
+def read_delete_groups(request: request_types.DeleteGroupsRequest, request_id: int) -> DeleteGroups:
     return DeleteGroups(request_id, tuple(request.groups_names))
 
 
-def read_list(request: Any, request_id: int) -> ListGroups:
+def read_list(request: request_types.ListGroupsRequest, request_id: int) -> ListGroups:
     return ListGroups(
-        request_id, getattr(request, "states_filter", ()), getattr(request, "types_filter", ())
+        request_id, field_or(request, "states_filter", ()), field_or(request, "types_filter", ())
     )
 
 
-def read_describe(request: Any, request_id: int) -> DescribeGroups:
+def read_describe(request: request_types.DescribeGroupsRequest, request_id: int) -> DescribeGroups:
     return DescribeGroups(request_id, tuple(request.groups))
 
 
-def _partitions_of(topics: Iterable[Any]) -> Iterable[tuple[TopicPartition, Any]]:
+def _partitions_of(topics: Iterable[NamedTopic[P_co]]) -> Iterable[tuple[TopicPartition, P_co]]:
     for topic in topics:
         name = _text(topic.name)
         for each in topic.partitions:

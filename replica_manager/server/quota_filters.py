@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -28,6 +28,7 @@ from replica_manager.server.quota_entities import (
     entity_path,
     quotas_in,
 )
+from zkcontroller.protocol import request_types
 from zkcontroller.zookeeper.answers import optional
 from zkcontroller.zookeeper.requests import ListChildren
 from zkcontroller.zookeeper.session import ZooKeeperSession
@@ -63,7 +64,9 @@ class Described(NamedTuple):
 class QuotaFilter:
     """A whole filter; RequestRefused if it is invalid."""
 
-    def __init__(self, components: Iterable[Any], *, is_strict: bool) -> None:
+    def __init__(
+        self, components: Iterable[request_types.ComponentData], *, is_strict: bool
+    ) -> None:
         """``components`` of the request."""
         self._is_strict = is_strict
         wanted = [(each.entity_type, _component(each)) for each in components]
@@ -136,7 +139,7 @@ _ROOTS: Final[Mapping[tuple[str, ...], str]] = {
 }
 
 
-def _component(given: Any) -> Component:
+def _component(given: request_types.ComponentData) -> Component:
     # What no client sends makes Kafka fail rather than refuse.
     match given.match_type:
         case MatchType.EXACT if given.match is not None:

@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import Struct
 from struct import error as struct_error
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
-from kio.static.protocol import RequestPayload
-
 from zkcontroller.errors import InvalidFrame
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.messages import read_request
 from zkcontroller.protocol.wire_guard import (
     check_string_size,
@@ -57,7 +56,7 @@ class Topic(NamedTuple, Generic[P]):
 class UpdateMetadata(NamedTuple, Generic[P]):
     """An UpdateMetadata request: kio's message without its topics, and the topics."""
 
-    head: RequestPayload
+    head: request_types.UpdateMetadataRequest
     topics: list[Topic[P]]
 
 
@@ -76,7 +75,8 @@ def read_update_metadata(
     except (struct_error, IndexError, UnicodeDecodeError):
         raise InvalidFrame("an UpdateMetadata request is cut short or garbled") from None
     rest = data[offset:start] + _NO_TOPICS + data[end:]
-    return UpdateMetadata(read_request(UPDATE_METADATA, version, rest), topics)
+    head: Any = read_request(UPDATE_METADATA, version, rest)
+    return UpdateMetadata(head, topics)
 
 
 def _read_topics(

@@ -44,14 +44,22 @@ def response_type(api_key: int, version: int) -> type[ResponsePayload]:
         raise UnsupportedVersion(f"no response of API {api_key} version {version}") from None
 
 
-def read_request(api_key: int, version: int, buffer: bytes, offset: int = 0) -> RequestPayload:
-    """The request that starts at ``offset``; InvalidFrame if none does.
+def read_type(api_key: int, version: int) -> type[RequestPayload]:
+    """The class that a request is read as; UnsupportedVersion if there is none.
 
     The durations in requests about delegation tokens are numbers of milliseconds: a client may ask
     for any, and kio's durations do not hold the largest.
     """
     kind = request_type(api_key, version)
-    return read(with_numbers(kind) if api_key in _NUMERIC else kind, buffer, offset)
+    return with_numbers(kind) if api_key in _NUMERIC else kind
+
+
+def read_request(api_key: int, version: int, buffer: bytes, offset: int = 0) -> RequestPayload:
+    """The request that starts at ``offset``, of its :func:`read_type`; InvalidFrame if none does.
+
+    For a handler it is one of the :mod:`.request_types`.
+    """
+    return read(read_type(api_key, version), buffer, offset)
 
 
 def read_response(api_key: int, version: int, buffer: bytes, offset: int = 0) -> ResponsePayload:

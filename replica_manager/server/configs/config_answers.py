@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from io import BytesIO
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 from kio.serial.writers import write_compact_array_length, write_legacy_array_length
@@ -21,6 +21,7 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.server.configs.config_entries import ConfigEntry
 from replica_manager.server.configs.config_rows import config_result, config_rows
 from replica_manager.server.context import EncodedBody
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.answers import write_answer
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.protocol.messages import write
@@ -40,7 +41,9 @@ class _Written(NamedTuple):
 class ConfigResults:
     """The results of one request."""
 
-    def __init__(self, request: Any, version: int, max_bytes: int) -> None:
+    def __init__(
+        self, request: request_types.DescribeConfigsRequest, version: int, max_bytes: int
+    ) -> None:
         self._request = request
         self._schema = response_schema(ApiKey.DESCRIBE_CONFIGS, version)
         self._is_flexible = APIS[ApiKey.DESCRIBE_CONFIGS].is_flexible(version)
@@ -53,7 +56,7 @@ class ConfigResults:
 
     def add(
         self,
-        resource: Any,
+        resource: request_types.DescribeConfigsResource,
         error: ErrorCode,
         message: str,
         entries: Sequence[ConfigEntry] = (),
@@ -90,7 +93,9 @@ class ConfigResults:
         """The bytes for no entries and no tagged fields."""
         return 2 if self._is_flexible else 4
 
-    def _end_of(self, resource: Any, entries: Sequence[ConfigEntry]) -> bytes:
+    def _end_of(
+        self, resource: request_types.DescribeConfigsResource, entries: Sequence[ConfigEntry]
+    ) -> bytes:
         wanted = resource.configuration_keys or ()
         last = self._last.get(resource.resource_type)
         if last is not None and last.entries is entries and last.wanted == wanted:

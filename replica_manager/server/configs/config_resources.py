@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Protocol, TypeAlias
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -233,8 +233,23 @@ def _is_secret(name: str) -> bool:
     return key is None or key.type_name == "password"
 
 
+class NamedResource(Protocol):
+    """A resource in either request."""
+
+    @property
+    def resource_type(self) -> int:
+        """A :class:`~zkcontroller.model.ConfigResourceType`, perhaps an unknown one."""
+
+    @property
+    def resource_name(self) -> str:
+        """The name of the topic or the id of the broker."""
+
+
 def alteration_response(
-    api_key: int, request: Any, context: RequestContext, outcomes: Iterable[Outcome]
+    api_key: int,
+    resources: Iterable[NamedResource],
+    context: RequestContext,
+    outcomes: Iterable[Outcome],
 ) -> ResponsePayload:
     """The AlterConfigs or IncrementalAlterConfigs response: one result per resource."""
     schema = response_schema(api_key, context.api_version)
@@ -247,6 +262,6 @@ def alteration_response(
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
-            for resource, (error, message) in zip(request.resources, outcomes, strict=True)
+            for resource, (error, message) in zip(resources, outcomes, strict=True)
         )
     )

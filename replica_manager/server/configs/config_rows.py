@@ -11,12 +11,14 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from replica_manager.server.configs.config_entries import ConfigEntry
+from zkcontroller.protocol import request_types
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import ResponseSchema
 
 
 def config_result(
     schema: ResponseSchema,
-    resource: Any,
+    resource: request_types.DescribeConfigsResource,
     error: ErrorCode,
     message: str | None,
     configs: tuple[Any, ...] = (),
@@ -33,11 +35,14 @@ def config_result(
 
 
 def config_rows(
-    schema: ResponseSchema, entries: Sequence[ConfigEntry], request: Any, wanted: Collection[str]
+    schema: ResponseSchema,
+    entries: Sequence[ConfigEntry],
+    request: request_types.DescribeConfigsRequest,
+    wanted: Collection[str],
 ) -> tuple[Any, ...]:
     """The wanted entries; all of them if none is named."""
-    has_synonyms = getattr(request, "include_synonyms", False)
-    has_documentation = getattr(request, "include_documentation", False)
+    has_synonyms = field_or(request, "include_synonyms", False)
+    has_documentation = field_or(request, "include_documentation", False)
     wanted = frozenset(wanted)
     return tuple(
         _row(schema, entry, has_synonyms=has_synonyms, has_documentation=has_documentation)

@@ -5,7 +5,7 @@ Source: Kafka ``KafkaApis.handleAddOffsetsToTxnRequest`` (KIP-98).
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -17,6 +17,7 @@ from replica_manager.server.authorization import check_group, check_transactiona
 from replica_manager.server.context import BrokerContext, RequestContext
 from zkcontroller.acls import AclOperation
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
@@ -27,7 +28,9 @@ _FENCED_SINCE: Final = 2
 """Before, clients did not know PRODUCER_FENCED."""
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: request_types.AddOffsetsToTxnRequest, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload:
     """The error, NONE if the partition was added."""
     check_transactional_id(broker, context, AclOperation.WRITE, request.transactional_id)
     check_group(broker, context, AclOperation.READ, request.group_id)
@@ -44,6 +47,8 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     return refuse(request, context, error)
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.AddOffsetsToTxnRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The response with that error."""
     return response_schema(API_KEY, context.api_version).response(error_code=error)

@@ -8,7 +8,7 @@ Source: Kafka ``KafkaApis.handleAddPartitionsToTxnRequest`` (KIP-98, KIP-890).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -28,7 +28,10 @@ from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.model import INTERNAL_TOPICS, TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
 
 API_KEY: Final = ApiKey.ADD_PARTITIONS_TO_TXN
@@ -47,12 +50,12 @@ class _Transaction(NamedTuple):
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    topics: tuple[Any, ...]
+    topics: tuple[request_types.AddPartitionsToTxnTopic, ...]
     is_verify_only: bool
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.AddPartitionsToTxnRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """An error for each partition of each transaction."""
     if context.api_version >= _OF_BROKERS_SINCE:
@@ -65,7 +68,9 @@ async def handle(
     return await composed(count, lambda: _response(errors, context))
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.AddPartitionsToTxnRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The error of the request; up to version 3, of every partition."""
     if context.api_version >= _OF_BROKERS_SINCE:
         return response_schema(API_KEY, context.api_version).response(
@@ -76,9 +81,11 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
     return _response({transaction.transactional_id: errors}, context)
 
 
-def _transactions(request: Any, context: RequestContext) -> Iterator[_Transaction]:
+def _transactions(
+    request: request_types.AddPartitionsToTxnRequest, context: RequestContext
+) -> Iterator[_Transaction]:
     if context.api_version >= _OF_BROKERS_SINCE:
-        for each in request.transactions:
+        for each in field_or(request, "transactions", ()):
             yield _Transaction(
                 each.transactional_id,
                 each.producer_id,
@@ -88,15 +95,17 @@ def _transactions(request: Any, context: RequestContext) -> Iterator[_Transactio
             )
         return
     yield _Transaction(
-        request.v3_and_below_transactional_id,
-        request.v3_and_below_producer_id,
-        request.v3_and_below_producer_epoch,
-        request.v3_and_below_topics,
+        field_or(request, "v3_and_below_transactional_id", ""),
+        field_or(request, "v3_and_below_producer_id", NO_PRODUCER_ID),
+        field_or(request, "v3_and_below_producer_epoch", NO_PRODUCER_EPOCH),
+        field_or(request, "v3_and_below_topics", ()),
         is_verify_only=False,
     )
 
 
-def _partitions(topics: Any) -> Iterator[TopicPartition]:
+def _partitions(
+    topics: Iterable[request_types.AddPartitionsToTxnTopic],
+) -> Iterator[TopicPartition]:
     return (TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
 
 

@@ -5,7 +5,7 @@ Source: Kafka ``KafkaApis.handleAllocateProducerIdsRequest`` (KIP-730).
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -14,6 +14,7 @@ from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.controller_questions import ask
 from zkcontroller.core.effects import ProducerIdBlock
 from zkcontroller.core.events import AllocateProducerIds
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
@@ -21,7 +22,11 @@ API_KEY: Final = ApiKey.ALLOCATE_PRODUCER_IDS
 VERSIONS: Final = (0, 0)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: request_types.AllocateProducerIdsRequest,
+    context: RequestContext,
+    broker: BrokerContext,
+) -> ResponsePayload:
     """The block, or a code."""
     block = await ask(
         broker,
@@ -31,7 +36,9 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     return _response(context, block)
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.AllocateProducerIdsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The answer that carries only a code."""
     return _response(context, ProducerIdBlock(error))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -22,6 +22,7 @@ from replica_manager.server.large_answers import composed
 from replica_manager.server.quota_entities import Entity, QuotaChange
 from replica_manager.server.slices import in_slices
 from zkcontroller.errors import ZkControllerError
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
 from zkcontroller.protocol.versioned_messages import response_schema
@@ -34,7 +35,7 @@ _log = logging.getLogger("kafka.server.ZkAdminManager")
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.AlterClientQuotasRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """One result for each entity; of one that is named twice, the last."""
     outcomes: dict[frozenset[tuple[str, str | None]], tuple[Entity, _Outcome]] = {}
@@ -45,18 +46,24 @@ async def handle(
     return await composed(len(outcomes), lambda: _response(context, outcomes.values()))
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.AlterClientQuotasRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The error for every entity of the request."""
     outcome = error, sentence(error)
     return _response(context, [(_entity(entry), outcome) for entry in request.entries])
 
 
-def _entity(entry: Any) -> Entity:
+def _entity(entry: request_types.EntryData) -> Entity:
     return {each.entity_type: each.entity_name for each in entry.entity}
 
 
 async def _alter(
-    entity: Entity, entry: Any, broker: BrokerContext, *, validate_only: bool
+    entity: Entity,
+    entry: request_types.EntryData,
+    broker: BrokerContext,
+    *,
+    validate_only: bool,
 ) -> _Outcome:
     changes = [QuotaChange(each.key, None if each.remove else each.value) for each in entry.ops]
     try:

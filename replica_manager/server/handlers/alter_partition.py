@@ -23,7 +23,9 @@ from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import AlterPartitionResult, IsrChangeResult
 from zkcontroller.core.events import AlterPartitionReceived, IsrChange
 from zkcontroller.model import RECOVERED
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
 
 API_KEY: Final = ApiKey.ALTER_PARTITION
@@ -33,7 +35,7 @@ _NO_ID: Final = UUID(int=0)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.AlterPartitionRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """One outcome per partition, or only a code."""
     changes = tuple([each async for each in in_slices(_changes(request, context.api_version))])
@@ -48,32 +50,37 @@ async def handle(
     return await composed(len(answer.results), lambda: _response(context, error, answer.results))
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.AlterPartitionRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The answer that carries only a code."""
     return _response(context, error, ())
 
 
-def _changes(request: Any, version: int) -> Iterator[IsrChange]:
+def _changes(request: request_types.AlterPartitionRequest, version: int) -> Iterator[IsrChange]:
     for topic in request.topics:
         name: UUID | str
-        # kio reads an id of zeros as None.
-        name = topic.topic_id or _NO_ID if version >= _TOPIC_IDS_SINCE else topic.topic_name
+        if version >= _TOPIC_IDS_SINCE:
+            # kio reads an id of zeros as None.
+            name = field_or(topic, "topic_id", None) or _NO_ID
+        else:
+            name = field_or(topic, "topic_name", "")
         for partition in topic.partitions:
             yield IsrChange(
                 name,
                 partition.partition_index,
                 partition.leader_epoch,
                 _new_isr(partition),
-                getattr(partition, "leader_recovery_state", RECOVERED),
+                field_or(partition, "leader_recovery_state", RECOVERED),
                 partition.partition_epoch,
             )
 
 
-def _new_isr(partition: Any) -> tuple[int, ...]:
-    if hasattr(partition, "new_isr"):
-        isr: tuple[int, ...] = partition.new_isr
+def _new_isr(partition: request_types.AlterPartitionPartitionData) -> tuple[int, ...]:
+    isr = field_or(partition, "new_isr", None)
+    if isr is not None:
         return isr
-    return tuple(state.broker_id for state in partition.new_isr_with_epochs)
+    return tuple(state.broker_id for state in field_or(partition, "new_isr_with_epochs", ()))
 
 
 def _response(

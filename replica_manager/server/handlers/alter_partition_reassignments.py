@@ -8,7 +8,7 @@ Source: Kafka ``KafkaApis.handleAlterPartitionReassignmentsRequest`` (KIP-455).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -25,6 +25,7 @@ from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import PartitionResult, PartitionResults
 from zkcontroller.core.events import ApiPartitionReassignment
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
@@ -33,7 +34,9 @@ VERSIONS: Final = (0, 0)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.AlterPartitionReassignmentsRequest,
+    context: RequestContext,
+    broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
     """One outcome per partition; only a code if this broker is not the controller."""
     # A partition named twice: the last one counts, as in Kafka's map.
@@ -51,7 +54,11 @@ async def handle(
     return await composed(len(answer.results), lambda: _response(context, error, answer.results))
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.AlterPartitionReassignmentsRequest,
+    context: RequestContext,
+    error: ErrorCode,
+) -> ResponsePayload:
     """The code at the top and for every partition."""
     return _response(
         context,
@@ -63,7 +70,9 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
     )
 
 
-def _named_in(request: Any) -> Iterator[tuple[str, Any]]:
+def _named_in(
+    request: request_types.AlterPartitionReassignmentsRequest,
+) -> Iterator[tuple[str, request_types.ReassignablePartition]]:
     return ((topic.name, partition) for topic in request.topics for partition in topic.partitions)
 
 

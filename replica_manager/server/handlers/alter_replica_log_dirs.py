@@ -8,7 +8,7 @@ Source: Kafka ``KafkaApis.handleAlterReplicaLogDirsRequest`` (KIP-113).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -18,6 +18,7 @@ from replica_manager.server.controller_questions import by_topic
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
@@ -26,7 +27,9 @@ VERSIONS: Final = (0, 2)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.AlterReplicaLogDirsRequest,
+    context: RequestContext,
+    broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
     """One code per partition."""
     # A partition named twice: the last directory counts, as in Kafka's map.
@@ -35,12 +38,16 @@ async def handle(
     return await composed(len(answers), lambda: _response(context, list(answers.items())))
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.AlterReplicaLogDirsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """Every partition of the request, with that code."""
     return _response(context, [(tp, error) for _, tp in _wanted(request)])
 
 
-def _wanted(request: Any) -> Iterator[tuple[str, TopicPartition]]:
+def _wanted(
+    request: request_types.AlterReplicaLogDirsRequest,
+) -> Iterator[tuple[str, TopicPartition]]:
     return (
         (log_dir.path, TopicPartition(topic.name, partition))
         for log_dir in request.dirs

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -26,6 +26,7 @@ from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.acls import AclOperation
 from zkcontroller.errors import ZkControllerError
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
 from zkcontroller.protocol.scram import (
@@ -45,7 +46,9 @@ _log = logging.getLogger("kafka.server.ZkAdminManager")
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.AlterUserScramCredentialsRequest,
+    context: RequestContext,
+    broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
     """One outcome per user."""
     if not broker.controller.is_active:
@@ -63,7 +66,11 @@ async def handle(
     return await composed(len(outcomes), lambda: _response(context, outcomes))
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.AlterUserScramCredentialsRequest,
+    context: RequestContext,
+    error: ErrorCode,
+) -> ResponsePayload:
     """Every user of the request, by name, with that code."""
     return _response(context, dict.fromkeys(sorted(_users(request)), (error, None)))
 
@@ -74,25 +81,32 @@ _TWICE: Final[_Outcome] = (
 )
 
 
-def _impossible(request: Any) -> dict[str, _Outcome]:
+def _impossible(request: request_types.AlterUserScramCredentialsRequest) -> dict[str, _Outcome]:
     """The users with an invalid change, or with the same change twice."""
     outcomes = _illegal(request)
     return outcomes | {user: _TWICE for user in _repeated(request) if user not in outcomes}
 
 
-def _users(request: Any) -> list[str]:
-    named = (each.name for each in (*request.upsertions, *request.deletions))
-    return list(dict.fromkeys(named))
+def _users(request: request_types.AlterUserScramCredentialsRequest) -> list[str]:
+    return list(dict.fromkeys(name for name, _ in _alterations(request)))
 
 
-def _repeated(request: Any) -> Iterable[str]:
-    pairs = Counter(
-        (each.name, each.mechanism) for each in (*request.upsertions, *request.deletions)
-    )
+def _alterations(
+    request: request_types.AlterUserScramCredentialsRequest,
+) -> Iterator[tuple[str, int]]:
+    """User and mechanism of each change, upsertions first."""
+    for upsertion in request.upsertions:
+        yield upsertion.name, upsertion.mechanism
+    for deletion in request.deletions:
+        yield deletion.name, deletion.mechanism
+
+
+def _repeated(request: request_types.AlterUserScramCredentialsRequest) -> Iterable[str]:
+    pairs = Counter(_alterations(request))
     return (user for (user, _), count in pairs.items() if count > 1)
 
 
-def _illegal(request: Any) -> dict[str, _Outcome]:
+def _illegal(request: request_types.AlterUserScramCredentialsRequest) -> dict[str, _Outcome]:
     """The users with an invalid change."""
     outcomes: dict[str, _Outcome] = {}
     # The error of an upsertion takes precedence over that of a deletion.
@@ -117,15 +131,26 @@ _EMPTY: Final[_Outcome] = (ErrorCode.unacceptable_credential, "Username must not
 _UNKNOWN: Final[_Outcome] = (ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
 
 
-def _by_user(alterations: Iterable[Any]) -> dict[str, list[Any]]:
-    by_user: dict[str, list[Any]] = {}
+class _Alteration(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_A = TypeVar("_A", bound=_Alteration)
+
+
+def _by_user(alterations: Iterable[_A]) -> dict[str, list[_A]]:
+    by_user: dict[str, list[_A]] = {}
     for each in alterations:
         by_user.setdefault(each.name, []).append(each)
     return by_user
 
 
 async def _alter(
-    user: str, deletions: Sequence[Any], upsertions: Sequence[Any], broker: BrokerContext
+    user: str,
+    deletions: Sequence[request_types.ScramCredentialDeletion],
+    upsertions: Sequence[request_types.ScramCredentialUpsertion],
+    broker: BrokerContext,
 ) -> _Outcome:
     path = f"users/{sanitize(user)}"
     try:

@@ -9,13 +9,14 @@ Source: Kafka ``KafkaApis.handleApiVersionsRequest`` (KIP-511, KIP-584).
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.throttled_answers import throttled
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import (
     ApiKey,
     api_versions_error,
@@ -23,6 +24,7 @@ from zkcontroller.protocol.api_versions import (
     is_valid_software,
 )
 from zkcontroller.protocol.messages import write
+from zkcontroller.protocol.request_types import field_or
 
 API_KEY: Final = ApiKey.API_VERSIONS
 VERSIONS: Final = (0, 4)
@@ -30,12 +32,12 @@ _NAMES_SOFTWARE_SINCE: Final = 3
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.ApiVersionsRequest, context: RequestContext, broker: BrokerContext
 ) -> EncodedBody | ResponsePayload:
     """Every API of this broker; INVALID_REQUEST for an invalid client name or version."""
     if context.api_version >= _NAMES_SOFTWARE_SINCE and not (
-        is_valid_software(request.client_software_name)
-        and is_valid_software(request.client_software_version)
+        is_valid_software(field_or(request, "client_software_name", ""))
+        and is_valid_software(field_or(request, "client_software_version", ""))
     ):
         return refuse(request, context, ErrorCode.invalid_request)
     offered = tuple(broker.offered.items())
@@ -62,6 +64,8 @@ def _response(
     return api_versions_response(version, dict(offered), finalized_features_epoch=features_epoch)
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.ApiVersionsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The answer that carries only a code."""
     return api_versions_error(context.api_version, error)

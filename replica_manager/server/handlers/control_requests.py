@@ -10,15 +10,21 @@ Source: Kafka ``ZkSupport.isBrokerEpochStale``, ``AbstractControlRequest`` (KIP-
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TypeAlias
 
 from replica_manager.server.context import BrokerContext
 from zkcontroller.model import UNKNOWN_BROKER_EPOCH
+from zkcontroller.protocol import request_types
+from zkcontroller.protocol.request_types import field_or
 
+_ControlRequest: TypeAlias = (
+    "request_types.LeaderAndIsrRequest"
+    " | request_types.StopReplicaRequest | request_types.UpdateMetadataRequest"
+)
 _log = logging.getLogger("kafka.server.KafkaApis")
 
 
-def is_stale(name: str, request: Any, broker: BrokerContext) -> bool:
+def is_stale(name: str, request: _ControlRequest, broker: BrokerContext) -> bool:
     """Whether the request is for an earlier incarnation of this broker; logs it if so."""
     requested = broker_epoch_of(request)
     current = broker.broker_epoch()
@@ -37,12 +43,11 @@ def is_stale(name: str, request: Any, broker: BrokerContext) -> bool:
     return True
 
 
-def broker_epoch_of(request: Any) -> int:
+def broker_epoch_of(request: _ControlRequest | request_types.ControlledShutdownRequest) -> int:
     """The broker epoch of the request; -1 in versions without."""
-    epoch: int = getattr(request, "broker_epoch", UNKNOWN_BROKER_EPOCH)
-    return epoch
+    return field_or(request, "broker_epoch", UNKNOWN_BROKER_EPOCH)
 
 
-def is_from_kraft(request: Any) -> bool:
+def is_from_kraft(request: _ControlRequest) -> bool:
     """Whether a KRaft controller sent the request; False in versions without the flag."""
-    return bool(getattr(request, "is_k_raft_controller", False))
+    return field_or(request, "is_k_raft_controller", False)

@@ -8,13 +8,14 @@ Source: Kafka ``KafkaApis.handleControlledShutdownRequest``.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.handlers.control_requests import broker_epoch_of
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
@@ -22,7 +23,9 @@ API_KEY: Final = ApiKey.CONTROLLED_SHUTDOWN
 VERSIONS: Final = (0, 3)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: request_types.ControlledShutdownRequest, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload:
     """The partitions which the broker still leads."""
     result = await broker.controller.controlled_shutdown(
         request.broker_id, broker_epoch_of(request)
@@ -37,7 +40,9 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     )
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.ControlledShutdownRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The answer that carries only a code."""
     return response_schema(API_KEY, context.api_version).response(
         error_code=error, remaining_partitions=()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -24,6 +24,7 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.acls import AclOperation, PatternType, PermissionType, ResourceType
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
@@ -33,7 +34,7 @@ _Outcome: TypeAlias = tuple[ErrorCode, str | None]
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.CreateAclsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """One result per ACL; SECURITY_DISABLED without an authorizer."""
     if broker.acls is None:
@@ -51,7 +52,9 @@ async def handle(
     return await composed(len(outcomes), lambda: _response(context, outcomes))
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.CreateAclsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The error for every ACL of the request."""
     return _response(context, [(error, SENTENCES.get(error))] * len(request.creations))
 

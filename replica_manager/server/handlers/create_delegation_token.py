@@ -9,7 +9,7 @@ KIP-373).
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -21,19 +21,25 @@ from replica_manager.server.authorization import is_allowed
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.token_requests import is_allowed_here, numeric_response
 from zkcontroller.acls import AclOperation, ResourceType
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.delegation_tokens import USER_TYPE
 from zkcontroller.protocol.numeric_times import NO_TIME
+from zkcontroller.protocol.request_types import field_or
 
 API_KEY: Final = ApiKey.CREATE_DELEGATION_TOKEN
 VERSIONS: Final = (0, 3)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: request_types.CreateDelegationTokenRequest,
+    context: RequestContext,
+    broker: BrokerContext,
+) -> ResponsePayload:
     """The token with its HMAC; DELEGATION_TOKEN_AUTH_DISABLED without a secret."""
     owner = requester = context.principal
-    if getattr(request, "owner_principal_name", None):
-        owner = Principal(request.owner_principal_type or USER, request.owner_principal_name)
+    if name := field_or(request, "owner_principal_name", None):
+        owner = Principal(field_or(request, "owner_principal_type", None) or USER, name)
     error = _denial(request, context, broker, owner)
     if error is not ErrorCode.none or broker.token_store is None:
         return _response(context, error, owner, requester)
@@ -51,13 +57,18 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     return _response(context, ErrorCode.none, owner, requester, created)
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.CreateDelegationTokenRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The response with only an error, without a principal."""
     return _response(context, error, ANONYMOUS, ANONYMOUS)
 
 
 def _denial(
-    request: Any, context: RequestContext, broker: BrokerContext, owner: Principal
+    request: request_types.CreateDelegationTokenRequest,
+    context: RequestContext,
+    broker: BrokerContext,
+    owner: Principal,
 ) -> ErrorCode:
     if not is_allowed_here(context, broker):
         return ErrorCode.delegation_token_request_not_allowed

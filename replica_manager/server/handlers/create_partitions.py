@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from datetime import timedelta
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -27,6 +27,7 @@ from replica_manager.server.topics.partition_creation import NewPartitions
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import NO_LEADER, Broker
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
 from zkcontroller.protocol.versioned_messages import response_schema
@@ -45,7 +46,7 @@ _UNAUTHORIZED: Final[_Outcome] = (
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.CreatePartitionsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | Throttled:
     """One outcome per topic."""
     if not broker.controller.is_active:
@@ -84,12 +85,14 @@ async def handle(
     return Throttled(response, throttle_ms)
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.CreatePartitionsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """Every topic of the request, with that code."""
     return _response(context, {topic.name: (error, None) for topic in request.topics})
 
 
-def _wanted(topic: Any) -> NewPartitions:
+def _wanted(topic: request_types.CreatePartitionsTopic) -> NewPartitions:
     assignments = topic.assignments
     return NewPartitions(
         topic.name,

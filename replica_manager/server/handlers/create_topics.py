@@ -27,9 +27,11 @@ from replica_manager.server.topics.topic_creation import CLUSTER_METADATA_TOPIC,
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import NO_LEADER
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.protocol.versioned_messages import response_schema
+from zkcontroller.protocol.request_types import field_or
+from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
 
 API_KEY: Final = ApiKey.CREATE_TOPICS
 VERSIONS: Final = (0, 7)
@@ -39,7 +41,7 @@ _log = logging.getLogger("kafka.server.ZkAdminManager")
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.CreateTopicsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | Throttled:
     """One result per topic, in the request's order."""
     if not broker.controller.is_active:
@@ -49,7 +51,9 @@ async def handle(
     return await creation.response()
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.CreateTopicsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """Every topic of the request, with that code."""
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
@@ -60,7 +64,12 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
 class _Creation:
     """One CreateTopics request under way."""
 
-    def __init__(self, request: Any, context: RequestContext, broker: BrokerContext) -> None:
+    def __init__(
+        self,
+        request: request_types.CreateTopicsRequest,
+        context: RequestContext,
+        broker: BrokerContext,
+    ) -> None:
         self._request = request
         self._context = context
         self._broker = broker
@@ -70,7 +79,7 @@ class _Creation:
             user=context.principal.name,
         )
         self._schema = response_schema(API_KEY, context.api_version)
-        self._validate_only: bool = getattr(request, "validate_only", False)
+        self._validate_only = field_or(request, "validate_only", False)
         self._timeout_ms = request.timeout // _MILLISECOND
         self._refusals: dict[str, tuple[ErrorCode, str | None]] = {}
         self._created: dict[str, CreatedTopic] = {}
@@ -214,7 +223,7 @@ class _Creation:
         )
 
 
-async def _new_topic(topic: Any) -> NewTopic:
+async def _new_topic(topic: request_types.CreatableTopic) -> NewTopic:
     assignments = [
         (entry.partition_index, entry.broker_ids) async for entry in in_slices(topic.assignments)
     ]
@@ -228,7 +237,12 @@ async def _new_topic(topic: Any) -> NewTopic:
 
 
 def _refused(
-    schema: Any, name: str, error: ErrorCode, message: str | None, *, is_hidden: bool = False
+    schema: ResponseSchema,
+    name: str,
+    error: ErrorCode,
+    message: str | None,
+    *,
+    is_hidden: bool = False,
 ) -> Any:
     return schema.part(
         "CreatableTopicResult",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -17,6 +17,7 @@ from replica_manager.server.acl_messages import SECURITY_DISABLED, SENTENCES, de
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
@@ -25,7 +26,7 @@ VERSIONS: Final = (0, 3)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.DeleteAclsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """For each filter the deleted ACLs; SECURITY_DISABLED without an authorizer."""
     if broker.acls is None:
@@ -58,13 +59,18 @@ def _response(
     )
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.DeleteAclsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The error for every filter of the request."""
     return _refusal(request, context, error, SENTENCES.get(error))
 
 
 def _refusal(
-    request: Any, context: RequestContext, error: ErrorCode, message: str | None
+    request: request_types.DeleteAclsRequest,
+    context: RequestContext,
+    error: ErrorCode,
+    message: str | None,
 ) -> ResponsePayload:
     schema = response_schema(API_KEY, context.api_version)
     result = schema.part(

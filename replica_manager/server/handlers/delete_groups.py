@@ -5,7 +5,7 @@ Source: Kafka ``KafkaApis.handleDeleteGroupsRequest``.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -17,6 +17,7 @@ from replica_manager.server.group_answers import write_delete_groups
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import GROUPS_AT_ONCE, in_pieces
 from zkcontroller.acls import AclOperation, ResourceType
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.DELETE_GROUPS
@@ -24,7 +25,7 @@ VERSIONS: Final = (0, 2)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.DeleteGroupsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """An error for each group, each once."""
     group_ids = dict.fromkeys(request.groups_names)
@@ -45,7 +46,9 @@ async def handle(
     )
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.DeleteGroupsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The code for every group."""
     return write_delete_groups(
         DeleteGroupsResult(dict.fromkeys(request.groups_names, error)), context.api_version

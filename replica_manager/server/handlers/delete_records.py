@@ -6,7 +6,7 @@ Source: Kafka ``KafkaApis.handleDeleteRecordsRequest`` (KIP-107, KIP-204).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -19,6 +19,7 @@ from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
@@ -27,7 +28,7 @@ VERSIONS: Final = (0, 2)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.DeleteRecordsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """One answer per partition, when all live replicas have raised their log start."""
     allowed = await allowed_names(
@@ -53,12 +54,14 @@ async def handle(
     return await composed(len(answers), lambda: _response(context, answers))
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.DeleteRecordsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """Every partition of the request, with that code."""
     return _response(context, dict.fromkeys(dict(_offsets(request)), DeletedRecords(error)))
 
 
-def _offsets(request: Any) -> Iterator[tuple[TopicPartition, int]]:
+def _offsets(request: request_types.DeleteRecordsRequest) -> Iterator[tuple[TopicPartition, int]]:
     """The requested offsets; of a partition that is named twice the last counts, as in Kafka."""
     return (
         (TopicPartition(topic.name, each.partition_index), each.offset)

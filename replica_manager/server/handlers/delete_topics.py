@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -24,8 +24,10 @@ from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import ZkControllerError
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.DELETE_TOPICS
@@ -43,7 +45,7 @@ class _Named(NamedTuple):
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.DeleteTopicsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | Throttled:
     """One result per topic, in the request's order."""
     if not broker.controller.is_active:
@@ -97,18 +99,21 @@ def _result(
     return topic, errors[topic.name]
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.DeleteTopicsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """Every topic of the request, with that code."""
     return _response(context, [(topic, error) for topic in _named_in(request)])
 
 
-def _named_in(request: Any) -> Iterator[_Named]:
-    if hasattr(request, "topic_names"):
-        return (_Named(name, None) for name in request.topic_names)
-    return (_Named(topic.name, topic.topic_id) for topic in request.topics)
+def _named_in(request: request_types.DeleteTopicsRequest) -> Iterator[_Named]:
+    names = field_or(request, "topic_names", None)
+    if names is not None:
+        return (_Named(name, None) for name in names)
+    return (_Named(topic.name, topic.topic_id) for topic in field_or(request, "topics", ()))
 
 
-def _resolved(topic: _Named, topic_names: Any) -> _Named:
+def _resolved(topic: _Named, topic_names: Mapping[UUID, str]) -> _Named:
     if topic.topic_id is None:
         return topic
     if topic.name is not None:

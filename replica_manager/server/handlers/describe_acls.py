@@ -5,13 +5,14 @@ Source: Kafka ``AclApis.handleDescribeAcls``.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.acl_messages import SENTENCES, described, filter_of
 from replica_manager.server.context import BrokerContext, RequestContext
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
@@ -19,7 +20,9 @@ API_KEY: Final = ApiKey.DESCRIBE_ACLS
 VERSIONS: Final = (0, 3)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: request_types.DescribeAclsRequest, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload:
     """The ACLs by pattern; SECURITY_DISABLED without an authorizer."""
     if broker.authorizer is None:
         return _refusal(
@@ -33,7 +36,9 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     )
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.DescribeAclsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The answer that carries only a code and its sentence."""
     return _refusal(context, error, SENTENCES.get(error))
 

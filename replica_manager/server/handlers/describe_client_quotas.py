@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -18,6 +18,7 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.quota_filters import Described, QuotaFilter
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
@@ -26,7 +27,9 @@ VERSIONS: Final = (0, 1)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.DescribeClientQuotasRequest,
+    context: RequestContext,
+    broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
     """The quotas of every entity that matches the filter."""
     try:
@@ -40,7 +43,9 @@ async def handle(
     return await composed(len(found), lambda: _response(context, found))
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.DescribeClientQuotasRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The code alone."""
     return _refused(context, error, None)
 

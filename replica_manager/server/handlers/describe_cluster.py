@@ -5,14 +5,16 @@ Source: Kafka ``KafkaApis.handleDescribeCluster``, ``AuthHelper.computeDescribeC
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.authorization import cluster_operations
 from replica_manager.server.context import BrokerContext, RequestContext
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.DESCRIBE_CLUSTER
@@ -22,10 +24,13 @@ _OF_CONTROLLERS: Final = 2
 _NO_CONTROLLER: Final = -1
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: request_types.DescribeClusterRequest, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload:
     """The live brokers that have the listener the client came in on."""
-    if context.api_version >= 1 and request.endpoint_type != _OF_BROKERS:
-        return _wrong_endpoint(request.endpoint_type, context)
+    endpoint_type = field_or(request, "endpoint_type", _OF_BROKERS)
+    if endpoint_type != _OF_BROKERS:
+        return _wrong_endpoint(endpoint_type, context)
     schema = response_schema(API_KEY, context.api_version)
     snapshot = broker.metadata_cache.snapshot
     brokers = tuple(
@@ -52,7 +57,9 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     )
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.DescribeClusterRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The answer that carries only a code."""
     return _refusal(context, error, None)
 

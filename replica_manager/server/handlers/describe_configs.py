@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -30,6 +30,7 @@ from replica_manager.server.topics.topic_creation import check_name
 from zkcontroller.acls import AclOperation
 from zkcontroller.acls import ResourceType as AclResourceType
 from zkcontroller.errors import ZkControllerError
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
 from zkcontroller.protocol.versioned_messages import response_schema
@@ -43,7 +44,9 @@ _SENTENCES: Final = {
 }
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> EncodedBody:
+async def handle(
+    request: request_types.DescribeConfigsRequest, context: RequestContext, broker: BrokerContext
+) -> EncodedBody:
     """One result per resource, those that the client may not see last."""
     described = ConfigResults(
         request, context.api_version, broker.config().integer("socket.request.max.bytes")
@@ -70,7 +73,7 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
 
 
 def _unauthorized(
-    resource: Any, context: RequestContext, broker: BrokerContext
+    resource: request_types.DescribeConfigsResource, context: RequestContext, broker: BrokerContext
 ) -> ErrorCode | None:
     """The error if the client may not see that resource's configuration; None if it may."""
     if resource.resource_type == _TOPIC:
@@ -86,7 +89,9 @@ def _unauthorized(
     return None if is_free else ErrorCode.cluster_authorization_failed
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.DescribeConfigsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """Every resource of the request, with that code."""
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(
@@ -113,7 +118,9 @@ class _OwnEntries:
         return logger_entries(log_levels())
 
 
-async def _entries(resource: Any, broker: BrokerContext, own: _OwnEntries) -> Sequence[ConfigEntry]:
+async def _entries(
+    resource: request_types.DescribeConfigsResource, broker: BrokerContext, own: _OwnEntries
+) -> Sequence[ConfigEntry]:
     match resource.resource_type:
         case 2:  # TOPIC
             return await _topic(resource.resource_name, broker)

@@ -9,7 +9,7 @@ Source: Kafka ``KafkaApis.handleDescribeTokensRequest``, ``DelegationTokenManage
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -20,6 +20,7 @@ from replica_manager.server.authorization import is_allowed
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.token_requests import is_allowed_here
 from zkcontroller.acls import AclOperation, ResourceType
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
@@ -27,7 +28,11 @@ API_KEY: Final = ApiKey.DESCRIBE_DELEGATION_TOKEN
 VERSIONS: Final = (0, 3)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: request_types.DescribeDelegationTokenRequest,
+    context: RequestContext,
+    broker: BrokerContext,
+) -> ResponsePayload:
     """Tokens with their HMACs; ``owners`` is null for all, and empty for none."""
     if not is_allowed_here(context, broker):
         return refuse(request, context, ErrorCode.delegation_token_request_not_allowed)
@@ -44,7 +49,11 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     return _response(context, ErrorCode.none, visible)
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.DescribeDelegationTokenRequest,
+    context: RequestContext,
+    error: ErrorCode,
+) -> ResponsePayload:
     """The answer that carries only a code."""
     return _response(context, error, ())
 

@@ -5,7 +5,7 @@ Source: Kafka ``KafkaApis.handleDescribeGroupsRequest``.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -21,14 +21,16 @@ from replica_manager.server.group_answers import write_describe
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_pieces, in_slices
 from zkcontroller.acls import AclOperation, ResourceType
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.request_types import field_or
 
 API_KEY: Final = ApiKey.DESCRIBE_GROUPS
 VERSIONS: Final = (0, 5)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.DescribeGroupsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """The groups that the client may not describe first, then the others, each once."""
     names = dict.fromkeys(request.groups)
@@ -44,7 +46,7 @@ async def handle(
         asked = DescribeGroups(broker.groups.new_request_id(), tuple(piece))
         groups += (await broker.groups.ask(asked, DescribeResult)).groups
     operations: dict[str, int] = {}
-    if getattr(request, "include_authorized_operations", False):
+    if field_or(request, "include_authorized_operations", False):
         operations = {
             name: authorized_operations(broker, context, ResourceType.GROUP, name)
             async for name in in_slices(described)
@@ -60,7 +62,9 @@ async def handle(
     )
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.DescribeGroupsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The code for every group."""
     groups = tuple(DescribedGroup(group_id, error) for group_id in request.groups)
     return write_describe(DescribeResult(groups), context.api_version)

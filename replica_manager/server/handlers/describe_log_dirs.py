@@ -24,6 +24,7 @@ from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.acls import AclOperation
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
 
@@ -57,7 +58,7 @@ class _LogDir(NamedTuple):
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.DescribeLogDirsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """Every directory, with those of the partitions asked for that are in it."""
     if not is_cluster_allowed(broker, context, AclOperation.DESCRIBE):
@@ -81,7 +82,9 @@ async def handle(
     return await composed(count, lambda: _response(context, described))
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.DescribeLogDirsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """No directory; before version 3 the response has no error either."""
     return response_schema(API_KEY, context.api_version).response(error_code=error, results=())
 

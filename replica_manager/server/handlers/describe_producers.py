@@ -18,6 +18,7 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.slices import in_slices
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
 from zkcontroller.topic_names import invalid_name_reason
@@ -29,7 +30,7 @@ _NO_TRANSACTION: Final = -1
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.DescribeProducersRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """The producers of each partition, or the error."""
     schema = response_schema(API_KEY, context.api_version)
@@ -46,7 +47,9 @@ async def handle(
     return schema.response(topics=tuple(topics))
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.DescribeProducersRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """Every partition of the request, with that code."""
     schema = response_schema(API_KEY, context.api_version)
     return schema.response(

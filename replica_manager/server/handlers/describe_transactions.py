@@ -22,6 +22,7 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_pieces, in_slices
 from zkcontroller.acls import AclOperation, ResourceType
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
 
@@ -32,7 +33,9 @@ _1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.DescribeTransactionsRequest,
+    context: RequestContext,
+    broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
     """Each id once, or its error; only partitions of topics that the client may describe."""
     names = dict.fromkeys(request.transactional_ids)
@@ -50,7 +53,9 @@ async def handle(
     return await composed(count, lambda: _response(answers, context))
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.DescribeTransactionsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The code for every id."""
     return _response(
         [DescribedTransaction(name, error) for name in request.transactional_ids], context

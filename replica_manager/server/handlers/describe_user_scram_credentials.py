@@ -16,6 +16,7 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.scram import ScramCredential, ScramMechanism
 from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
@@ -26,7 +27,9 @@ VERSIONS: Final = (0, 0)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.DescribeUserScramCredentialsRequest,
+    context: RequestContext,
+    broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
     """The credentials of the requested users, each once; of all, by name, if none is named."""
     schema = response_schema(API_KEY, context.api_version)
@@ -45,7 +48,11 @@ async def handle(
     )
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.DescribeUserScramCredentialsRequest,
+    context: RequestContext,
+    error: ErrorCode,
+) -> ResponsePayload:
     """The code at the top, and as often as users are named, but without their names."""
     schema = response_schema(API_KEY, context.api_version)
     # Kafka fails where no user is named, and never answers.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -30,7 +30,9 @@ from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import PartitionResult, PartitionResults
 from zkcontroller.core.events import ElectionTrigger, ElectionType, ReplicaLeaderElection
 from zkcontroller.model import NO_EPOCH, NO_LEADER, TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.ELECT_LEADERS
@@ -38,7 +40,7 @@ VERSIONS: Final = (0, 2)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.ElectLeadersRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """One outcome per partition; of all partitions, those that needed an election."""
     election_type = _election_type(request)
@@ -77,7 +79,9 @@ async def handle(
     return await composed(len(results), lambda: _response(context, error, results))
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.ElectLeadersRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The code at the top (where the version has one) and for every partition."""
     return _response(
         context,
@@ -86,8 +90,8 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
     )
 
 
-def _election_type(request: Any) -> ElectionType:
-    wanted = getattr(request, "election_type", ElectionType.PREFERRED)
+def _election_type(request: request_types.ElectLeadersRequest) -> ElectionType:
+    wanted = field_or(request, "election_type", ElectionType.PREFERRED)
     try:
         return ElectionType(wanted)
     except ValueError:
@@ -96,7 +100,9 @@ def _election_type(request: Any) -> ElectionType:
         ) from None
 
 
-async def _asked_for(request: Any, snapshot: MetadataSnapshot) -> tuple[TopicPartition, ...]:
+async def _asked_for(
+    request: request_types.ElectLeadersRequest, snapshot: MetadataSnapshot
+) -> tuple[TopicPartition, ...]:
     named = _named_in(request)
     if request.topic_partitions is None:
         named = (
@@ -107,7 +113,7 @@ async def _asked_for(request: Any, snapshot: MetadataSnapshot) -> tuple[TopicPar
     return tuple({tp: None async for tp in in_slices(named)})
 
 
-def _named_in(request: Any) -> Iterator[TopicPartition]:
+def _named_in(request: request_types.ElectLeadersRequest) -> Iterator[TopicPartition]:
     return (
         TopicPartition(topic.topic, partition)
         for topic in request.topic_partitions or ()

@@ -9,11 +9,12 @@ Source: Kafka ``KafkaApis.handleEnvelope`` (KIP-590).
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from replica_manager.server.context import BrokerContext, RequestContext, Unanswered
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.ENVELOPE
@@ -21,7 +22,9 @@ VERSIONS: Final = (0, 0)
 _log: Final = logging.getLogger("kafka.server.KafkaApis")
 
 
-async def handle(_request: Any, context: RequestContext, broker: BrokerContext) -> Unanswered:
+async def handle(
+    _request: request_types.EnvelopeRequest, context: RequestContext, broker: BrokerContext
+) -> Unanswered:
     """No answer: the connection is closed."""
     _log.info(
         "[KafkaApi-%d] Closing connection of %s because it sent an `Envelope` request even though "
@@ -32,6 +35,8 @@ async def handle(_request: Any, context: RequestContext, broker: BrokerContext) 
     return Unanswered(closes=True, errors=dict)
 
 
-def refuse(_request: Any, _context: RequestContext, error: ErrorCode) -> Unanswered:
+def refuse(
+    _request: request_types.EnvelopeRequest, _context: RequestContext, error: ErrorCode
+) -> Unanswered:
     """The same, whatever went wrong."""
     return Unanswered(closes=True, errors=lambda: {error: 1})

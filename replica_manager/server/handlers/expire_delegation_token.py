@@ -7,7 +7,7 @@ Source: Kafka ``KafkaApis.handleExpireTokenRequest``, ``handleExpireTokenRequest
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -15,19 +15,26 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.security.delegation_token_store import DelegationTokenStore
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.token_requests import changed_expiry, expiry_response
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.EXPIRE_DELEGATION_TOKEN
 VERSIONS: Final = (0, 2)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: request_types.ExpireDelegationTokenRequest,
+    context: RequestContext,
+    broker: BrokerContext,
+) -> ResponsePayload:
     """The new expiry time of the token."""
     return await changed_expiry(
         context, broker, DelegationTokenStore.expire, request.hmac, request.expiry_time_period
     )
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.ExpireDelegationTokenRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The answer that carries only a code."""
     return expiry_response(context, error, 0)

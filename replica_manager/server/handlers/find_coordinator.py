@@ -9,7 +9,7 @@ Source: Kafka ``KafkaApis.handleFindCoordinatorRequest``.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -21,7 +21,9 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.acls import AclOperation, ResourceType
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.FIND_COORDINATOR
@@ -57,10 +59,10 @@ class _Coordinator(NamedTuple):
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.FindCoordinatorRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """The coordinator of each key, on the listener of the request."""
-    key_type = getattr(request, "key_type", _GROUP)
+    key_type = field_or(request, "key_type", _GROUP)
     keys = dict.fromkeys(_keys(request, context))
     found: dict[str, _Coordinator] = {}
     is_topic_looked_after = False
@@ -73,16 +75,19 @@ async def handle(
     return await composed(len(found), lambda: _response(context, found))
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.FindCoordinatorRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The code for every key."""
     return _response(context, dict.fromkeys(_keys(request, context), _Coordinator(error)))
 
 
-def _keys(request: Any, context: RequestContext) -> tuple[str, ...]:
+def _keys(
+    request: request_types.FindCoordinatorRequest, context: RequestContext
+) -> tuple[str, ...]:
     if context.api_version >= _SEVERAL_KEYS_SINCE:
-        keys: tuple[str, ...] = request.coordinator_keys
-        return keys
-    return (request.key,)
+        return field_or(request, "coordinator_keys", ())
+    return (field_or(request, "key", ""),)
 
 
 async def _create(topic: str, context: RequestContext, broker: BrokerContext) -> None:

@@ -5,7 +5,7 @@ Source: Kafka ``KafkaApis.handleHeartbeatRequest``.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -16,19 +16,24 @@ from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.group_answers import write_heartbeat
 from replica_manager.server.group_requests import read_heartbeat
 from zkcontroller.acls import AclOperation
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.HEARTBEAT
 VERSIONS: Final = (0, 4)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: request_types.HeartbeatRequest, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload:
     """The response with the error of the heartbeat."""
     check_group(broker, context, AclOperation.READ, request.group_id)
     asked = read_heartbeat(request, broker.groups.new_request_id())
     return write_heartbeat(await broker.groups.ask(asked, HeartbeatResult), context.api_version)
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.HeartbeatRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The response with that error."""
     return write_heartbeat(HeartbeatResult(error), context.api_version)

@@ -6,7 +6,7 @@ Source: Kafka ``KafkaApis.handleIncrementalAlterConfigsRequest`` (KIP-339).
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -20,6 +20,7 @@ from replica_manager.server.configs.config_resources import (
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.INCREMENTAL_ALTER_CONFIGS
@@ -27,7 +28,9 @@ VERSIONS: Final = (0, 1)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.IncrementalAlterConfigsRequest,
+    context: RequestContext,
+    broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
     """One outcome per resource, in the request's order."""
     alteration = ConfigAlteration(
@@ -39,17 +42,21 @@ async def handle(
     ]
     outcomes = await alteration.run(changes)
     return await composed(
-        len(outcomes), lambda: alteration_response(API_KEY, request, context, outcomes)
+        len(outcomes), lambda: alteration_response(API_KEY, request.resources, context, outcomes)
     )
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.IncrementalAlterConfigsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """Every resource of the request, with that code."""
     outcomes = [(error, None)] * len(request.resources)
-    return alteration_response(API_KEY, request, context, outcomes)
+    return alteration_response(API_KEY, request.resources, context, outcomes)
 
 
-def _changes(resource: Any) -> ResourceChanges:
+def _changes(
+    resource: request_types.IncrementalAlterConfigsAlterConfigsResource,
+) -> ResourceChanges:
     return ResourceChanges(
         resource.resource_type,
         resource.resource_name,

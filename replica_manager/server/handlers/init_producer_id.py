@@ -10,7 +10,7 @@ Source: Kafka ``KafkaApis.handleInitProducerIdRequest``,
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -28,8 +28,10 @@ from replica_manager.server.authorization import (
 )
 from replica_manager.server.context import BrokerContext, RequestContext
 from zkcontroller.acls import AclOperation, ResourceType
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.record_batch import NO_PRODUCER_EPOCH
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.INIT_PRODUCER_ID
@@ -41,14 +43,16 @@ _FENCED_SINCE: Final = 4
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: request_types.InitProducerIdRequest, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload:
     """An id and an epoch; without a transactional id a new id with epoch 0."""
     transactional_id = request.transactional_id
     denied = _denied(transactional_id, context, broker)
     if denied is not None:
         return refuse(request, context, denied)
-    known_id = getattr(request, "producer_id", _NO_PRODUCER_ID)
-    known_epoch = getattr(request, "producer_epoch", NO_PRODUCER_EPOCH)
+    known_id = field_or(request, "producer_id", _NO_PRODUCER_ID)
+    known_epoch = field_or(request, "producer_epoch", NO_PRODUCER_EPOCH)
     if (known_id == _NO_PRODUCER_ID) != (known_epoch == NO_PRODUCER_EPOCH):
         return refuse(request, context, ErrorCode.invalid_request)
     if transactional_id is None:
@@ -66,7 +70,9 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     return _response(context, error, result.producer_id, result.producer_epoch)
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.InitProducerIdRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The response with that error and no id."""
     return _response(context, error, _NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 

@@ -6,7 +6,7 @@ Source: Kafka ``KafkaApis.handleJoinGroupRequest``.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -18,13 +18,16 @@ from replica_manager.server.group_answers import write_join
 from replica_manager.server.group_requests import read_join
 from replica_manager.server.large_answers import aside
 from zkcontroller.acls import AclOperation
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.JOIN_GROUP
 VERSIONS: Final = (0, 9)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: request_types.JoinGroupRequest, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload:
     """The member's generation; the leader also gets all members."""
     check_group(broker, context, AclOperation.READ, request.group_id)
     read = partial(
@@ -39,6 +42,8 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     return write_join(await broker.groups.ask(asked, JoinResult), context.api_version)
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.JoinGroupRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """No generation, no members."""
     return write_join(JoinResult(error), context.api_version)

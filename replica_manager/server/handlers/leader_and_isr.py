@@ -23,21 +23,21 @@ from replica_manager.server.handlers.control_requests import (
 )
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import all_in_slices, run_in_slices
-from zkcontroller.model import TopicPartition
+from zkcontroller.model import RECOVERED, TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 from zkcontroller.topic_names import invalid_name_reason
 
 API_KEY: Final = ApiKey.LEADER_AND_ISR
 VERSIONS: Final = (0, 7)
 _BY_TOPIC_SINCE: Final = 2
-_REASSIGNMENT_SINCE: Final = 3
 _TOPIC_IDS_SINCE: Final = 5
-_RECOVERY_SINCE: Final = 6
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.LeaderAndIsrRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """One error per handled partition; for all partitions if the whole request is refused."""
     if is_stale("LeaderAndIsr", request, broker):
@@ -64,7 +64,9 @@ async def handle(
     )
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.LeaderAndIsrRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The code at the top and for every partition."""
     version = context.api_version
     decoded = _decode(request, version, dict(_partitions(request, version)))
@@ -97,14 +99,16 @@ def _forget_what_was_led(
 
 
 def _decode(
-    request: Any, version: int, states: Mapping[TopicPartition, PartitionState]
+    request: request_types.LeaderAndIsrRequest,
+    version: int,
+    states: Mapping[TopicPartition, PartitionState],
 ) -> LeaderAndIsrRequest:
     topic_ids: dict[str, UUID] = {}
     if version >= _TOPIC_IDS_SINCE:
         topic_ids = {
-            topic.topic_name: topic.topic_id
-            for topic in request.topic_states
-            if topic.topic_id is not None
+            topic.topic_name: topic_id
+            for topic in field_or(request, "topic_states", ())
+            if (topic_id := field_or(topic, "topic_id", None)) is not None
         }
     return LeaderAndIsrRequest(
         request.controller_id,
@@ -116,10 +120,9 @@ def _decode(
     )
 
 
-def _partitions(request: Any, version: int) -> Iterator[tuple[TopicPartition, PartitionState]]:
-    has_reassignment = version >= _REASSIGNMENT_SINCE
-    has_recovery = version >= _RECOVERY_SINCE
-    has_is_new = version >= 1
+def _partitions(
+    request: request_types.LeaderAndIsrRequest, version: int
+) -> Iterator[tuple[TopicPartition, PartitionState]]:
     for topic, state in _states(request, version):
         yield (
             TopicPartition(topic, state.partition_index),
@@ -130,20 +133,22 @@ def _partitions(request: Any, version: int) -> Iterator[tuple[TopicPartition, Pa
                 state.isr,
                 state.partition_epoch,
                 state.replicas,
-                state.adding_replicas if has_reassignment else (),
-                state.removing_replicas if has_reassignment else (),
-                state.is_new if has_is_new else False,
-                state.leader_recovery_state if has_recovery else 0,
+                field_or(state, "adding_replicas", ()),
+                field_or(state, "removing_replicas", ()),
+                field_or(state, "is_new", False),
+                field_or(state, "leader_recovery_state", RECOVERED),
             ),
         )
 
 
-def _states(request: Any, version: int) -> Iterator[tuple[str, Any]]:
+def _states(
+    request: request_types.LeaderAndIsrRequest, version: int
+) -> Iterator[tuple[str, request_types.LeaderAndIsrPartitionState]]:
     if version < _BY_TOPIC_SINCE:
-        for state in request.ungrouped_partition_states:
-            yield state.topic_name, state
+        for state in field_or(request, "ungrouped_partition_states", ()):
+            yield field_or(state, "topic_name", ""), state
         return
-    for topic in request.topic_states:
+    for topic in field_or(request, "topic_states", ()):
         for state in topic.partition_states:
             yield topic.topic_name, state
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -20,18 +20,20 @@ from replica_manager.server.group_requests import read_leave
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_pieces
 from zkcontroller.acls import AclOperation
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.request_types import field_or
 
 API_KEY: Final = ApiKey.LEAVE_GROUP
 VERSIONS: Final = (0, 5)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.LeaveGroupRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """One result per member."""
     check_group(broker, context, AclOperation.READ, request.group_id)
-    count = len(getattr(request, "members", ()))
+    count = len(field_or(request, "members", ()))
     asked = await aside(count, partial(read_leave, request, broker.groups.new_request_id()))
     error, members = ErrorCode.none, list[LeftMember]()
     async for piece in in_pieces(asked.members):
@@ -45,6 +47,8 @@ async def handle(
     return await composed(len(members), lambda: write_leave(left, context.api_version))
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.LeaveGroupRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The error of the request, without members."""
     return write_leave(LeaveResult(error), context.api_version)

@@ -5,7 +5,7 @@ Source: Kafka ``KafkaApis.handleListGroupsRequest``.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -17,6 +17,7 @@ from replica_manager.server.group_answers import write_list
 from replica_manager.server.group_requests import read_list
 from replica_manager.server.large_answers import composed
 from zkcontroller.acls import AclOperation, ResourceType
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.LIST_GROUPS
@@ -24,7 +25,7 @@ VERSIONS: Final = (0, 5)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.ListGroupsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """All groups if the client may describe the cluster, else those that it may describe."""
     asked = read_list(request, broker.groups.new_request_id())
@@ -44,6 +45,8 @@ async def handle(
     return await composed(len(result.groups), lambda: write_list(result, context.api_version))
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.ListGroupsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The code, and no groups."""
     return write_list(ListResult(error, ()), context.api_version)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -36,8 +36,10 @@ from replica_manager.server.slices import in_slices
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import NO_EPOCH, TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.LIST_OFFSETS
@@ -58,14 +60,16 @@ _log = logging.getLogger("kafka.server.KafkaApis")
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.ListOffsetsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """One answer per partition; topics that the client may not see come last."""
     topics = request.topics
     allowed = await allowed_names(
         broker, context, AclOperation.DESCRIBE, ResourceType.TOPIC, [each.name for each in topics]
     )
-    reader = OffsetReader(request.replica_id, getattr(request, "isolation_level", READ_UNCOMMITTED))
+    reader = OffsetReader(
+        request.replica_id, field_or(request, "isolation_level", READ_UNCOMMITTED)
+    )
     counts = Counter[TopicPartition]()
     async for topic in in_slices(topics):
         async for each in in_slices(topic.partitions):
@@ -99,7 +103,9 @@ async def handle(
     return await composed(count, lambda: _response(context, answers))
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.ListOffsetsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """Every partition of the request, with that code."""
     answer = FoundOffset(error)
     return _response(
@@ -113,7 +119,7 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
 
 async def _answer(
     tp: TopicPartition,
-    wanted: Any,
+    wanted: request_types.ListOffsetsPartition,
     reader: OffsetReader,
     context: RequestContext,
     broker: BrokerContext,
@@ -125,8 +131,10 @@ async def _answer(
         return FoundOffset(ErrorCode.unknown_server_error)
     try:
         if version == 0:
-            return legacy_offsets(broker, tp, timestamp, wanted.max_num_offsets, reader)
-        epoch = getattr(wanted, "current_leader_epoch", NO_EPOCH)
+            return legacy_offsets(
+                broker, tp, timestamp, field_or(wanted, "max_num_offsets", 1), reader
+            )
+        epoch = field_or(wanted, "current_leader_epoch", NO_EPOCH)
         found = await find_offset(broker, tp, timestamp, reader, epoch)
     except RequestRefused as refused:
         found = FoundOffset(refused.error)

@@ -5,7 +5,7 @@ Source: Kafka ``KafkaApis.handleListPartitionReassignmentsRequest`` (KIP-455).
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -22,6 +22,7 @@ from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import OngoingReassignments
 from zkcontroller.core.events import ListPartitionReassignments
 from zkcontroller.model import ReplicaAssignment, TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
@@ -30,7 +31,9 @@ VERSIONS: Final = (0, 0)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.ListPartitionReassignmentsRequest,
+    context: RequestContext,
+    broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
     """The reassignments of the requested partitions, or all of them if none is named."""
     asked: tuple[TopicPartition, ...] | None = None
@@ -53,7 +56,11 @@ async def handle(
     )
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.ListPartitionReassignmentsRequest,
+    context: RequestContext,
+    error: ErrorCode,
+) -> ResponsePayload:
     """The answer that carries only a code."""
     return _response(context, error, ())
 

@@ -5,7 +5,7 @@ Source: Kafka ``KafkaApis.handleListTransactionsRequest`` (KIP-664, KIP-994).
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -19,7 +19,9 @@ from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import composed
 from zkcontroller.acls import AclOperation, ResourceType
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.LIST_TRANSACTIONS
@@ -27,14 +29,14 @@ VERSIONS: Final = (0, 1)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.ListTransactionsRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """Those that pass the filters and that the client may describe."""
     asked = ListTransactions(
         broker.transactions.new_request_id(),
         tuple(request.state_filters),
         tuple(request.producer_id_filters),
-        getattr(request, "duration_filter", ANY_DURATION),
+        field_or(request, "duration_filter", ANY_DURATION),
     )
     result = await broker.transactions.ask(asked, ListResult)
     visible = await allowed_names(
@@ -50,7 +52,9 @@ async def handle(
     return await composed(len(shown), lambda: _response(visible_result, context))
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.ListTransactionsRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """Nothing but the code."""
     return _response(ListResult(error), context)
 

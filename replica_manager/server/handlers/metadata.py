@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -34,6 +34,7 @@ from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.topic_creation import is_internal
 from zkcontroller.acls import AclOperation, ResourceType
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.bulk_metadata import (
     TopicHead,
@@ -41,6 +42,7 @@ from zkcontroller.protocol.bulk_metadata import (
     metadata_partition_encoder,
     metadata_topic,
 )
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 from zkcontroller.topic_names import invalid_name_reason
 
@@ -57,13 +59,15 @@ _REPLICA_NOT_AVAILABLE: Final = ErrorCode.replica_not_available.value
 _LISTENER_NOT_FOUND: Final = ErrorCode.listener_not_found.value
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> EncodedBody:
+async def handle(
+    request: request_types.MetadataRequest, context: RequestContext, broker: BrokerContext
+) -> EncodedBody:
     """The requested topics, all of them if none is named, and the brokers on the same listener."""
     described = _Topics(request, context, broker)
     topics = await described.describe()
     snapshot = broker.metadata_cache.snapshot
     controller_id = snapshot.controller_id
-    is_cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
+    is_cluster_asked = field_or(request, "include_cluster_authorized_operations", False)
 
     def body(throttle_ms: int) -> Sequence[bytes]:
         return metadata_body(
@@ -85,7 +89,9 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     return EncodedBody(body(0), errors=described.error_counts, throttled=body)
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.MetadataRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """Every topic that was named, with that code."""
     schema = response_schema(API_KEY, context.api_version)
     topics = tuple(
@@ -94,7 +100,7 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
             error_code=error,
             # A null name, itself an error before version 12, cannot be repeated in those versions.
             name=topic.name or "",
-            topic_id=getattr(topic, "topic_id", None),
+            topic_id=field_or(topic, "topic_id", None),
             is_internal=topic.name is not None and is_internal(topic.name),
             partitions=(),
             topic_authorized_operations=NOT_ASKED,
@@ -107,7 +113,9 @@ def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponseP
 class _Topics:
     """The encoded topics of one response."""
 
-    def __init__(self, request: Any, context: RequestContext, broker: BrokerContext) -> None:
+    def __init__(
+        self, request: request_types.MetadataRequest, context: RequestContext, broker: BrokerContext
+    ) -> None:
         self._request = request
         self._context = context
         self._version = context.api_version
@@ -133,22 +141,19 @@ class _Topics:
         return {ErrorCode.none: self._described_count - self._failures.total(), **failures}
 
     async def describe(self) -> list[bytes]:
-        request = self._request
-        is_all = request.topics is None or (self._version == 0 and not request.topics)
-        if is_all:
+        topics = self._request.topics
+        if topics is None or (self._version == 0 and not topics):
             described = await self._described(list(self._snapshot.partitions), is_all=True)
             return await self._known(described)
-        await self._check_names(request.topics)
+        await self._check_names(topics)
         ids = {
             topic_id: None
-            async for topic in in_slices(request.topics)
-            if (topic_id := getattr(topic, "topic_id", None)) is not None
+            async for topic in in_slices(topics)
+            if (topic_id := field_or(topic, "topic_id", None)) is not None
         }
         if ids:
             return await self._by_id(list(ids))
-        names = {
-            topic.name: None async for topic in in_slices(request.topics) if topic.name is not None
-        }
+        names = {topic.name: None async for topic in in_slices(topics) if topic.name is not None}
         described = await self._described(list(names))
         known = await self._known(name for name in described if name in self._snapshot.partitions)
         missing = [name for name in described if name not in self._snapshot.partitions]
@@ -175,7 +180,7 @@ class _Topics:
         error = ErrorCode.topic_authorization_failed.value
         return self._bare_topic(TopicHead(error, name, topic_id, is_internal, NOT_ASKED))
 
-    async def _check_names(self, topics: Sequence[Any]) -> None:
+    async def _check_names(self, topics: Sequence[request_types.MetadataRequestTopic]) -> None:
         if self._version >= _TOPIC_IDS_IN_REQUEST_SINCE:
             return
         async for topic in in_slices(topics):
@@ -184,7 +189,7 @@ class _Topics:
                     ErrorCode.invalid_request,
                     f"Topic name can not be null for version {self._version}",
                 )
-            if getattr(topic, "topic_id", None) is not None:
+            if field_or(topic, "topic_id", None) is not None:
                 raise RequestRefused(
                     ErrorCode.invalid_request,
                     f"Topic IDs are not supported in requests for version {self._version}",
@@ -209,7 +214,7 @@ class _Topics:
         return unknown + known + hidden
 
     async def _missing(self, names: Sequence[str]) -> list[bytes]:
-        may_create = self._broker.config().is_enabled("auto.create.topics.enable") and getattr(
+        may_create = self._broker.config().is_enabled("auto.create.topics.enable") and field_or(
             self._request, "allow_auto_topic_creation", True
         )
         creatable = await self._creatable(names) if may_create and names else dict.fromkeys(names)
@@ -273,7 +278,7 @@ class _Topics:
         return metadata_topic(self._version, head, ())
 
     def _operations(self, topic: str) -> int:
-        if not getattr(self._request, "include_topic_authorized_operations", False):
+        if not field_or(self._request, "include_topic_authorized_operations", False):
             return NOT_ASKED
         return authorized_operations(self._broker, self._context, ResourceType.TOPIC, topic)
 

@@ -6,7 +6,7 @@ Source: Kafka ``KafkaApis.handleOffsetCommitRequest``.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -28,6 +28,7 @@ from replica_manager.server.slices import in_slices
 from zkcontroller.acls import AclOperation
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
 
@@ -37,7 +38,7 @@ _TO_ZOOKEEPER: Final = 0
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.OffsetCommitRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """A code for each partition; those that do not exist are refused, the others written."""
     check_group(broker, context, AclOperation.READ, request.group_id)
@@ -58,14 +59,16 @@ async def handle(
     return await composed(len(told), lambda: write_commit(told, context.api_version))
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.OffsetCommitRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The code for every partition."""
     errors = dict.fromkeys(partitions_of(request.topics), error)
     return write_commit(errors, context.api_version)
 
 
 async def _commit_to_zookeeper(
-    request: Any, known: set[TopicPartition], broker: BrokerContext
+    request: request_types.OffsetCommitRequest, known: set[TopicPartition], broker: BrokerContext
 ) -> dict[TopicPartition, ErrorCode]:
     if not request.group_id or "/" in request.group_id:
         raise RequestRefused(ErrorCode.invalid_group_id)

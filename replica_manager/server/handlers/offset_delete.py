@@ -6,7 +6,7 @@ Source: Kafka ``KafkaApis.handleOffsetDeleteRequest``.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -25,6 +25,7 @@ from replica_manager.server.group_requests import read_delete_offsets
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.acls import AclOperation
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.OFFSET_DELETE
@@ -32,7 +33,7 @@ VERSIONS: Final = (0, 0)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.OffsetDeleteRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """A code for each partition, or one for the group."""
     check_group(broker, context, AclOperation.DELETE, request.group_id)
@@ -51,6 +52,8 @@ async def handle(
     )
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.OffsetDeleteRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The code of the group."""
     return write_delete_offsets(DeleteOffsetsResult(error, {}), context.api_version)

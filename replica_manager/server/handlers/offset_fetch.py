@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -24,12 +24,13 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import allowed_names, is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.group_answers import write_fetch
-from replica_manager.server.group_requests import read_fetch
+from replica_manager.server.group_requests import read_fetch, wanted_topics
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_pieces, in_slices
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import NO_EPOCH, TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.error_codes import error_code_for
 
@@ -39,7 +40,7 @@ _FROM_ZOOKEEPER: Final = 0
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.OffsetFetchRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """The offsets of each group, in the order of the request."""
     asked = await aside(_partition_count(request), partial(read_fetch, request, 0))
@@ -56,16 +57,21 @@ async def handle(
     )
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.OffsetFetchRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The code for every group."""
     asked = read_fetch(request, 0)
     groups = tuple(GroupOffsets(wanted.group_id, error, {}) for wanted in asked.groups)
     return write_fetch(FetchResult(groups), asked, context.api_version)
 
 
-def _partition_count(request: Any) -> int:
-    groups = request.groups if hasattr(request, "groups") else (request,)
-    return sum(1 + len(topic.partition_indexes) for group in groups for topic in group.topics or ())
+def _partition_count(request: request_types.OffsetFetchRequest) -> int:
+    return sum(
+        1 + len(topic.partition_indexes)
+        for _, topics in wanted_topics(request)
+        for topic in topics or ()
+    )
 
 
 async def _found(

@@ -10,7 +10,7 @@ Source: Kafka ``KafkaApis.handleOffsetForLeaderEpochRequest``,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -23,7 +23,9 @@ from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.model import NO_EPOCH, TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.OFFSET_FOR_LEADER_EPOCH
@@ -33,7 +35,9 @@ _Told = tuple[str, list[tuple[int, ErrorCode, EpochEndOffset]]]
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.OffsetForLeaderEpochRequest,
+    context: RequestContext,
+    broker: BrokerContext,
 ) -> ResponsePayload | EncodedBody:
     """One answer per partition; topics that the client may not see come last."""
     names = [topic.topic for topic in request.topics]
@@ -57,21 +61,25 @@ async def handle(
     return await composed(count, lambda: _response(context, answers))
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.OffsetForLeaderEpochRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """Every partition of the request, with that code."""
     return _response(context, _refused(request.topics, error))
 
 
-def _answer(broker: BrokerContext, topic: str, asked: Any) -> tuple[int, ErrorCode, EpochEndOffset]:
+def _answer(
+    broker: BrokerContext, topic: str, asked: request_types.OffsetForLeaderPartition
+) -> tuple[int, ErrorCode, EpochEndOffset]:
     hosted = broker.replica_manager.get_partition_or_error(TopicPartition(topic, asked.partition))
     if isinstance(hosted, ErrorCode):
         return asked.partition, hosted, UNDEFINED
-    current_leader_epoch = getattr(asked, "current_leader_epoch", NO_EPOCH)
+    current_leader_epoch = field_or(asked, "current_leader_epoch", NO_EPOCH)
     error, end = end_offset_for_leader_epoch(hosted, current_leader_epoch, asked.leader_epoch)
     return asked.partition, error, end
 
 
-def _refused(topics: Sequence[Any], error: ErrorCode) -> list[_Told]:
+def _refused(topics: Sequence[request_types.OffsetForLeaderTopic], error: ErrorCode) -> list[_Told]:
     return [
         (topic.topic, [(asked.partition, error, UNDEFINED) for asked in topic.partitions])
         for topic in topics

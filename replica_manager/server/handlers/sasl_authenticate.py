@@ -8,12 +8,13 @@ Source: Kafka ``KafkaApis.handleSaslAuthenticateRequest``.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, RequestContext
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
@@ -21,7 +22,9 @@ API_KEY: Final = ApiKey.SASL_AUTHENTICATE
 VERSIONS: Final = (0, 2)
 
 
-async def handle(_request: Any, context: RequestContext, _broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    _request: request_types.SaslAuthenticateRequest, context: RequestContext, _broker: BrokerContext
+) -> ResponsePayload:
     """ILLEGAL_SASL_STATE, with a sentence."""
     return _response(
         context,
@@ -30,7 +33,9 @@ async def handle(_request: Any, context: RequestContext, _broker: BrokerContext)
     )
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.SaslAuthenticateRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The answer that carries only a code."""
     return _response(context, error, None)
 

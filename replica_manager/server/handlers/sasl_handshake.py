@@ -7,12 +7,13 @@ Source: Kafka ``KafkaApis.handleSaslHandshakeRequest``.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, RequestContext
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
@@ -20,11 +21,15 @@ API_KEY: Final = ApiKey.SASL_HANDSHAKE
 VERSIONS: Final = (0, 1)
 
 
-async def handle(request: Any, context: RequestContext, _broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: request_types.SaslHandshakeRequest, context: RequestContext, _broker: BrokerContext
+) -> ResponsePayload:
     """ILLEGAL_SASL_STATE."""
     return refuse(request, context, ErrorCode.illegal_sasl_state)
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.SaslHandshakeRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The answer that carries only a code."""
     return response_schema(API_KEY, context.api_version).response(error_code=error, mechanisms=())

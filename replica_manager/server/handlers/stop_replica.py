@@ -6,7 +6,7 @@ Source: Kafka ``KafkaApis.handleStopReplicaRequest``, ``StopReplicaRequest``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -17,7 +17,9 @@ from replica_manager.server.handlers.control_requests import broker_epoch_of, is
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import all_in_slices, run_in_slices
 from zkcontroller.model import NO_EPOCH, TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.STOP_REPLICA
@@ -25,7 +27,7 @@ VERSIONS: Final = (0, 4)
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.StopReplicaRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """One error per partition; none if the request is refused as a whole."""
     if is_stale("StopReplica", request, broker):
@@ -44,34 +46,37 @@ async def handle(
     )
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.StopReplicaRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The code at the top and for every partition."""
     partitions = dict(_partitions(request, context.api_version))
     return _response(context, error, dict.fromkeys(partitions, error))
 
 
 def _partitions(
-    request: Any, version: int
+    request: request_types.StopReplicaRequest, version: int
 ) -> Iterator[tuple[TopicPartition, StopReplicaPartition]]:
+    delete_all = field_or(request, "delete_partitions", False)
     if version == 0:
-        for state in request.ungrouped_partitions:
+        for state in field_or(request, "ungrouped_partitions", ()):
             yield (
                 TopicPartition(state.topic_name, state.partition_index),
-                StopReplicaPartition(NO_EPOCH, request.delete_partitions),
+                StopReplicaPartition(NO_EPOCH, delete_all),
             )
     elif version <= 2:
-        for topic in request.topics:
+        for topic in field_or(request, "topics", ()):
             for partition in topic.partition_indexes:
                 yield (
                     TopicPartition(topic.name, partition),
-                    StopReplicaPartition(NO_EPOCH, request.delete_partitions),
+                    StopReplicaPartition(NO_EPOCH, delete_all),
                 )
     else:
-        for topic in request.topic_states:
-            for state in topic.partition_states:
+        for topic_state in field_or(request, "topic_states", ()):
+            for each in topic_state.partition_states:
                 yield (
-                    TopicPartition(topic.topic_name, state.partition_index),
-                    StopReplicaPartition(state.leader_epoch, state.delete_partition),
+                    TopicPartition(topic_state.topic_name, each.partition_index),
+                    StopReplicaPartition(each.leader_epoch, each.delete_partition),
                 )
 
 

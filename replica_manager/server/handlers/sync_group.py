@@ -6,7 +6,7 @@ Source: Kafka ``KafkaApis.handleSyncGroupRequest``.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -19,13 +19,16 @@ from replica_manager.server.group_answers import write_sync
 from replica_manager.server.group_requests import lacks_protocol, read_sync
 from replica_manager.server.large_answers import aside
 from zkcontroller.acls import AclOperation
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 
 API_KEY: Final = ApiKey.SYNC_GROUP
 VERSIONS: Final = (0, 5)
 
 
-async def handle(request: Any, context: RequestContext, broker: BrokerContext) -> ResponsePayload:
+async def handle(
+    request: request_types.SyncGroupRequest, context: RequestContext, broker: BrokerContext
+) -> ResponsePayload:
     """The member's assignment, when the leader has sent it."""
     if lacks_protocol(request, context.api_version):
         raise RequestRefused(ErrorCode.inconsistent_group_protocol)
@@ -36,6 +39,8 @@ async def handle(request: Any, context: RequestContext, broker: BrokerContext) -
     return write_sync(await broker.groups.ask(asked, SyncResult), context.api_version)
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.SyncGroupRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """No assignment."""
     return write_sync(SyncResult(error), context.api_version)

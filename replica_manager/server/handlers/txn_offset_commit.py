@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -33,6 +33,7 @@ from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.acls import AclOperation
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.record_batch import NO_SEQUENCE
 
@@ -46,7 +47,7 @@ _LOADING_SINCE: Final = 2
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.TxnOffsetCommitRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """A code for each partition; those that do not exist are refused, the others written."""
     check_transactional_id(broker, context, AclOperation.WRITE, request.transactional_id)
@@ -58,13 +59,15 @@ async def handle(
     return await composed(len(told), lambda: _response(told, context))
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.TxnOffsetCommitRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The code for every partition."""
     return _response(dict.fromkeys(partitions_of(request.topics), error), context)
 
 
 async def _commit(
-    request: Any,
+    request: request_types.TxnOffsetCommitRequest,
     known: Collection[TopicPartition],
     context: RequestContext,
     broker: BrokerContext,

@@ -10,7 +10,7 @@ Source: Kafka ``KafkaApis.handleUpdateFeatures``, ``KafkaController.processFeatu
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -22,8 +22,10 @@ from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.core.effects import FeatureResults
 from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.inter_broker_versions import is_feature_versioning_supported
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 
 API_KEY: Final = ApiKey.UPDATE_FEATURES
@@ -33,7 +35,7 @@ _SAFE_DOWNGRADE: Final = 2
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.UpdateFeaturesRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """One outcome per feature, or only a code."""
     if not broker.controller.is_active:
@@ -50,7 +52,7 @@ async def handle(
     answer = await ask(
         broker,
         lambda request_id: UpdateFeatures(
-            tuple(updates.values()), getattr(request, "validate_only", False), request_id
+            tuple(updates.values()), field_or(request, "validate_only", False), request_id
         ),
         FeatureResults,
         timeout_ms_of(request),
@@ -69,15 +71,17 @@ async def handle(
     return await composed(len(answer.results), lambda: _response(context, answer))
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: request_types.UpdateFeaturesRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The answer that carries only a code."""
     return _response(context, FeatureResults(error))
 
 
-def _update(update: Any) -> FeatureUpdate:
-    if hasattr(update, "upgrade_type"):
-        return FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
-    upgrade_type = _SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE
+def _update(update: request_types.FeatureUpdateKey) -> FeatureUpdate:
+    # The first version knows no other downgrade than a safe one.
+    is_downgrade = field_or(update, "allow_downgrade", False)
+    upgrade_type = field_or(update, "upgrade_type", _SAFE_DOWNGRADE if is_downgrade else _UPGRADE)
     return FeatureUpdate(update.feature, update.max_version_level, upgrade_type)
 
 

@@ -28,9 +28,10 @@ from replica_manager.server.handlers.control_requests import (
 )
 from replica_manager.server.slices import all_in_pieces, all_in_slices, run_in_slices
 from zkcontroller.model import Broker, Endpoint, TopicPartition
-from zkcontroller.protocol import bulk_reading
+from zkcontroller.protocol import bulk_reading, request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import read_request
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 from zkcontroller.topic_names import invalid_name_reason
 
@@ -38,7 +39,6 @@ _log = logging.getLogger("kafka.server.KafkaApis")
 
 API_KEY: Final = ApiKey.UPDATE_METADATA
 VERSIONS: Final = (0, 8)
-_OFFLINE_REPLICAS_SINCE: Final = 4
 _BY_TOPIC_SINCE: Final = 5
 DELETED_AT_ONCE: Final = 5_000
 """Deleted partitions that the group coordinator looks for in one step: some 5 ms."""
@@ -66,7 +66,7 @@ async def handle(
         if _is_named_well(topic.topic)
     ]
     version = context.api_version
-    head: Any = request.head
+    head = request.head
     live_brokers = [_broker(each, version) async for each in all_in_slices(head.live_brokers)]
     update = _decode(head, topics, live_brokers, version)
     replica_manager = broker.replica_manager
@@ -91,13 +91,20 @@ async def _delete_offsets(deleted: Sequence[TopicPartition], broker: BrokerConte
         broker.groups.on_partitions_deleted(piece)
 
 
-def refuse(_request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    _request: bulk_reading.UpdateMetadata[PartitionMetadata],
+    context: RequestContext,
+    error: ErrorCode,
+) -> ResponsePayload:
     """The answer is nothing but a code."""
     return response_schema(API_KEY, context.api_version).response(error_code=error)
 
 
 def _decode(
-    request: Any, topics: list[TopicMetadata], live_brokers: list[Broker], version: int
+    request: request_types.UpdateMetadataRequest,
+    topics: list[TopicMetadata],
+    live_brokers: list[Broker],
+    version: int,
 ) -> MetadataUpdate:
     return MetadataUpdate(
         api_version=version,
@@ -107,7 +114,7 @@ def _decode(
         topics=topics,
         live_brokers=live_brokers,
         is_kraft_controller=is_from_kraft(request),
-        update_type=getattr(request, "type_", 0),
+        update_type=field_or(request, "type_", 0),
     )
 
 
@@ -119,10 +126,12 @@ def _is_named_well(topic: str) -> bool:
     return reason is None
 
 
-def _topics(request: Any, version: int) -> Iterator[bulk_reading.Topic[PartitionMetadata]]:
+def _topics(
+    request: request_types.UpdateMetadataRequest, version: int
+) -> Iterator[bulk_reading.Topic[PartitionMetadata]]:
     """The topics of a version below 6, which has no topic ids."""
     if version >= _BY_TOPIC_SINCE:
-        for topic in request.topic_states:
+        for topic in field_or(request, "topic_states", ()):
             yield bulk_reading.Topic(
                 topic.topic_name,
                 None,
@@ -136,7 +145,7 @@ def _topics(request: Any, version: int) -> Iterator[bulk_reading.Topic[Partition
                             state.isr,
                             state.zk_version,
                             state.replicas,
-                            state.offline_replicas,
+                            field_or(state, "offline_replicas", ()),
                         ),
                     )
                     for state in topic.partition_states
@@ -144,8 +153,8 @@ def _topics(request: Any, version: int) -> Iterator[bulk_reading.Topic[Partition
             )
         return
     by_topic: defaultdict[str, list[tuple[int, PartitionMetadata]]] = defaultdict(list)
-    for state in request.ungrouped_partition_states:
-        by_topic[state.topic_name].append(
+    for state in field_or(request, "ungrouped_partition_states", ()):
+        by_topic[field_or(state, "topic_name", "")].append(
             (
                 state.partition_index,
                 PartitionMetadata(
@@ -155,26 +164,31 @@ def _topics(request: Any, version: int) -> Iterator[bulk_reading.Topic[Partition
                     state.isr,
                     state.zk_version,
                     state.replicas,
-                    state.offline_replicas if version >= _OFFLINE_REPLICAS_SINCE else (),
+                    field_or(state, "offline_replicas", ()),
                 ),
             )
         )
-    for topic, states in by_topic.items():
-        yield bulk_reading.Topic(topic, None, states)
+    for name, states in by_topic.items():
+        yield bulk_reading.Topic(name, None, states)
 
 
-def _broker(broker: Any, version: int) -> Broker:
+def _broker(broker: request_types.UpdateMetadataBroker, version: int) -> Broker:
     if version == 0:
-        endpoint = Endpoint(broker.v0_host, broker.v0_port, "PLAINTEXT", "PLAINTEXT")
+        endpoint = Endpoint(
+            field_or(broker, "v0_host", ""),
+            field_or(broker, "v0_port", 0),
+            "PLAINTEXT",
+            "PLAINTEXT",
+        )
         return Broker(broker.id_, (endpoint,))
     return Broker(
         broker.id_,
-        tuple(_endpoint(endpoint) for endpoint in broker.endpoints),
-        getattr(broker, "rack", None),
+        tuple(_endpoint(endpoint) for endpoint in field_or(broker, "endpoints", ())),
+        field_or(broker, "rack", None),
     )
 
 
-def _endpoint(endpoint: Any) -> Endpoint:
+def _endpoint(endpoint: request_types.UpdateMetadataEndpoint) -> Endpoint:
     if not 0 <= endpoint.security_protocol < len(SECURITY_PROTOCOLS):
         raise RequestRefused(
             ErrorCode.unknown_server_error,
@@ -182,5 +196,5 @@ def _endpoint(endpoint: Any) -> Endpoint:
         )
     protocol = SECURITY_PROTOCOLS[endpoint.security_protocol]
     # Before version 3 a listener had no name but its protocol's.
-    listener_name = getattr(endpoint, "listener", protocol)
+    listener_name = field_or(endpoint, "listener", protocol)
     return Endpoint(endpoint.host, endpoint.port, listener_name, protocol)

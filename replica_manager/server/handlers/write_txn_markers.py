@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -24,6 +24,7 @@ from replica_manager.server.context import BrokerContext, EncodedBody, RequestCo
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.record_batch import MemoryRecords, encode_batch
 from zkcontroller.protocol.records import EndTransactionMarker, Record
@@ -38,7 +39,7 @@ _ALL_REPLICAS: Final = -1
 
 
 async def handle(
-    request: Any, context: RequestContext, broker: BrokerContext
+    request: request_types.WriteTxnMarkersRequest, context: RequestContext, broker: BrokerContext
 ) -> ResponsePayload | EncodedBody:
     """An error for each partition of each marker, once every in-sync replica has it."""
     markers = [marker async for marker in in_slices(read_markers(request))]
@@ -52,7 +53,9 @@ async def handle(
     return await composed(count, lambda: _response(results, context))
 
 
-def refuse(request: Any, context: RequestContext, error: ErrorCode) -> ResponsePayload:
+def refuse(
+    request: request_types.WriteTxnMarkersRequest, context: RequestContext, error: ErrorCode
+) -> ResponsePayload:
     """The code for every partition."""
     markers = list(read_markers(request))
     return _response([(each, dict.fromkeys(each.partitions, error)) for each in markers], context)
