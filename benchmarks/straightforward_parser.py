@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from zkcontroller.history.event_schema import EVENT_COLUMNS
 from zkcontroller.history.readers.arrow_columns import TYPES
 from zkcontroller.history.readers.exceptions import exceptional
-from zkcontroller.history.readers.typed_rows import candidates
+from zkcontroller.history.readers.selection import candidates_of
 from zkcontroller.history.shapes.catalogue import Shape, shapes
 from zkcontroller.history.shapes.template import SPEAKER
 
@@ -44,7 +44,10 @@ class Parser:
     """Records to rows; it knows the shapes by logger and first words."""
 
     def __init__(self) -> None:
-        self._table = {(entry.loggers, entry.words): entry.shapes for entry in candidates()}
+        loggers = {name for shape in shapes() for name in shape.loggers}
+        self._table = {
+            (name, entry.words): entry.shapes for name in loggers for entry in candidates_of(name)
+        }
         self._patterns = {
             name: re.compile(re.escape(name).replace(r"\*", ".*"))
             for name in sorted({loggers for loggers, _ in self._table}, key=lambda n: (-len(n), n))

@@ -60,8 +60,8 @@ def ingest(
     )
     checked(options)
     say("starting Spark")
-    # Workers read logs; what is redacted, Spark reads itself.
-    spark = start_spark(master, memory=memory, is_brief=redact is None)
+    # Workers read the logs.
+    spark = start_spark(master, memory=memory, is_brief=True)
     say(f"reading {briefly(logs)}")
     read(spark, logs, options, progress())
     rows: list[dict[str, Any]] = [

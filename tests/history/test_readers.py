@@ -6,6 +6,7 @@ import gzip
 import random
 from pathlib import Path
 
+import cramjam
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -216,7 +217,7 @@ def test_zst_is_read_whatever_is_in_it_and_its_damage_is_told(
         "cut.log": many.encode(),
     }
     for name, content in contents.items():
-        packed = _zst(spark, content)
+        packed = bytes(cramjam.zstd.compress(content))
         whole = len(packed) * 3 // 4 if name == "cut.log" else None
         (logs / f"{name}.zst").write_bytes(packed[:whole])
 
@@ -245,12 +246,6 @@ def _many_lines() -> str:
         FAILED + "".join(f"\tat kafka.server.F{numbers.getrandbits(96):x}\n" for _ in range(40))
         for _ in range(350)
     )
-
-
-def _zst(spark: SparkSession, content: bytes) -> bytes:
-    assert spark._jvm is not None
-    packed: bytes = spark._jvm.com.github.luben.zstd.Zstd.compress(content)
-    return packed
 
 
 def test_what_was_read_is_not_read_again(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.paths import DATA
 from zkcontroller.history.event_schema import EVENT_COLUMNS, SOURCE_COLUMNS
-from zkcontroller.history.readers import typed_rows
+from zkcontroller.history.readers.selection import candidates_of
 from zkcontroller.history.shapes.catalogue import Shape, shapes
 from zkcontroller.history.shapes.template import SPEAKER, compile_template
 
@@ -135,7 +135,8 @@ def test_lines_beside_the_example_have_the_shape(
 
 @functools.cache
 def table() -> dict[tuple[str, str], tuple[Shape, ...]]:
-    return {(entry.loggers, entry.words): entry.shapes for entry in typed_rows.candidates()}
+    known, _ = kinds_of_loggers()
+    return {(name, entry.words): entry.shapes for name in known for entry in candidates_of(name)}
 
 
 @functools.cache
@@ -155,7 +156,7 @@ def test_logger_and_first_words_select_the_shape(story: str) -> None:
 
 
 def candidates_for(example: dict[str, Any]) -> tuple[Shape, ...]:
-    """As the readers' joins select them: by two words, else by one, else by the logger."""
+    """As the readers select them: by two words, else by one, else by the logger."""
     known, patterns = kinds_of_loggers()
     logger = example["logger"]
     kind = logger if logger in known else next(

@@ -93,7 +93,7 @@ def _pieces(
                 row["read_bytes"], row["first_ms"], row["last_ms"], lines_before, segment.id, None,
             )
         )  # fmt: skip
-        # Spark may have cut the segment again: its next piece follows this one.
+        # A large segment was read in pieces: its next piece follows this one.
         lines_before += row["end_id"] - row["first_id"]
     return pieces
 

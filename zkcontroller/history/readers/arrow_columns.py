@@ -60,6 +60,19 @@ def strings(texts: Sequence[bytes | None]) -> pa.Array:
         )
 
 
+def shortened(texts: Texts, capacity: int) -> pa.Array:
+    """The texts as strings, each of at most so many characters."""
+    if max(map(len, texts), default=0) > capacity:
+        texts = [_cut(text, capacity) for text in texts]
+    return strings(texts)
+
+
+def _cut(text: bytes, capacity: int) -> bytes:
+    if len(text) <= capacity:
+        return text
+    return text[: 4 * capacity].decode(errors="replace")[:capacity].encode()
+
+
 def column(name: str, texts: Texts) -> pa.Array:
     """The texts as the column of that name."""
     return _CONVERSION_OF[name](texts)

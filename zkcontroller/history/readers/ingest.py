@@ -1,48 +1,35 @@
 """Ingest: reads log files and writes the Parquet tables of a history.
 
 Spark hands out the work and holds the tables together; the text itself goes through Python
-(:mod:`.piece_reader`), file to Parquet, and not through the JVM.  Spark's own expressions can do
-the same (:func:`rows_of`) and take twenty times as long, because each of the few dozen shapes that
-a task meets becomes a branch or a join there; they read our export, and rows that are to be
-redacted.
+(:mod:`.piece_reader`), file to Parquet, and not through the JVM.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from pyspark import Accumulator
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
-from zkcontroller.history.readers.export_rows import export_rows
-from zkcontroller.history.readers.log_rows import log_rows
 from zkcontroller.history.readers.log_times import zone_of
 from zkcontroller.history.readers.patterns import DEFAULT_PATTERN, Pattern
 from zkcontroller.history.readers.piece_reader import FOUND, Found, read_pieces
 from zkcontroller.history.readers.pieces import Piece, tasks_of
 from zkcontroller.history.readers.problems import HistoryInvalid
 from zkcontroller.history.readers.progress import telling
-from zkcontroller.history.readers.records import default_records, prefixed_records
-from zkcontroller.history.readers.redaction import redacted
-from zkcontroller.history.readers.sources import Source, look_at, measured
+from zkcontroller.history.readers.sources import Source, look_at
 from zkcontroller.history.readers.store import (
     FOLLOWING,
     Manifest,
     read_events,
     read_manifest,
-    uri_of,
     write_found,
     write_manifest,
-    write_rows,
 )
-
-IN_PIECES: Final = ("log4j", "prefixed", "patterned")
-"""Formats that :mod:`.piece_reader` reads."""
 
 
 class IngestOptions(NamedTuple):
@@ -123,18 +110,11 @@ def write_sources(
     out = Path(options.out)
     events = out / "events" / f"ingest={number}"
     rmtree(events, ignore_errors=True)
-    in_pieces = [s for s in sources if s.format in IN_PIECES and options.redact is None]
-    others = [measured(s) for s in sources if s.format and s not in in_pieces]
-    sources = [*in_pieces, *others, *(s for s in sources if not s.format)]
-    found = []
-    if others:
-        found.append(write_rows(rows_of(spark, others, options), out, number))
+    total = sum(source.size_bytes for source in sources if source.format)
     read = spark.sparkContext.accumulator(0)
-    if in_pieces:
-        found.append(found_in(spark, in_pieces, events, options, read))
-    total = sum(source.size_bytes for source in in_pieces)
+    found = found_in(spark, sources, events, options, read)
     with telling(tell, lambda: int(read.value), total):
-        write_found(reduce(DataFrame.unionByName, found), sources, out, number)
+        write_found(found, sources, out, number)
 
 
 def found_in(
@@ -144,39 +124,12 @@ def found_in(
     """What is found in the files; its callers get the rows written into ``events``."""
     context = spark.sparkContext
     tasks = list(enumerate(tasks_of(sources, context.defaultParallelism)))
-    work = partial(
-        _run, events=str(events), time_zone=options.time_zone, pattern=options.pattern, read=read
-    )
+    work = partial(_run, events=str(events), options=options, read=read)
     found = context.parallelize(tasks, len(tasks)).flatMap(work)
     return spark.createDataFrame(found, FOUND, verifySchema=False)
 
 
 def _run(
-    task: tuple[int, list[Piece]], events: str, time_zone: str, pattern: str | None,
-    read: Accumulator[int],
-) -> Iterator[Found]:  # fmt: skip
-    return read_pieces(*task, events, time_zone, read.add, pattern)
-
-
-def rows_of(spark: SparkSession, sources: Sequence[Source], options: IngestOptions) -> DataFrame:
-    """The rows of the files, with ``uri``, ``block`` and ``line_id`` for ``file`` and ``line``."""
-    read = {"log4j": default_records, "prefixed": prefixed_records}
-    files = {kind: [s.file for s in sources if s.format == kind] for kind in (*read, "jsonl")}
-    tables = [
-        log_rows(reader(spark, files[kind]), options.time_zone)
-        for kind, reader in read.items()
-        if files[kind]
-    ]
-    if files["jsonl"]:
-        tables.append(export_rows(spark, files["jsonl"]))
-    known = spark.createDataFrame(
-        [(uri_of(s.file), s.cluster, s.broker_id) for s in sources],
-        "uri string, cluster string, source_broker_id int",
-    )
-    rows = reduce(DataFrame.unionByName, tables)
-    attributed = (
-        rows.join(F.broadcast(known), "uri", "left")
-        .withColumn("broker_id", F.coalesce("broker_id", "source_broker_id"))
-        .drop("source_broker_id")
-    )
-    return attributed if options.redact is None else redacted(attributed, options.redact)
+    task: tuple[int, list[Piece]], events: str, options: IngestOptions, read: Accumulator[int]
+) -> Iterator[Found]:
+    return read_pieces(*task, events, options.time_zone, read.add, options.pattern, options.redact)

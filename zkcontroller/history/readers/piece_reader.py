@@ -18,16 +18,19 @@ from numpy.typing import NDArray
 from zkcontroller.history.readers.arrow_columns import EVENTS
 from zkcontroller.history.readers.content import BLOCK_BYTES, Content
 from zkcontroller.history.readers.event_files import STORED, EventFiles
+from zkcontroller.history.readers.export_tables import ExportTyper
 from zkcontroller.history.readers.log_times import zone_of
 from zkcontroller.history.readers.patterns import Pattern
 from zkcontroller.history.readers.pieces import Piece, uri_of
 from zkcontroller.history.readers.record_blocks import (
     Block,
+    line_blocks,
     merged,
     patterned_blocks,
     prefixed_blocks,
     record_blocks,
 )
+from zkcontroller.history.readers.redaction import redacted
 from zkcontroller.history.readers.typed_tables import Typer
 
 _NEVER: Final = 2**62
@@ -60,19 +63,24 @@ FOUND: Final = (
 
 def read_pieces(
     number: int, pieces: Sequence[Piece], events: str, time_zone: str, tell: Callable[[int], None],
-    pattern: str | None = None,
+    pattern: str | None = None, redact: str | None = None,
 ) -> Iterator[Found]:  # fmt: skip
     """Reads one task's pieces into ``events``; ``tell`` is called with the bytes read.
 
-    ``pattern``: the layout of pieces whose format is ``patterned``.
+    ``pattern``: the layout of pieces whose format is ``patterned``.  ``redact``: the key of
+    :func:`.redaction.redacted`.
     """
+    local = Typer(zone_of(time_zone))
     # What is rewritten by its pattern has its time in UTC.
-    typers = {False: Typer(zone_of(time_zone)), True: Typer(UTC)}
+    typers: dict[str, AnyTyper] = {
+        "log4j": local, "prefixed": local, "patterned": Typer(UTC), "jsonl": ExportTyper(),
+    }  # fmt: skip
     layout = None if pattern is None else Pattern(pattern, time_zone)
     sums = _Sums(pieces)
     with EventFiles(Path(events), f"{number:05d}") as files:
-        for (cluster, is_rewritten), batch in _batches(pieces, layout, sums, tell):
-            files.write(sums.stored(typers[is_rewritten], batch), cluster)
+        for (cluster, form), batch in _batches(pieces, layout, sums, tell):
+            rows = sums.stored(typers[form], batch, redact)
+            files.write(rows, cluster)
     yield from sums.found()
 
 
@@ -80,8 +88,10 @@ Batch = list[tuple[int, Block]]
 """Blocks, each with the number of its piece."""
 
 
-Alike = tuple[str, bool]
-"""The cluster of a batch's records, and whether they were rewritten."""
+AnyTyper = Typer | ExportTyper
+
+Alike = tuple[str, str]
+"""The cluster of a batch's records, and the format of their files."""
 
 
 def _batches(
@@ -90,9 +100,9 @@ def _batches(
     """Blocks that are alike and worth the work: what is done once per batch is not little."""
     batch: Batch = []
     held = 0
-    alike = "", False
+    alike = "", ""
     for number, piece in enumerate(pieces):
-        before, alike = alike, (piece.cluster, piece.format == "patterned")
+        before, alike = alike, (piece.cluster, piece.format)
         if batch and before != alike:
             yield before, batch
             batch, held = [], 0
@@ -116,6 +126,8 @@ def _blocks(piece: Piece, layout: Pattern | None, content: Content) -> Iterator[
         return patterned_blocks(content, layout)
     if piece.format == "prefixed":
         return prefixed_blocks(content)
+    if piece.format == "jsonl":
+        return line_blocks(content, piece.start, piece.end)
     return record_blocks(content, piece.start, piece.end)
 
 
@@ -135,7 +147,7 @@ class _Sums:
         self._first_ms = np.full(count, _NEVER)
         self._last_ms = np.full(count, -_NEVER)
 
-    def stored(self, typer: Typer, batch: Batch) -> pa.Table:
+    def stored(self, typer: AnyTyper, batch: Batch, redact: str | None) -> pa.Table:
         """The rows of a batch as they are kept; they are counted, too."""
         block = merged([block for _, block in batch])
         owners = np.repeat(
@@ -143,6 +155,8 @@ class _Sums:
             [len(block.records) for _, block in batch],
         )
         rows, order = typer.typed(block)
+        if redact is not None:
+            rows = redacted(rows, redact)
         owner = owners[order]
         self._count(rows, owner)
         np.add.at(self._bytes, owners, block.sizes)

@@ -16,6 +16,8 @@ TASKS_PER_CORE: Final = 4
 """So many tasks of little logs, lest one core works while the others have finished."""
 FILE_BYTES: Final = 32 << 10
 """What it costs to open a file, in bytes that could be read in that time."""
+_CUT: Final = ("log4j", "jsonl")
+"""Formats of files that can be read in pieces."""
 _UNPACKED: Final = 12
 """Times that logs are larger unpacked."""
 
@@ -64,7 +66,7 @@ def _pieces(source: Source, size: int) -> list[tuple[int, Piece]]:
         source.file, source.format, source.cluster, source.broker_id, 0, None,
         source.size_bytes,
     )  # fmt: skip
-    if source.format != "log4j" or _is_packed(source) or source.size_bytes <= size * 3 // 2:
+    if source.format not in _CUT or _is_packed(source) or source.size_bytes <= size * 3 // 2:
         return [(_weight(source), whole)]
     count = -(-source.size_bytes // size)
     bounds = [source.size_bytes * n // count for n in range(count)]

@@ -2,10 +2,10 @@
 
 Kafka's records begin with ``[20``, so a file is cut at a newline followed by that: every record is
 whole, however many lines its exception has, and a large file can be read in pieces, each of which
-begins at the first such place behind its start and ends at the first one behind its end.  Where
-every line carries a prefix (``kubectl logs``, journald), lines are put together by that prefix, and
-where the layout is another one (:mod:`.patterns`) its own regex tells where a record begins; such a
-file is one piece.
+begins at the first such place behind its start and ends at the first one behind its end.  Our own
+export has a record on each line, so it is cut at any newline.  Where every line carries a prefix
+(``kubectl logs``, journald), lines are put together by that prefix, and where the layout is another
+one (:mod:`.patterns`) its own regex tells where a record begins; such a file is one piece.
 
 A record of more than :data:`RECORD_CAPACITY` is not kept whole: its beginning and its end are, with
 a note between them of how much was left out.
@@ -85,10 +85,23 @@ def record_blocks(content: Content, start: int, end: int | None) -> Iterator[Blo
     ``content`` begins one byte before ``start``: the newline there tells a record's beginning.
     """
     line_id = 0
-    for text, left_out in _whole_records(content, start, end):
+    for text, left_out in _whole_records(content, start, end, _SPLIT):
         block = _block(text, line_id, left_out)
         line_id = block.end_id
         yield block
+
+
+def line_blocks(content: Content, start: int, end: int | None) -> Iterator[Block]:
+    """The same of a file in which every line is a record; :func:`record_blocks` says the rest."""
+    line_id = 0
+    for text, left_out in _whole_records(content, start, end, b"\n"):
+        records = text.split(b"\n")
+        sizes = np.fromiter(map(len, records), np.int64, len(records)) + len(b"\n")
+        sizes[0] += left_out.size_bytes
+        line_ids = np.arange(line_id, line_id + len(records))
+        line_id += len(records)
+        records = [record.removesuffix(b"\r") for record in records]
+        yield Block(records, line_ids, np.ones(len(records), np.int64), sizes, None, line_id)
 
 
 def prefixed_blocks(content: Content) -> Iterator[Block]:
@@ -185,9 +198,12 @@ _NOTHING: Final = _LeftOut(0, 0)
 
 
 def _whole_records(
-    content: Content, start: int, end: int | None
+    content: Content, start: int, end: int | None, split: bytes
 ) -> Iterator[tuple[bytes, _LeftOut]]:
-    """Blocks that begin and end with a record, the newline behind it left out."""
+    """Blocks that begin and end with a record, the newline behind it left out.
+
+    ``split``: a newline, and what a record begins with.
+    """
     position = max(start - 1, 0)  # of the buffer's first byte
     buffer = b""
     left_out = _NOTHING
@@ -196,11 +212,11 @@ def _whole_records(
     for data in content:
         buffer += data
         if not is_inside:
-            begin = buffer.find(_SPLIT, looked_at)
+            begin = buffer.find(split, looked_at)
             if begin < 0 or (end is not None and position + begin >= end - 1):
-                if end is not None and position + len(buffer) - len(_SPLIT) >= end - 1:
+                if end is not None and position + len(buffer) - len(split) >= end - 1:
                     return
-                kept = buffer[-len(_SPLIT) + 1 :]
+                kept = buffer[len(buffer) - len(split) + 1 :]
                 position += len(buffer) - len(kept)
                 buffer = kept
                 continue
@@ -210,11 +226,11 @@ def _whole_records(
             looked_at = 0
         if end is not None:
             gone = left_out.size_bytes
-            last = buffer.find(_SPLIT, max(end - 1 - position - gone, looked_at))
+            last = buffer.find(split, max(end - 1 - position - gone, looked_at))
             if last >= 0:
                 yield buffer[:last], left_out
                 return
-        cut = buffer.rfind(_SPLIT, looked_at)
+        cut = buffer.rfind(split, looked_at)
         if cut >= 0:
             yield buffer[:cut], left_out
             position += cut + 1 + left_out.size_bytes
@@ -227,7 +243,7 @@ def _whole_records(
                 left_out.size_bytes + len(dropped), left_out.lines + dropped.count(b"\n")
             )
             buffer = buffer[:keep] + buffer[-_END_KEPT:]
-        looked_at = max(len(buffer) - len(_SPLIT) + 1, 0)
+        looked_at = max(len(buffer) - len(split) + 1, 0)
     if is_inside and buffer:
         yield buffer.removesuffix(b"\n"), left_out
 

@@ -4,13 +4,46 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
-from zkcontroller.history.readers.typed_rows import candidates_of
 from zkcontroller.history.shapes.catalogue import Shape, shapes
 
 LOGGERS_MAX: Final = 10_000
 """Loggers that are remembered."""
+
+
+class Candidates(NamedTuple):
+    """The shapes that a line of these loggers with these first words may have."""
+
+    loggers: str
+    """A logger's full name, or a pattern such as ``kafka.log.*``."""
+    words: str
+    """The first two words of the body, or the first, or none: whatever all of them begin with."""
+    shapes: tuple[Shape, ...]
+
+
+def candidates_of(loggers: str) -> list[Candidates]:
+    """The part of it for one kind of logger."""
+    said = [shape for shape in shapes() if shape.is_said_by(loggers)]
+    keys = {words for shape in said for words in _first_words(shape)}
+    return [
+        Candidates(loggers, words, tuple(fitting))
+        for words in sorted(keys | {""})
+        if (fitting := [s for s in said if any(_begins(words, k) for k in _first_words(s))])
+    ]
+
+
+def _first_words(shape: Shape) -> set[str]:
+    """Of each stem two words, one or none: those that end within it."""
+    return {
+        "#" if stem.startswith("#") else " ".join(stem.split(" ")[:-1][:2])
+        for stem in shape.expression.stems
+    }
+
+
+def _begins(words: str, key: str) -> bool:
+    """Whether a line that begins with ``words`` can be one that begins with ``key``."""
+    return not key or words == key or words.startswith(key + " ")
 
 
 def selected(logger: bytes, words: bytes) -> tuple[Shape, ...]:

@@ -38,8 +38,8 @@ rootLogger.level = fatal
 rootLogger.appenderRef.stderr.ref = stderr
 """
 
-# Without it the JIT leaves methods of more than 8,000 bytes to the interpreter, and cutting the
-# generated method up instead means that rows are copied a dozen times: half as fast.
+# Spark generates a method for each stage of a query.  Without this flag the JIT leaves methods of
+# more than 8,000 bytes to the interpreter.
 _JVM_FLAGS: Final = "-XX:-DontCompileHugeMethods"
 _BRIEF_FLAGS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that only keeps the books: 18 s of processor time instead of 30 for an ingest, where
@@ -52,13 +52,12 @@ _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     # Not one log line may end the job: what cannot be cast is null.
     "spark.sql.ansi.enabled": "false",
-    # A file that ends early gives what it has; readers.store compares with what it should have.
+    # A damaged file of the tables costs its own rows, not the answer.
     "spark.sql.files.ignoreCorruptFiles": "true",
     "spark.sql.files.ignoreMissingFiles": "true",
     # Small files are packed: 10,000 of them are some dozens of tasks, not 10,000.
     "spark.sql.files.openCostInBytes": "131072",
     "spark.sql.files.maxPartitionBytes": "67108864",
-    # All of the parsing is one generated method; see _JVM_FLAGS.
     "spark.executor.extraJavaOptions": _JVM_FLAGS,
     "spark.sql.debug.maxToStringFields": "20",
     # One writer per cluster and day at once; without it each task sorts all its rows first.

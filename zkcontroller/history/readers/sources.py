@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 from zkcontroller.history.readers.content import (
     PACKED,
-    Content,
     beginning_of,
     digest_of,
 )
@@ -150,7 +149,7 @@ def _kind(beginning: bytes, pattern: Pattern | None) -> tuple[str | None, str | 
         return "prefixed", None
     if b"\0" in beginning:
         return None, "it is binary, not a log"
-    # Without a head to split at, all of it would be one record, and take Spark's memory.
+    # Without a head to split at, all of it would be one record, and take a worker's memory.
     return None, (
         "no line of it begins like log4j's [date] LEVEL: is the pattern another one? "
         "ingest takes --pattern"
@@ -218,16 +217,3 @@ def _equal(one: str, other: str) -> bool:
         if len(sizes) > 1:
             return False
     return digest_of(paths[0]) == digest_of(paths[1]) is not None
-
-
-def measured(source: Source) -> Source:
-    """The source with its size, unpacked, and with its damage.
-
-    Spark reads a packed file up to the damage and says nothing; what it made of it can then be
-    compared with what there was.
-    """
-    if Path(source.file).suffix not in PACKED:
-        return source
-    content = Content(Path(source.file))
-    size = sum(map(len, content))
-    return source._replace(content_bytes=size, problem=source.problem or content.damage)

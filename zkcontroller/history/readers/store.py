@@ -89,31 +89,6 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
     new.replace(directory / MANIFEST)
 
 
-def write_rows(rows: DataFrame, directory: Path, ingest: str) -> DataFrame:
-    """Writes rows into ``events``; what was found in each file, as :func:`write_found` needs it."""
-    events = str(directory / "events" / f"ingest={ingest}")
-    (
-        rows.withColumn(
-            "day",
-            F.expr("coalesce(date_format(timestamp_millis(time_ms), 'yyyy-MM-dd'), 'unknown')"),
-        )
-        .write.mode("overwrite")
-        .partitionBy("cluster", "day")
-        .parquet(events)
-    )
-    written = rows.sparkSession.read.schema(_stored_schema()).parquet(events)
-    return written.groupBy("uri", "block").agg(
-        F.min("line_id").alias("first_id"),
-        F.max(F.col("line_id") + F.col("lines")).alias("end_id"),
-        F.count("*").alias("records"),
-        F.count("shape").alias("typed"),
-        F.sum("size_bytes").alias("read_bytes"),
-        F.min("time_ms").alias("first_ms"),
-        F.max("time_ms").alias("last_ms"),
-        F.lit(None).cast("string").alias("problem"),
-    )
-
-
 def write_found(found: DataFrame, sources: Sequence[Source], directory: Path, ingest: str) -> None:
     """Writes the tables of pieces and files, which make rows that were written an ingest.
 

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from zkcontroller.history.readers.arrow_columns import EVENTS, column, constant, strings
+from zkcontroller.history.readers.arrow_columns import EVENTS, column, constant, shortened
 from zkcontroller.history.readers.exceptions import Exceptional, exceptional
 from zkcontroller.history.readers.log_times import NO_TIME, Flags, Longs, times_ms
 from zkcontroller.history.readers.record_blocks import Block
@@ -222,8 +222,8 @@ class Typer:
                 yield from self._taken_apart(block, group, group.blocks, group.block_places, True)
                 group.blocks, group.block_places = [], []
         if self._unknown:
-            texts = [_cut(text, UNKNOWN_CAPACITY) for text in self._unknown.values()]
-            yield _Rows(list(self._unknown), {"text": strings(texts)})
+            texts = shortened(list(self._unknown.values()), UNKNOWN_CAPACITY)
+            yield _Rows(list(self._unknown), {"text": texts})
         self._unknown.clear()
         self._traces.clear()
 
@@ -243,13 +243,13 @@ class Typer:
             if found:
                 mine, mine_places = _without(messages, left), _without(places, left)
                 columns = known.columns(found, mine)
-                columns["text"] = _texts(mine)
+                columns["text"] = shortened(mine, TEXT_CAPACITY)
                 yield self._rows(group, mine_places, columns)
             messages = [messages[place] for place in left]
             places = [places[place] for place in left]
         if messages:
-            texts = [_cut(block.records[place], UNKNOWN_CAPACITY) for place in places]
-            yield self._rows(group, places, {"text": strings(texts)})
+            texts = shortened([block.records[place] for place in places], UNKNOWN_CAPACITY)
+            yield self._rows(group, places, {"text": texts})
 
     def _rows(self, group: _Group, places: list[int], columns: Columns) -> _Rows:
         columns["level"] = group.level
@@ -285,18 +285,6 @@ def _words(message: bytes) -> tuple[bytes, int | None]:
     if second < 0:
         return message[begin:], None
     return message[begin:second], second + 1 if is_certain else None
-
-
-def _texts(messages: Sequence[bytes]) -> pa.Array:
-    if max(map(len, messages)) > TEXT_CAPACITY:
-        messages = [_cut(message, TEXT_CAPACITY) for message in messages]
-    return strings(messages)
-
-
-def _cut(text: bytes, capacity: int) -> bytes:
-    if len(text) <= capacity:
-        return text
-    return text[: 4 * capacity].decode(errors="replace")[:capacity].encode()
 
 
 def _without(entries: list[Any], places: list[int]) -> list[Any]:

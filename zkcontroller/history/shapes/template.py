@@ -10,8 +10,8 @@
 - ``<NAME>`` in capitals is a part that many lines share: :data:`PARTS`.
 
 A field may stand in several branches of a choice, but no line may fill it twice.  The expression is
-anchored at both ends and has numbered groups, because it runs in the JVM, where a name may hold no
-underscore.
+anchored at both ends and has numbered groups, because a field may stand in several of its branches,
+and a name may occur once only.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Expression(NamedTuple):
     """A template, compiled."""
 
     pattern: str
-    """For Java's and Python's regular expressions alike."""
+    """With ``^`` before and ``$`` behind it."""
     groups: tuple[tuple[str, tuple[int, ...]], ...]
     """Each field with the numbers of its groups, at most one of which holds text in one match."""
     stems: tuple[str, ...]
