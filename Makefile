@@ -29,8 +29,9 @@ help:  ## Show this list
 demo: $(INSTALLED)  ## Three brokers on a real ZooKeeper lose their controller, then a broker: watch it (under a minute)
 	@$(WITH_JAVA) $(BIN)/zkctl demo
 
+# Without --no-loadscope-reorder the files with the fewest tests would run last, and those are the longest.
 test: lint  ## Style, types, import arrows, and all tests that need no Docker, no real Kafka and no Spark
-	@$(WITH_JAVA) $(BIN)/pytest -q -rs -n auto --dist loadfile
+	@$(WITH_JAVA) $(BIN)/pytest -q -rs -n auto --dist loadfile --no-loadscope-reorder
 
 install: $(INSTALLED)  ## Create .venv and install the project with its embedded ZooKeeper
 
