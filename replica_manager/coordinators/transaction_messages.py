@@ -15,6 +15,7 @@ from kio.static.protocol import RequestPayload
 
 from replica_manager.coordinators.transactions.events import Marker
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.messages import request_type
 
@@ -60,7 +61,7 @@ def markers_request(markers: Iterable[Marker], version: int) -> RequestPayload:
     )
 
 
-def read_markers(request: Any) -> Iterator[Marker]:
+def read_markers(request: request_types.WriteTxnMarkersRequest) -> Iterator[Marker]:
     """The markers in a request."""
     return (
         Marker(

@@ -172,7 +172,7 @@ class QuorumRequests:
         NOT_CONTROLLER is an error of the envelope itself, so that the broker
         looks for the one that is.
         """
-        request = read_message(ApiKey.ENVELOPE, call.version, data, start)
+        request: Any = read_message(ApiKey.ENVELOPE, call.version, data, start)
         error = self._refusal_of(call.context)
         if error is not None:
             return write_envelope(None, error)

@@ -24,6 +24,7 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.security.principals import USER, Principal
 from replica_manager.security.sasl_mechanisms import LoginFailed, SaslServer
 from zkcontroller.errors import InvalidFrame, SaslRefused
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import APIS, ApiKey, is_valid_software
 from zkcontroller.protocol.framing import (
     RequestHeader,
@@ -114,9 +115,8 @@ class SaslAuthenticator:
         header, start = parse_request_header(data)
         if header.api_key == ApiKey.SASL_HANDSHAKE:
             _check_version(header, _HANDSHAKE_VERSIONS)
-            return self._handshake(
-                header, read_request(header.api_key, header.api_version, data, start)
-            )
+            request: Any = read_request(header.api_key, header.api_version, data, start)
+            return self._handshake(header, request)
         if header.api_key != ApiKey.API_VERSIONS:
             name = ApiKey(header.api_key).name
             return Step(failure=f"Unexpected Kafka request of type {name} during SASL handshake.")
@@ -137,8 +137,10 @@ class SaslAuthenticator:
             and is_valid_software(request.client_software_version)
         )
 
-    def _handshake(self, header: RequestHeader, request: Any) -> Step:
-        wanted: str = request.mechanism
+    def _handshake(
+        self, header: RequestHeader, request: request_types.SaslHandshakeRequest
+    ) -> Step:
+        wanted = request.mechanism
         self._is_framed = header.api_version >= 1
         enabled = tuple(self._servers)
         if wanted not in self._servers:

@@ -8,7 +8,7 @@ Source: Kafka ``AclApis``, ``ClusterMetadataAuthorizer`` (KIP-801).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -29,11 +29,12 @@ from zkcontroller.errors import InvalidFrame
 from zkcontroller.kraft.controller.acl_control import AclDeleteResult, StandardAcl
 from zkcontroller.kraft.controller.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.quorum_controller_requests import CreateAcls, DeleteAcls
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
 
-async def _describe(request: Any, call: Call) -> ResponsePayload:
+async def _describe(request: request_types.DescribeAclsRequest, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.DESCRIBE_ACLS, call.version)
     wanted = _filter(request)
     try:
@@ -54,7 +55,7 @@ async def _describe(request: Any, call: Call) -> ResponsePayload:
     )
 
 
-async def _create(request: Any, call: Call) -> ResponsePayload:
+async def _create(request: request_types.CreateAclsRequest, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.CREATE_ACLS, call.version)
     wanted = [_acl(creation) for creation in request.creations]
     try:
@@ -84,7 +85,7 @@ async def _created(wanted: Sequence[StandardAcl | ApiError], call: Call) -> Sequ
     return [next(told) if isinstance(acl, StandardAcl) else acl for acl in wanted]
 
 
-async def _delete(request: Any, call: Call) -> ResponsePayload:
+async def _delete(request: request_types.DeleteAclsRequest, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.DELETE_ACLS, call.version)
     filters = tuple(map(_filter, request.filters))
     results: Sequence[AclDeleteResult]
@@ -108,7 +109,7 @@ async def _delete(request: Any, call: Call) -> ResponsePayload:
     )
 
 
-def _acl(creation: Any) -> StandardAcl | ApiError:
+def _acl(creation: request_types.AclCreation) -> StandardAcl | ApiError:
     """The ACL, or the error; InvalidFrame for a value that Kafka cannot read."""
     try:
         binding = binding_of(creation)
@@ -120,7 +121,9 @@ def _acl(creation: Any) -> StandardAcl | ApiError:
     return StandardAcl(*binding)
 
 
-def _filter(wanted: Any) -> AclBindingFilter:
+def _filter(
+    wanted: request_types.DescribeAclsRequest | request_types.DeleteAclsFilter,
+) -> AclBindingFilter:
     try:
         return filter_of(wanted)
     except RequestRefused as refused:

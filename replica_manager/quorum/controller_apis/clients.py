@@ -7,7 +7,7 @@ Source: Kafka ``ControllerApis.handleAlterClientQuotas``, ``handleAlterUserScram
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kio.static.protocol import ResponsePayload
 
@@ -23,11 +23,14 @@ from zkcontroller.kraft.controller.scram_control import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
 
-async def _alter_client_quotas(request: Any, call: Call) -> ResponsePayload:
+async def _alter_client_quotas(
+    request: request_types.AlterClientQuotasRequest, call: Call
+) -> ResponsePayload:
     schema = response_schema(ApiKey.ALTER_CLIENT_QUOTAS, call.version)
     alterations = tuple(
         ClientQuotaAlteration(
@@ -56,7 +59,9 @@ async def _alter_client_quotas(request: Any, call: Call) -> ResponsePayload:
     )
 
 
-async def _alter_scram_credentials(request: Any, call: Call) -> ResponsePayload:
+async def _alter_scram_credentials(
+    request: request_types.AlterUserScramCredentialsRequest, call: Call
+) -> ResponsePayload:
     schema = response_schema(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, call.version)
     wanted = AlterUserScramCredentials(
         tuple(ScramCredentialDeletion(gone.name, gone.mechanism) for gone in request.deletions),

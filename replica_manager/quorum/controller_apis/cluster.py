@@ -7,7 +7,7 @@ Source: Kafka ``ControllerApis.handleBrokerRegistration``, ``handleBrokerHeartBe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -28,16 +28,26 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     UnregisterBroker,
 )
 from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 
 HEARTBEAT_TIMEOUT_MS: Final = 1_000
 """Half of ``broker.heartbeat.interval.ms``: an older heartbeat is overtaken by the next one."""
 _NO_EPOCH: Final = -1
+_Listener: TypeAlias = (
+    "request_types.BrokerRegistrationListener | request_types.ControllerRegistrationListener"
+)
+_Feature: TypeAlias = (
+    "request_types.BrokerRegistrationFeature | request_types.ControllerRegistrationFeature"
+)
 _NO_PRODUCER_ID: Final = -1
 
 
-async def _register_broker(request: Any, call: Call) -> ResponsePayload:
+async def _register_broker(
+    request: request_types.BrokerRegistrationRequest, call: Call
+) -> ResponsePayload:
     schema = response_schema(ApiKey.BROKER_REGISTRATION, call.version)
     wanted = BrokerRegistrationRequest(
         broker_id=request.broker_id,
@@ -46,8 +56,8 @@ async def _register_broker(request: Any, call: Call) -> ResponsePayload:
         listeners=_endpoints(request.listeners),
         features=_features(request.features),
         rack=request.rack,
-        is_migrating_zk_broker=getattr(request, "is_migrating_zk_broker", False),
-        log_dirs=tuple(map(uuid_or_zero, getattr(request, "log_dirs", ()))),
+        is_migrating_zk_broker=field_or(request, "is_migrating_zk_broker", False),
+        log_dirs=tuple(map(uuid_or_zero, field_or(request, "log_dirs", ()))),
     )
     try:
         reply = await call.ask(RegisterBroker(wanted))
@@ -56,7 +66,7 @@ async def _register_broker(request: Any, call: Call) -> ResponsePayload:
     return schema.response(error_code=ErrorCode.none, broker_epoch=reply.epoch)
 
 
-async def _heartbeat(request: Any, call: Call) -> ResponsePayload:
+async def _heartbeat(request: request_types.BrokerHeartbeatRequest, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.BROKER_HEARTBEAT, call.version)
     heartbeat = BrokerHeartbeat(
         broker_id=request.broker_id,
@@ -64,7 +74,7 @@ async def _heartbeat(request: Any, call: Call) -> ResponsePayload:
         current_metadata_offset=request.current_metadata_offset,
         want_fence=request.want_fence,
         want_shut_down=request.want_shut_down,
-        offline_log_dirs=tuple(map(uuid_or_zero, getattr(request, "offline_log_dirs", ()))),
+        offline_log_dirs=tuple(map(uuid_or_zero, field_or(request, "offline_log_dirs", ()))),
     )
     try:
         reply = await call.ask(ProcessBrokerHeartbeat(heartbeat), HEARTBEAT_TIMEOUT_MS)
@@ -80,7 +90,9 @@ async def _heartbeat(request: Any, call: Call) -> ResponsePayload:
     )
 
 
-async def _unregister_broker(request: Any, call: Call) -> ResponsePayload:
+async def _unregister_broker(
+    request: request_types.UnregisterBrokerRequest, call: Call
+) -> ResponsePayload:
     schema = response_schema(ApiKey.UNREGISTER_BROKER, call.version)
     try:
         await call.ask(UnregisterBroker(request.broker_id))
@@ -89,7 +101,9 @@ async def _unregister_broker(request: Any, call: Call) -> ResponsePayload:
     return schema.response(error_code=ErrorCode.none, error_message=None)
 
 
-async def _register_controller(request: Any, call: Call) -> ResponsePayload:
+async def _register_controller(
+    request: request_types.ControllerRegistrationRequest, call: Call
+) -> ResponsePayload:
     schema = response_schema(ApiKey.CONTROLLER_REGISTRATION, call.version)
     wanted = ControllerRegistrationRequest(
         controller_id=request.controller_id,
@@ -105,7 +119,9 @@ async def _register_controller(request: Any, call: Call) -> ResponsePayload:
     return schema.response(error_code=ErrorCode.none, error_message=None)
 
 
-async def _allocate_producer_ids(request: Any, call: Call) -> ResponsePayload:
+async def _allocate_producer_ids(
+    request: request_types.AllocateProducerIdsRequest, call: Call
+) -> ResponsePayload:
     schema = response_schema(ApiKey.ALLOCATE_PRODUCER_IDS, call.version)
     try:
         block = await call.ask(AllocateProducerIds(request.broker_id, request.broker_epoch))
@@ -120,7 +136,7 @@ async def _allocate_producer_ids(request: Any, call: Call) -> ResponsePayload:
     )
 
 
-def _endpoints(listeners: Iterable[Any]) -> tuple[BrokerEndpoint, ...]:
+def _endpoints(listeners: Iterable[_Listener]) -> tuple[BrokerEndpoint, ...]:
     return tuple(
         BrokerEndpoint(
             name=listener.name,
@@ -132,7 +148,7 @@ def _endpoints(listeners: Iterable[Any]) -> tuple[BrokerEndpoint, ...]:
     )
 
 
-def _features(features: Iterable[Any]) -> tuple[BrokerFeature, ...]:
+def _features(features: Iterable[_Feature]) -> tuple[BrokerFeature, ...]:
     return tuple(
         BrokerFeature(
             name=feature.name,

@@ -7,8 +7,8 @@ Source: Kafka ``ControllerApis.handleIncrementalAlterConfigs``, ``handleLegacyAl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -16,6 +16,7 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.quorum.controller_apis.call import Call, ControllerApi
 from replica_manager.quorum.controller_apis.loggers import alter_loggers
 from replica_manager.quorum.controller_apis.refusals import CLUSTER_REFUSED, TOPIC_REFUSED
+from replica_manager.server.configs.altered_resources import NamedResource
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.kraft.controller.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.config_schema import ConfigResource
@@ -27,17 +28,21 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     UpdateFeatures,
 )
 from zkcontroller.model import ConfigResourceType
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.milliseconds import milliseconds
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
 
+_R = TypeVar("_R", bound=NamedResource)
 _DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "Duplicate resource.")
 _OPERATIONS: Final = frozenset(each.value for each in OpType)
 _LOGGER: Final = ConfigResourceType.BROKER_LOGGER
-_ALLOWS_DOWNGRADE: Final = "allow_downgrade"
 
 
-async def _incremental_alter(request: Any, call: Call) -> ResponsePayload:
+async def _incremental_alter(
+    request: request_types.IncrementalAlterConfigsRequest, call: Call
+) -> ResponsePayload:
     schema = response_schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, call.version)
     loggers = [each for each in request.resources if each.resource_type == _LOGGER]
     others = [each for each in request.resources if each.resource_type != _LOGGER]
@@ -62,7 +67,7 @@ async def _incremental_alter(request: Any, call: Call) -> ResponsePayload:
     return _response(schema, rows)
 
 
-async def _legacy_alter(request: Any, call: Call) -> ResponsePayload:
+async def _legacy_alter(request: request_types.AlterConfigsRequest, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.ALTER_CONFIGS, call.version)
     try:
         refused, resources = _sorted_out(request.resources, call)
@@ -76,18 +81,17 @@ async def _legacy_alter(request: Any, call: Call) -> ResponsePayload:
     return _response(schema, (refused | results).items())
 
 
-def _key(resource: Any) -> ConfigResource:
+def _key(resource: NamedResource) -> ConfigResource:
     return ConfigResource(resource.resource_type, resource.resource_name)
 
 
 def _sorted_out(
-    resources: Iterable[Any], call: Call
-) -> tuple[dict[ConfigResource, ApiError], dict[ConfigResource, Any]]:
+    resources: Sequence[_R], call: Call
+) -> tuple[dict[ConfigResource, ApiError], dict[ConfigResource, _R]]:
     """The resources refused before the controller, and those for the controller."""
-    resources = list(resources)
     counts = Counter(map(_key, resources))
     refused: dict[ConfigResource, ApiError] = {}
-    left: dict[ConfigResource, Any] = {}
+    left: dict[ConfigResource, _R] = {}
     for resource in resources:
         key = _key(resource)
         error = _DUPLICATE if counts[key] > 1 else _error_of(key, call)
@@ -117,7 +121,7 @@ def _error_of(resource: ConfigResource, call: Call) -> ApiError | None:
 
 
 def _refusal(
-    schema: ResponseSchema, resources: Iterable[Any], error: ApiException
+    schema: ResponseSchema, resources: Iterable[NamedResource], error: ApiException
 ) -> ResponsePayload:
     return _response(schema, [(_key(each), error.to_error()) for each in resources])
 
@@ -139,13 +143,15 @@ def _response(
     )
 
 
-async def _update_features(request: Any, call: Call) -> ResponsePayload:
+async def _update_features(
+    request: request_types.UpdateFeaturesRequest, call: Call
+) -> ResponsePayload:
     schema = response_schema(ApiKey.UPDATE_FEATURES, call.version)
     updates = {
         update.feature: FeatureUpdate(update.max_version_level, _upgrade_type(update))
         for update in request.feature_updates
     }
-    wanted = UpdateFeatures(updates, getattr(request, "validate_only", False))
+    wanted = UpdateFeatures(updates, field_or(request, "validate_only", False))
     failure = ApiError()
     results: Mapping[str, ApiError] = {}
     try:
@@ -167,10 +173,13 @@ async def _update_features(request: Any, call: Call) -> ResponsePayload:
     )
 
 
-def _upgrade_type(update: Any) -> UpgradeType:
-    if hasattr(update, _ALLOWS_DOWNGRADE):
-        return UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
-    return UpgradeType.from_code(update.upgrade_type)
+def _upgrade_type(update: request_types.FeatureUpdateKey) -> UpgradeType:
+    code = field_or(update, "upgrade_type", None)
+    if code is not None:
+        return UpgradeType.from_code(code)
+    # The first version knows no other downgrade than a safe one.
+    is_downgrade = field_or(update, "allow_downgrade", False)
+    return UpgradeType.SAFE_DOWNGRADE if is_downgrade else UpgradeType.UPGRADE
 
 
 CONFIG_APIS: Final[Mapping[int, ControllerApi]] = {

@@ -10,7 +10,7 @@ Source: Kafka ``ControllerApis.handleDescribeCluster``, ``ControllerRegistration
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -21,7 +21,9 @@ from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.kraft.controller.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.quorum_controller_requests import DescribeControllers
 from zkcontroller.kraft.controller.registrations import ControllerRegistration
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 
 _BROKERS: Final = 1
@@ -31,13 +33,13 @@ _NOT_ASKED: Final = -(2**31)
 """The schema's default of what the client may do with the cluster."""
 
 
-async def _describe(request: Any, call: Call) -> ResponsePayload:
+async def _describe(request: request_types.DescribeClusterRequest, call: Call) -> ResponsePayload:
     try:
         # First, because a client without permission gets that error for any request.
         registered = await call.ask(DescribeControllers())
     except ApiException as refused:
         return _refusal(call, refused.to_error())
-    endpoint_type = getattr(request, "endpoint_type", _BROKERS)
+    endpoint_type = field_or(request, "endpoint_type", _BROKERS)
     if endpoint_type != _CONTROLLERS:
         return _refusal(call, _wrong_endpoint(endpoint_type, call.version))
     schema = response_schema(ApiKey.DESCRIBE_CLUSTER, call.version)

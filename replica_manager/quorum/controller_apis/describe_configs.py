@@ -37,6 +37,7 @@ from zkcontroller.kraft.controller.config_schema import ALL_BROKERS, ConfigResou
 from zkcontroller.kraft.controller.configuration_control import DescribedConfigs
 from zkcontroller.kraft.controller.quorum_controller_requests import DescribeConfigs, FindTopicIds
 from zkcontroller.model import ConfigResourceType
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
 from zkcontroller.topic_names import invalid_name_reason
@@ -63,9 +64,9 @@ class _Metadata(NamedTuple):
         return _keys(self.configs[resource])
 
 
-async def _describe(request: Any, call: Call) -> ResponsePayload:
+async def _describe(request: request_types.DescribeConfigsRequest, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.DESCRIBE_CONFIGS, call.version)
-    resources: Sequence[Any] = request.resources
+    resources = request.resources
     if any(each.resource_type not in ConfigResourceType._value2member_map_ for each in resources):
         rows = [config_result(schema, e, ErrorCode.invalid_request, MALFORMED) for e in resources]
         return schema.response(results=tuple(rows))
@@ -85,7 +86,7 @@ async def _describe(request: Any, call: Call) -> ResponsePayload:
     return schema.response(results=tuple(rows))
 
 
-def _denial(resource: Any, call: Call) -> ApiError | None:
+def _denial(resource: request_types.DescribeConfigsResource, call: Call) -> ApiError | None:
     """The error if the client may not see that resource; None if it may."""
     permissions = call.permissions
     if resource.resource_type == ConfigResourceType.TOPIC:
@@ -97,7 +98,7 @@ def _denial(resource: Any, call: Call) -> ApiError | None:
     return None if is_allowed else CLUSTER_REFUSED
 
 
-async def _ask(resources: Iterable[Any], call: Call) -> _Metadata:
+async def _ask(resources: Iterable[request_types.DescribeConfigsResource], call: Call) -> _Metadata:
     config = call.services.node.config
     this_node = ConfigResource(ConfigResourceType.BROKER, str(config.broker_id))
     wanted: dict[ConfigResource, tuple[str, ...]] = {ALL_BROKERS: (), this_node: ()}
@@ -118,7 +119,12 @@ def _keys(described: DescribedConfigs) -> Mapping[str, str]:
     return {} if isinstance(described, ApiError) else described
 
 
-def _row(schema: ResponseSchema, resource: Any, request: Any, metadata: _Metadata) -> Any:
+def _row(
+    schema: ResponseSchema,
+    resource: request_types.DescribeConfigsResource,
+    request: request_types.DescribeConfigsRequest,
+    metadata: _Metadata,
+) -> Any:
     try:
         entries = _entries(resource.resource_type, resource.resource_name, metadata)
     except ApiException as refused:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import replace
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kio.schema.default_principal_data.v0.data import DefaultPrincipalData
 from kio.schema.errors import ErrorCode
@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from replica_manager.quorum.controller_apis.call import RequestContext
 from replica_manager.security.principals import Principal, host_name_of
 from zkcontroller.errors import InvalidFrame, ZkControllerError
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.framing import RequestHeader, parse_request_header
 from zkcontroller.protocol.messages import read, write
@@ -70,7 +71,9 @@ class ForwardedRequest(NamedTuple):
     context: RequestContext
 
 
-def open_envelope(request: Any, envelope: RequestContext) -> ForwardedRequest:
+def open_envelope(
+    request: request_types.EnvelopeRequest, envelope: RequestContext
+) -> ForwardedRequest:
     """The request inside, with the client's own context; EnvelopeRefused if malformed.
 
     ``envelope``: the context in which the Envelope itself came.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -20,12 +20,18 @@ from replica_manager.server.configs.config_alteration import Change, Operation
 from replica_manager.server.configs.log_levels import change_levels, check_levels
 from zkcontroller.acls import AclOperation
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError
+from zkcontroller.protocol import request_types
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _log: Final = logging.getLogger("kafka.server.ControllerApis")
 
 
-def alter_loggers(resource: Any, call: Call, *, validate_only: bool) -> ApiError:
+def alter_loggers(
+    resource: request_types.IncrementalAlterConfigsAlterConfigsResource,
+    call: Call,
+    *,
+    validate_only: bool,
+) -> ApiError:
     """Changes the levels in that resource of the request, all or none; returns the result."""
     if not call.permissions.allow_on_cluster(AclOperation.CLUSTER_ACTION):
         return CLUSTER_REFUSED

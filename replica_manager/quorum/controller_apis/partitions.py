@@ -7,7 +7,7 @@ Source: Kafka ``ControllerApis.handleAlterPartitionRequest``, ``handleAssignRepl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -27,19 +27,23 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     AssignReplicasToDirs,
 )
 from zkcontroller.model import RECOVERED
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 
 
-async def _alter_partition(request: Any, call: Call) -> ResponsePayload:
+async def _alter_partition(
+    request: request_types.AlterPartitionRequest, call: Call
+) -> ResponsePayload:
     schema = response_schema(ApiKey.ALTER_PARTITION, call.version)
     proposals = AlterPartitionRequest(
         request.broker_id,
         request.broker_epoch,
         tuple(
             ProposedTopic(
-                topic_id=uuid_or_zero(getattr(topic, "topic_id", None)),
-                topic_name=getattr(topic, "topic_name", ""),
+                topic_id=uuid_or_zero(field_or(topic, "topic_id", None)),
+                topic_name=field_or(topic, "topic_name", ""),
                 partitions=tuple(map(_proposed, topic.partitions)),
             )
             for topic in request.topics
@@ -75,24 +79,27 @@ async def _alter_partition(request: Any, call: Call) -> ResponsePayload:
     )
 
 
-def _proposed(partition: Any) -> ProposedPartition:
-    if hasattr(partition, "new_isr"):
-        isr = tuple(BrokerState(broker) for broker in partition.new_isr)
+def _proposed(partition: request_types.AlterPartitionPartitionData) -> ProposedPartition:
+    brokers = field_or(partition, "new_isr", None)
+    if brokers is not None:
+        isr = tuple(BrokerState(broker) for broker in brokers)
     else:
         isr = tuple(
             BrokerState(member.broker_id, member.broker_epoch)
-            for member in partition.new_isr_with_epochs
+            for member in field_or(partition, "new_isr_with_epochs", ())
         )
     return ProposedPartition(
         partition_index=partition.partition_index,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
         new_isr=isr,
-        leader_recovery_state=getattr(partition, "leader_recovery_state", RECOVERED),
+        leader_recovery_state=field_or(partition, "leader_recovery_state", RECOVERED),
     )
 
 
-async def _assign_replicas_to_dirs(request: Any, call: Call) -> ResponsePayload:
+async def _assign_replicas_to_dirs(
+    request: request_types.AssignReplicasToDirsRequest, call: Call
+) -> ResponsePayload:
     schema = response_schema(ApiKey.ASSIGN_REPLICAS_TO_DIRS, call.version)
     wanted = AssignReplicasToDirs(
         request.broker_id,

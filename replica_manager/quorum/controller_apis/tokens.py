@@ -10,7 +10,7 @@ their neighbours (KIP-48, KIP-373, KIP-900).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -26,15 +26,19 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     ExpireDelegationToken,
     RenewDelegationToken,
 )
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.numeric_times import NO_TIME
+from zkcontroller.protocol.request_types import field_or
 
 
-async def _create(request: Any, call: Call) -> ResponsePayload:
+async def _create(
+    request: request_types.CreateDelegationTokenRequest, call: Call
+) -> ResponsePayload:
     requester = call.context.principal
     owner = requester
-    if getattr(request, "owner_principal_name", None):
-        owner = Principal(request.owner_principal_type or USER, request.owner_principal_name)
+    if name := field_or(request, "owner_principal_name", None):
+        owner = Principal(field_or(request, "owner_principal_type", None) or USER, name)
     try:
         error = _denial(call, owner)
         if error is not ErrorCode.none:
@@ -101,12 +105,14 @@ def _created(
     )
 
 
-async def _renew(request: Any, call: Call) -> ResponsePayload:
+async def _renew(request: request_types.RenewDelegationTokenRequest, call: Call) -> ResponsePayload:
     wanted = RenewDelegationToken(str(call.context.principal), request.hmac, request.renew_period)
     return await _expiring(ApiKey.RENEW_DELEGATION_TOKEN, call, wanted)
 
 
-async def _expire(request: Any, call: Call) -> ResponsePayload:
+async def _expire(
+    request: request_types.ExpireDelegationTokenRequest, call: Call
+) -> ResponsePayload:
     wanted = ExpireDelegationToken(
         str(call.context.principal), request.hmac, request.expiry_time_period
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -27,8 +27,10 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     FindTopicIds,
     FindTopicNames,
 )
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.milliseconds import milliseconds
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import response_schema
 
 _BY_ID_SINCE: Final = 6
@@ -61,7 +63,7 @@ class _Result(NamedTuple):
     error: ApiError
 
 
-async def delete_topics(request: Any, call: Call) -> ResponsePayload:
+async def delete_topics(request: request_types.DeleteTopicsRequest, call: Call) -> ResponsePayload:
     """Deletes the allowed topics; one result per topic, in random order."""
     schema = response_schema(ApiKey.DELETE_TOPICS, call.version)
     topics = _topics_of(request, call.version)
@@ -92,10 +94,13 @@ def _check_enabled(call: Call) -> None:
     raise ApiException(disabled if call.version >= _DISABLED_SINCE else ErrorCode.invalid_request)
 
 
-def _topics_of(request: Any, version: int) -> list[_Topic]:
+def _topics_of(request: request_types.DeleteTopicsRequest, version: int) -> list[_Topic]:
     if version < _BY_ID_SINCE:
-        return [_Topic(name, ZERO_UUID) for name in request.topic_names]
-    return [_Topic(topic.name, uuid_or_zero(topic.topic_id)) for topic in request.topics]
+        return [_Topic(name, ZERO_UUID) for name in field_or(request, "topic_names", ())]
+    return [
+        _Topic(topic.name, uuid_or_zero(topic.topic_id))
+        for topic in field_or(request, "topics", ())
+    ]
 
 
 class _Deletion:

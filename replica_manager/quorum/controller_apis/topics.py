@@ -39,8 +39,10 @@ from zkcontroller.kraft.controller.topic_requests import (
     ReplicaAssignment,
 )
 from zkcontroller.kraft.values import METADATA_TOPIC
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.milliseconds import milliseconds
+from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
 
 _DUPLICATE_NAME: Final = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
@@ -51,7 +53,7 @@ _NOT_GROWN: Final = ApiError(ErrorCode.topic_authorization_failed)
 _NOT_CREATABLE: Final = ApiError(ErrorCode.topic_authorization_failed, "Authorization failed.")
 
 
-async def _create_topics(request: Any, call: Call) -> ResponsePayload:
+async def _create_topics(request: request_types.CreateTopicsRequest, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.CREATE_TOPICS, call.version)
     try:
         found = await _create(request, call)
@@ -61,7 +63,9 @@ async def _create_topics(request: Any, call: Call) -> ResponsePayload:
     return schema.response(topics=tuple(_created(schema, result) for result in found))
 
 
-async def _create(request: Any, call: Call) -> list[CreatableTopicResult]:
+async def _create(
+    request: request_types.CreateTopicsRequest, call: Call
+) -> list[CreatableTopicResult]:
     counts = Counter(topic.name for topic in request.topics)
     names = [name for name, count in counts.items() if count == 1 and name != METADATA_TOPIC]
     permissions = call.permissions
@@ -73,7 +77,7 @@ async def _create(request: Any, call: Call) -> list[CreatableTopicResult]:
     )
     wanted = CreateTopicsRequest(
         topics=tuple(_creatable(topic) for topic in request.topics if topic.name in creatable),
-        validate_only=getattr(request, "validate_only", False),
+        validate_only=field_or(request, "validate_only", False),
         describable=tuple(describable),
     )
     found = list(await call.ask(CreateTopics(wanted), milliseconds(request.timeout)))
@@ -87,7 +91,7 @@ async def _create(request: Any, call: Call) -> list[CreatableTopicResult]:
     return found
 
 
-def _creatable(topic: Any) -> CreatableTopic:
+def _creatable(topic: request_types.CreatableTopic) -> CreatableTopic:
     return CreatableTopic(
         name=topic.name,
         num_partitions=topic.num_partitions,
@@ -127,7 +131,9 @@ def _created(schema: ResponseSchema, result: CreatableTopicResult) -> Any:
     )
 
 
-async def _create_partitions(request: Any, call: Call) -> ResponsePayload:
+async def _create_partitions(
+    request: request_types.CreatePartitionsRequest, call: Call
+) -> ResponsePayload:
     schema = response_schema(ApiKey.CREATE_PARTITIONS, call.version)
     try:
         results = await _grow(request, call)
@@ -146,7 +152,9 @@ async def _create_partitions(request: Any, call: Call) -> ResponsePayload:
     )
 
 
-async def _grow(request: Any, call: Call) -> list[tuple[str, ApiError]]:
+async def _grow(
+    request: request_types.CreatePartitionsRequest, call: Call
+) -> list[tuple[str, ApiError]]:
     counts = Counter(topic.name for topic in request.topics)
     results = [(name, _DUPLICATE_NAME) for name, count in counts.items() if count > 1]
     names = [name for name, count in counts.items() if count == 1]
@@ -168,7 +176,7 @@ async def _grow(request: Any, call: Call) -> list[tuple[str, ApiError]]:
     return results
 
 
-async def _elect_leaders(request: Any, call: Call) -> ResponsePayload:
+async def _elect_leaders(request: request_types.ElectLeadersRequest, call: Call) -> ResponsePayload:
     schema = response_schema(ApiKey.ELECT_LEADERS, call.version)
     asked = request.topic_partitions
     partitions = None if asked is None else tuple((t.topic, tuple(t.partitions)) for t in asked)
@@ -197,8 +205,8 @@ async def _elect_leaders(request: Any, call: Call) -> ResponsePayload:
     )
 
 
-def _election_type(request: Any) -> ElectionType:
-    code = getattr(request, "election_type", ElectionType.PREFERRED)
+def _election_type(request: request_types.ElectLeadersRequest) -> ElectionType:
+    code = field_or(request, "election_type", ElectionType.PREFERRED)
     try:
         return ElectionType(code)
     except ValueError:
@@ -222,7 +230,9 @@ def _verdicts(
     )
 
 
-async def _alter_reassignments(request: Any, call: Call) -> ResponsePayload:
+async def _alter_reassignments(
+    request: request_types.AlterPartitionReassignmentsRequest, call: Call
+) -> ResponsePayload:
     schema = response_schema(ApiKey.ALTER_PARTITION_REASSIGNMENTS, call.version)
     wanted = AlterPartitionReassignments(tuple(map(_reassignable, request.topics)))
     failure = ApiError()
@@ -251,7 +261,7 @@ async def _alter_reassignments(request: Any, call: Call) -> ResponsePayload:
     )
 
 
-def _reassignable(topic: Any) -> ReassignableTopic:
+def _reassignable(topic: request_types.ReassignableTopic) -> ReassignableTopic:
     return ReassignableTopic(
         topic.name,
         tuple(
@@ -264,7 +274,9 @@ def _reassignable(topic: Any) -> ReassignableTopic:
     )
 
 
-async def _list_reassignments(request: Any, call: Call) -> ResponsePayload:
+async def _list_reassignments(
+    request: request_types.ListPartitionReassignmentsRequest, call: Call
+) -> ResponsePayload:
     schema = response_schema(ApiKey.LIST_PARTITION_REASSIGNMENTS, call.version)
     wanted = ListPartitionReassignments(_listed(request.topics))
     failure = ApiError()
@@ -296,7 +308,9 @@ async def _list_reassignments(request: Any, call: Call) -> ResponsePayload:
     )
 
 
-def _listed(topics: Iterable[Any] | None) -> tuple[tuple[str, tuple[int, ...]], ...] | None:
+def _listed(
+    topics: Iterable[request_types.ListPartitionReassignmentsTopics] | None,
+) -> tuple[tuple[str, tuple[int, ...]], ...] | None:
     if topics is None:
         return None
     return tuple((topic.name, tuple(topic.partition_indexes)) for topic in topics)

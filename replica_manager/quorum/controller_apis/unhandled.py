@@ -10,29 +10,36 @@ Source: Kafka ``ControllerApis.handle``, the ``listeners`` of its message schema
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.quorum.controller_apis.call import Call, ControllerApi
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
 _ERROR: Final = ErrorCode.unknown_server_error
 
 
-async def _controlled_shutdown(_request: Any, call: Call) -> ResponsePayload:
+async def _controlled_shutdown(
+    _request: request_types.ControlledShutdownRequest, call: Call
+) -> ResponsePayload:
     schema = response_schema(ApiKey.CONTROLLED_SHUTDOWN, call.version)
     return schema.response(error_code=_ERROR, remaining_partitions=())
 
 
-async def _describe_tokens(_request: Any, call: Call) -> ResponsePayload:
+async def _describe_tokens(
+    _request: request_types.DescribeDelegationTokenRequest, call: Call
+) -> ResponsePayload:
     schema = response_schema(ApiKey.DESCRIBE_DELEGATION_TOKEN, call.version)
     return schema.response(error_code=_ERROR, tokens=())
 
 
-async def _describe_scram_credentials(request: Any, call: Call) -> ResponsePayload:
+async def _describe_scram_credentials(
+    request: request_types.DescribeUserScramCredentialsRequest, call: Call
+) -> ResponsePayload:
     schema = response_schema(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, call.version)
     return schema.response(
         error_code=_ERROR,

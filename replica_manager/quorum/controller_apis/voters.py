@@ -10,7 +10,7 @@ Source: Kafka ``KafkaRaftClient.handleAddVoterRequest`` and its neighbours, ``Ad
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
@@ -18,9 +18,12 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.quorum.controller_apis.call import Call, ControllerApi, LocalNode
 from zkcontroller.acls import AclOperation
 from zkcontroller.kraft.controller.api_error import ApiError, ApiException
+from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import response_schema
 
+_Endpoints: TypeAlias = "request_types.AddRaftVoterRequest | request_types.UpdateRaftVoterRequest"
+_Request: TypeAlias = "_Endpoints | request_types.RemoveRaftVoterRequest"
 _NO_LEADER: Final = -1
 _NOTHING_COMMITTED: Final = ApiError(
     ErrorCode.request_timed_out,
@@ -28,7 +31,7 @@ _NOTHING_COMMITTED: Final = ApiError(
 )
 
 
-async def _add(request: Any, call: Call) -> ResponsePayload:
+async def _add(request: request_types.AddRaftVoterRequest, call: Call) -> ResponsePayload:
     node = call.services.node
     error = _early_error(request, call)
     if error is None and not _is_voter_named(request):
@@ -45,7 +48,7 @@ async def _add(request: Any, call: Call) -> ResponsePayload:
     return _answer(ApiKey.ADD_RAFT_VOTER, call, error or _late_error(node, "adding"))
 
 
-async def _remove(request: Any, call: Call) -> ResponsePayload:
+async def _remove(request: request_types.RemoveRaftVoterRequest, call: Call) -> ResponsePayload:
     error = _early_error(request, call)
     if error is None and not _is_voter_named(request):
         error = ApiError(
@@ -55,7 +58,7 @@ async def _remove(request: Any, call: Call) -> ResponsePayload:
     return _answer(ApiKey.REMOVE_RAFT_VOTER, call, error or late)
 
 
-async def _update(request: Any, call: Call) -> ResponsePayload:
+async def _update(request: request_types.UpdateRaftVoterRequest, call: Call) -> ResponsePayload:
     node = call.services.node
     error = _early_error(request, call, epoch=request.current_leader_epoch)
     levels = request.k_raft_version_feature
@@ -81,7 +84,7 @@ async def _update(request: Any, call: Call) -> ResponsePayload:
     )
 
 
-def _early_error(request: Any, call: Call, *, epoch: int | None = None) -> ApiError | None:
+def _early_error(request: _Request, call: Call, *, epoch: int | None = None) -> ApiError | None:
     """The error for any request; without ``epoch`` the epoch is not checked."""
     node = call.services.node
     try:
@@ -104,11 +107,11 @@ def _early_error(request: Any, call: Call, *, epoch: int | None = None) -> ApiEr
     return None
 
 
-def _is_voter_named(request: Any) -> bool:
+def _is_voter_named(request: _Request) -> bool:
     return request.voter_id >= 0 and request.voter_directory_id is not None
 
 
-def _has_endpoint(request: Any, node: LocalNode) -> bool:
+def _has_endpoint(request: _Endpoints, node: LocalNode) -> bool:
     return any(listener.name == node.listener_name for listener in request.listeners)
 
 

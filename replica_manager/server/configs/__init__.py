@@ -1,7 +1,8 @@
 """Configurations: what a client reads and alters, of brokers, topics and loggers.
 
 :mod:`.config_entries` and :mod:`.config_rows` are what DescribeConfigs shows,
-:mod:`.config_answers` its answers; :mod:`.config_alteration` checks a change,
+:mod:`.config_answers` its answers; :mod:`.altered_resources` is what an alteration answers;
+:mod:`.config_alteration` checks a change,
 :mod:`.config_resources` carries it out; :mod:`.reconfiguring` asks the running broker whether it
 can, :mod:`.entity_configs` are the znodes, :mod:`.log_levels` the loggers.
 """

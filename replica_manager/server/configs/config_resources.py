@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from kio.schema.errors import ErrorCode
-from kio.static.protocol import ResponsePayload
 
 from replica_manager.configuration.config import DYNAMIC_BROKER_KEYS
 from replica_manager.configuration.config_keys import ConfigKey
@@ -41,7 +40,6 @@ from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import ConfigResourceType
 from zkcontroller.protocol.error_codes import error_code_for
-from zkcontroller.protocol.versioned_messages import response_schema
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY
 
 _log = logging.getLogger("kafka.server.ZkAdminManager")
@@ -231,37 +229,3 @@ def _is_secret(name: str) -> bool:
     """Whether the value must not be logged; an unknown key may hold a secret."""
     key = TOPIC_KEYS.get(name) or DYNAMIC_BROKER_KEYS.get(base_name(name) or name)
     return key is None or key.type_name == "password"
-
-
-class NamedResource(Protocol):
-    """A resource in either request."""
-
-    @property
-    def resource_type(self) -> int:
-        """A :class:`~zkcontroller.model.ConfigResourceType`, perhaps an unknown one."""
-
-    @property
-    def resource_name(self) -> str:
-        """The name of the topic or the id of the broker."""
-
-
-def alteration_response(
-    api_key: int,
-    resources: Iterable[NamedResource],
-    context: RequestContext,
-    outcomes: Iterable[Outcome],
-) -> ResponsePayload:
-    """The AlterConfigs or IncrementalAlterConfigs response: one result per resource."""
-    schema = response_schema(api_key, context.api_version)
-    return schema.response(
-        responses=tuple(
-            schema.part(
-                "AlterConfigsResourceResponse",
-                error_code=error,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, (error, message) in zip(resources, outcomes, strict=True)
-        )
-    )

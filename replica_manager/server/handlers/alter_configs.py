@@ -11,11 +11,11 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
+from replica_manager.server.configs.altered_resources import resources_response
 from replica_manager.server.configs.config_alteration import Change, Operation
 from replica_manager.server.configs.config_resources import (
     ConfigAlteration,
     ResourceChanges,
-    alteration_response,
 )
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import aside, composed
@@ -40,7 +40,8 @@ async def handle(
     ]
     outcomes = await alteration.run(changes)
     return await composed(
-        len(outcomes), lambda: alteration_response(API_KEY, request.resources, context, outcomes)
+        len(outcomes),
+        lambda: resources_response(API_KEY, context.api_version, request.resources, outcomes),
     )
 
 
@@ -49,7 +50,7 @@ def refuse(
 ) -> ResponsePayload:
     """Every resource of the request, with that code."""
     outcomes = [(error, None)] * len(request.resources)
-    return alteration_response(API_KEY, request.resources, context, outcomes)
+    return resources_response(API_KEY, context.api_version, request.resources, outcomes)
 
 
 def _changes(resource: request_types.AlterConfigsResource) -> ResourceChanges:

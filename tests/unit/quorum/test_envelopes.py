@@ -36,7 +36,7 @@ def envelope(
     principal: bytes | None = ALICE,
     address: bytes = LOCALHOST,
     data: bytes = request_header(int(ApiKey.CREATE_TOPICS), 7, 42, "admin") + b"body",
-) -> SimpleNamespace:
+) -> Any:
     return SimpleNamespace(
         request_principal=principal, client_host_address=address, request_data=data
     )
@@ -101,9 +101,7 @@ def test_addresses_are_named_as_in_rules(address: bytes, host: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_taken_out_has_the_envelopes_error(
-    refused: SimpleNamespace, error: ErrorCode
-) -> None:
+def test_what_cannot_be_taken_out_has_the_envelopes_error(refused: Any, error: ErrorCode) -> None:
     with pytest.raises(EnvelopeRefused) as raised:
         open_envelope(refused, BROKER)
 

@@ -1,0 +1,62 @@
+"""AlterConfigs and IncrementalAlterConfigs: a resource in either, and the response to either.
+
+Source: Kafka ``AlterConfigsResponse``, ``IncrementalAlterConfigsResponse``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import ResponsePayload
+
+from zkcontroller.protocol.versioned_messages import response_schema
+
+
+class NamedResource(Protocol):
+    """A resource in either request."""
+
+    @property
+    def resource_type(self) -> int:
+        """A :class:`~zkcontroller.model.ConfigResourceType`, perhaps an unknown one."""
+
+    @property
+    def resource_name(self) -> str:
+        """The name of the topic, or the id of the broker."""
+
+
+def alteration_response(
+    api_key: int, version: int, results: Iterable[tuple[int, str, ErrorCode, str | None]]
+) -> ResponsePayload:
+    """The response with a type, a name, an error and a message for each resource."""
+    schema = response_schema(api_key, version)
+    return schema.response(
+        responses=tuple(
+            schema.part(
+                "AlterConfigsResourceResponse",
+                error_code=error,
+                error_message=message,
+                resource_type=resource_type,
+                resource_name=name,
+            )
+            for resource_type, name, error, message in results
+        )
+    )
+
+
+def resources_response(
+    api_key: int,
+    version: int,
+    resources: Iterable[NamedResource],
+    outcomes: Iterable[tuple[ErrorCode, str | None]],
+) -> ResponsePayload:
+    """The same with an error and a message for each resource of a request, in its order."""
+    return alteration_response(
+        api_key,
+        version,
+        (
+            (resource.resource_type, resource.resource_name, *outcome)
+            for resource, outcome in zip(resources, outcomes, strict=True)
+        ),
+    )
