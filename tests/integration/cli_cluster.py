@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
+
+from tests.support import child_processes
 
 
 class Answer(NamedTuple):
@@ -33,7 +34,9 @@ class LocalCluster:
         self.directory = directory
         self.command = [sys.executable, "-m", "zkcontroller_cli", "--dir", str(directory)]
         # The developer's own settings must not reach a test.
-        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("ZKCTL_")}
+        self.environment = {
+            k: v for k, v in child_processes.environment().items() if not k.startswith("ZKCTL_")
+        }
 
     def __call__(self, *arguments: str, timeout_s: float = 90) -> Answer:
         """Run a command to its end."""

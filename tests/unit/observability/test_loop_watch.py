@@ -45,7 +45,7 @@ def test_a_callback_that_works_for_too_long_is_counted_and_named() -> None:
     assert watch.long_count == 1
     assert watch.longest is not None
     assert watch.longest.cpu_ms >= 2 * BOUND_MS
-    assert "connection > busy_handler (test_runtime_loop_watch.py:" in watch.longest.name
+    assert "connection > busy_handler (test_loop_watch.py:" in watch.longest.name
     assert watch.longest_ms == watch.recent_ms == watch.longest.cpu_ms
 
 
