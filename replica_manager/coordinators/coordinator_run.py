@@ -45,7 +45,7 @@ class AppendOutcome(Protocol):
 class Appends(Protocol):
     """Appends to partitions that this broker leads."""
 
-    async def append(
+    async def append_records(
         self,
         batches: Mapping[TopicPartition, MemoryRecords],
         *,

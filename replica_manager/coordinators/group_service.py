@@ -188,7 +188,7 @@ class GroupService:
 
     async def _appended(self, partition: TopicPartition, append: Append) -> tuple[ErrorCode, int]:
         try:
-            outcomes = await self._appends.append(
+            outcomes = await self._appends.append_records(
                 {partition: MemoryRecords(append_batch(append, self._settings.codec))},
                 acks=append.required_acks,
                 timeout_ms=append.timeout_ms,

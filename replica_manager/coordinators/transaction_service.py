@@ -197,7 +197,7 @@ class TransactionService:
             ]
         )
         try:
-            outcomes = await self._appends.append(
+            outcomes = await self._appends.append_records(
                 {partition: MemoryRecords(batch)},
                 acks=_ALL_REPLICAS,
                 timeout_ms=append.timeout_ms,

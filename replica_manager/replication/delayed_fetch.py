@@ -15,11 +15,11 @@ from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.fetch_values import (
     NO_PREFERRED_REPLICA,
-    FetchedPartition,
-    FetchPartition,
+    FetchPartitionData,
     TopicIdPartition,
 )
 from zkcontroller.model import NO_EPOCH, TopicPartition
+from zkcontroller.protocol.fetch import FetchPartition
 
 
 class LogPlace(Protocol):
@@ -38,13 +38,13 @@ class LogPlace(Protocol):
 Place = TypeVar("Place", bound=LogPlace)
 
 
-class ParkedPartition(NamedTuple, Generic[Place]):
+class FetchPartitionStatus(NamedTuple, Generic[Place]):
     """One partition of a request that waits."""
 
     partition: TopicIdPartition
-    start: Place
+    start_offset_metadata: Place
     """Where the first read began."""
-    wanted: FetchPartition
+    fetch_info: FetchPartition
 
 
 class DelayedFetch(Generic[Place]):
@@ -52,10 +52,10 @@ class DelayedFetch(Generic[Place]):
 
     def __init__(
         self,
-        partitions: Sequence[ParkedPartition[Place]],
+        partitions: Sequence[FetchPartitionStatus[Place]],
         min_bytes: int,
-        readable_end: Callable[[ParkedPartition[Place]], Place | ErrorCode],
-        has_diverged: Callable[[ParkedPartition[Place]], bool],
+        readable_end: Callable[[FetchPartitionStatus[Place]], Place | ErrorCode],
+        has_diverged: Callable[[FetchPartitionStatus[Place]], bool],
     ) -> None:
         """``readable_end`` returns how far the request may read now, or the error."""
         self.partitions = {each.partition.topic_partition: each for each in partitions}
@@ -78,26 +78,26 @@ class DelayedFetch(Generic[Place]):
         news = self.partitions if self._news is None else self._news
         self._news = None
         for partition in news:
-            parked = self.partitions[partition]
+            status = self.partitions[partition]
             self._ready[partition] = 0
-            end = self._readable_end(parked)
+            end = self._readable_end(status)
             if isinstance(end, ErrorCode):
                 # Not leader, unknown, offline, or another leader epoch: the read will say it.
                 return True
-            if parked.start.message_offset > end.message_offset:
+            if status.start_offset_metadata.message_offset > end.message_offset:
                 return True  # the log was truncated
-            if parked.start.message_offset < end.message_offset:
-                if parked.start.is_on_older_segment(end):
+            if status.start_offset_metadata.message_offset < end.message_offset:
+                if status.start_offset_metadata.is_on_older_segment(end):
                     return True  # far behind, or a segment was just rolled
-                size = parked.start.bytes_until(end) or 0
-                self._ready[partition] = min(size, parked.wanted.partition_max_bytes)
-            if parked.wanted.last_fetched_epoch != NO_EPOCH and self._has_diverged(parked):
+                size = status.start_offset_metadata.bytes_until(end) or 0
+                self._ready[partition] = min(size, status.fetch_info.partition_max_bytes)
+            if status.fetch_info.last_fetched_epoch != NO_EPOCH and self._has_diverged(status):
                 return True
         return sum(self._ready.values()) >= self._min_bytes
 
 
 def must_answer_at_once(
-    fetched: Iterable[FetchedPartition], *, max_wait_ms: int, min_bytes: int
+    fetched: Iterable[FetchPartitionData], *, max_wait_ms: int, min_bytes: int
 ) -> bool:
     """Whether a Fetch request is answered with the first read instead of being parked."""
     results = list(fetched)

@@ -13,10 +13,10 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from replica_manager.log.leader_epochs import EpochEndOffset
-from replica_manager.replication.fetch_session_handler import NextFetch
+from replica_manager.replication.fetch_session_handler import FetchRequestData
 from replica_manager.replication.fetch_values import (
     FIRST_TOPIC_ID_VERSION,
-    FetchedPartition,
+    FetchPartitionData,
 )
 from zkcontroller.model import TopicPartition
 
@@ -75,7 +75,7 @@ class AskOffsets:
 class AskRecords:
     """Send Fetch."""
 
-    fetch: NextFetch
+    fetch: FetchRequestData
 
     def api_version(self, newest: int) -> int:
         """The version to use, at most ``newest``; 12 while a topic has no id."""
@@ -103,6 +103,6 @@ class FetchAnswers:
     api_version: int
     error: ErrorCode
     session_id: int
-    partitions: Mapping[TopicPartition, FetchedPartition]
+    partitions: Mapping[TopicPartition, FetchPartitionData]
     topic_ids: Collection[UUID] = ()
     throttle_time_ms: int = 0

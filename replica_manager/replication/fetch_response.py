@@ -22,7 +22,7 @@ from replica_manager.replication.fetch_values import (
     FIRST_TOPIC_ID_VERSION,
     NO_PREFERRED_REPLICA,
     UNKNOWN_OFFSET,
-    FetchedPartition,
+    FetchPartitionData,
 )
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.model import TopicPartition
@@ -68,7 +68,7 @@ class _Reader(WireReader[memoryview]):
         error, session_id = ErrorCode.none, 0
         if self._version >= 7:
             error, session_id = error_of(self._int16()), self._int32()
-        partitions: dict[TopicPartition, FetchedPartition] = {}
+        partitions: dict[TopicPartition, FetchPartitionData] = {}
         topic_ids: dict[UUID, None] = {}
         for _ in range(self._count()):
             topic: str | None
@@ -88,7 +88,7 @@ class _Reader(WireReader[memoryview]):
             self._version, error, session_id, partitions, tuple(topic_ids), throttle_time_ms
         )
 
-    def _partition(self) -> tuple[int, FetchedPartition]:
+    def _partition(self) -> tuple[int, FetchPartitionData]:
         version = self._version
         partition, code, high_watermark = _PARTITION_HEAD.unpack_from(self._data, self._at)
         self._at += _PARTITION_HEAD.size
@@ -98,7 +98,7 @@ class _Reader(WireReader[memoryview]):
             self._skip_aborted_transactions()
         preferred = self._int32() if version >= 11 else NO_PREFERRED_REPLICA
         records = self._bytes(max(self._count(), 0))
-        return partition, FetchedPartition(
+        return partition, FetchPartitionData(
             error_of(code),
             high_watermark,
             last_stable_offset,

@@ -16,11 +16,11 @@ from replica_manager.replication.fetch_values import (
     INITIAL_SESSION_EPOCH,
     NO_PREFERRED_REPLICA,
     UNKNOWN_OFFSET,
-    FetchedPartition,
-    FetchPartition,
+    FetchPartitionData,
     TopicIdPartition,
     next_session_epoch,
 )
+from zkcontroller.protocol.fetch import FetchPartition
 
 PartitionKey: TypeAlias = tuple[UUID | str | None, int]
 
@@ -32,17 +32,17 @@ class CachedPartition:
     topic_id: UUID | None
     topic: str | None
     partition: int
-    wanted: FetchPartition
+    fetch_info: FetchPartition
     high_watermark: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
 
-    def must_be_told(self, fetched: FetchedPartition) -> bool:
+    def must_be_told(self, fetched: FetchPartitionData) -> bool:
         """Whether the response must contain this partition; stores its new values."""
         is_news = self.is_news(fetched)
         self.remember(fetched)
         return is_news
 
-    def is_news(self, fetched: FetchedPartition) -> bool:
+    def is_news(self, fetched: FetchPartitionData) -> bool:
         """Whether the response would have to contain this partition."""
         return (
             len(fetched.records) > 0
@@ -53,13 +53,13 @@ class CachedPartition:
             or fetched.error is not ErrorCode.none
         )
 
-    def ask(self, wanted: FetchPartition) -> None:
+    def ask(self, fetch_info: FetchPartition) -> None:
         """Stores a new request; in a new leader epoch the last response may have been ignored."""
-        if wanted.current_leader_epoch != self.wanted.current_leader_epoch:
+        if fetch_info.current_leader_epoch != self.fetch_info.current_leader_epoch:
             self.high_watermark = UNKNOWN_OFFSET
-        self.wanted = wanted
+        self.fetch_info = fetch_info
 
-    def remember(self, fetched: FetchedPartition) -> None:
+    def remember(self, fetched: FetchPartitionData) -> None:
         """Stores the values of a response.
 
         After an error the next good answer must be sent even if it repeats the last one; so must
@@ -95,14 +95,14 @@ class FetchSession:
 
     def update(
         self,
-        wanted: Mapping[TopicIdPartition, FetchPartition],
+        fetch_infos: Mapping[TopicIdPartition, FetchPartition],
         forgotten: Iterable[TopicIdPartition],
     ) -> None:
-        for partition, question in wanted.items():
+        for partition, fetch_info in fetch_infos.items():
             cached = self.partitions.get(self.key(partition))
             if cached is None:
-                self.partitions[self.key(partition)] = CachedPartition(*partition, question)
+                self.partitions[self.key(partition)] = CachedPartition(*partition, fetch_info)
             else:
-                cached.ask(question)
+                cached.ask(fetch_info)
         for partition in forgotten:
             self.partitions.pop(self.key(partition), None)

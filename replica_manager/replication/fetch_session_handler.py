@@ -24,16 +24,16 @@ from replica_manager.replication.fetch_values import (
     INITIAL_SESSION_EPOCH,
     NO_SESSION,
     FetchMetadata,
-    FetchPartition,
     TopicIdPartition,
     next_session_epoch,
 )
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.fetch import FetchPartition
 
 _logger = logging.getLogger("org.apache.kafka.clients.FetchSessionHandler")
 
 
-class NextFetch(NamedTuple):
+class FetchRequestData(NamedTuple):
     """The content of the next Fetch request."""
 
     metadata: FetchMetadata
@@ -69,47 +69,49 @@ class FetchSessionHandler:
         """The id of the session that the next request continues; 0 to open one."""
         return self._next.session_id
 
-    def plan(self, wanted: Mapping[TopicPartition, FetchPartition]) -> NextFetch:
+    def plan(self, fetch_infos: Mapping[TopicPartition, FetchPartition]) -> FetchRequestData:
         """The next request for all wanted partitions; others are removed from the session."""
-        can_use_ids = all(question.topic_id is not None for question in wanted.values())
-        to_send: Mapping[TopicPartition, FetchPartition] = dict(wanted)
+        can_use_ids = all(fetch_info.topic_id is not None for fetch_info in fetch_infos.values())
+        to_send: Mapping[TopicPartition, FetchPartition] = dict(fetch_infos)
         to_forget: Sequence[TopicIdPartition] = ()
         to_replace: Sequence[TopicIdPartition] = ()
         if self._next.is_full:
-            self._partitions = dict(wanted)
+            self._partitions = dict(fetch_infos)
         else:
-            to_send, to_forget, to_replace = self._changes(wanted)
+            to_send, to_forget, to_replace = self._changes(fetch_infos)
             if any(partition.topic_id is None for partition in to_forget):
                 can_use_ids = False
         self.topic_names = {
-            question.topic_id: partition.topic
-            for partition, question in wanted.items()
-            if can_use_ids and question.topic_id is not None
+            fetch_info.topic_id: partition.topic
+            for partition, fetch_info in fetch_infos.items()
+            if can_use_ids and fetch_info.topic_id is not None
         }
-        return NextFetch(
+        return FetchRequestData(
             self._next, to_send, to_forget, to_replace, dict(self._partitions), can_use_ids
         )
 
     def _changes(
-        self, wanted: Mapping[TopicPartition, FetchPartition]
+        self, fetch_infos: Mapping[TopicPartition, FetchPartition]
     ) -> tuple[
         dict[TopicPartition, FetchPartition], list[TopicIdPartition], list[TopicIdPartition]
     ]:
         """Added, removed and re-added partitions; re-added ones have another topic id."""
-        new = {tp: question for tp, question in wanted.items() if tp not in self._partitions}
+        new = {
+            tp: fetch_info for tp, fetch_info in fetch_infos.items() if tp not in self._partitions
+        }
         altered: dict[TopicPartition, FetchPartition] = {}
         gone: list[TopicIdPartition] = []
         replaced: list[TopicIdPartition] = []
         for tp, known in list(self._partitions.items()):
             old_name = TopicIdPartition(known.topic_id, tp.topic, tp.partition)
-            question = wanted.get(tp)
-            if question is None:
+            fetch_info = fetch_infos.get(tp)
+            if fetch_info is None:
                 del self._partitions[tp]
                 gone.append(old_name)
-            elif question != known:
-                altered[tp] = self._partitions[tp] = question
-                has_ids = None not in (known.topic_id, question.topic_id)
-                if has_ids and known.topic_id != question.topic_id:
+            elif fetch_info != known:
+                altered[tp] = self._partitions[tp] = fetch_info
+                has_ids = None not in (known.topic_id, fetch_info.topic_id)
+                if has_ids and known.topic_id != fetch_info.topic_id:
                     replaced.append(old_name)
         self._partitions.update(new)
         return new | altered, gone, replaced

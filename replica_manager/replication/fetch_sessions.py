@@ -30,12 +30,12 @@ from replica_manager.replication.fetch_values import (
     FINAL_SESSION_EPOCH,
     FIRST_TOPIC_ID_VERSION,
     NO_SESSION,
-    FetchedPartition,
     FetchMetadata,
-    FetchPartition,
+    FetchPartitionData,
     TopicIdPartition,
     next_session_epoch,
 )
+from zkcontroller.protocol.fetch import FetchPartition
 from zkcontroller.topic_names import LONGEST_NAME
 
 EVICTION_MS: Final = 120_000
@@ -44,7 +44,7 @@ MAX_SESSION_ID: Final = 2**31 - 1
 MOST_PARTITIONS: Final = 1_000_000
 """Of all sessions together, some 400 MB; who asks for more gets no session."""
 
-_Fetched: TypeAlias = Mapping[TopicIdPartition, FetchedPartition]
+_Fetched: TypeAlias = Mapping[TopicIdPartition, FetchPartitionData]
 _log = logging.getLogger("kafka.server.FetchManager")
 
 
@@ -53,7 +53,7 @@ class FetchAnswer(NamedTuple):
 
     error: ErrorCode
     session_id: int
-    partitions: Mapping[TopicIdPartition, FetchedPartition]
+    partitions: Mapping[TopicIdPartition, FetchPartitionData]
 
 
 class _NoSession:
@@ -93,11 +93,11 @@ class SessionError(_NoSession):
 class SessionlessFetch(_NoSession):
     """A full request without a session."""
 
-    wanted: Mapping[TopicIdPartition, FetchPartition]
+    fetch_infos: Mapping[TopicIdPartition, FetchPartition]
 
     def partitions(self) -> Iterator[tuple[TopicIdPartition, FetchPartition]]:
         """The partitions to read, in the order of the request."""
-        return iter(self.wanted.items())
+        return iter(self.fetch_infos.items())
 
     def answer(self, fetched: _Fetched, _: int) -> FetchAnswer:
         """Every partition that was read."""
@@ -109,13 +109,13 @@ class FullFetch(_NoSession):
     """A full request that opens a session, if the cache has room for it."""
 
     cache: FetchSessionCache
-    wanted: Mapping[TopicIdPartition, FetchPartition]
+    fetch_infos: Mapping[TopicIdPartition, FetchPartition]
     uses_topic_ids: bool
     is_from_follower: bool
 
     def partitions(self) -> Iterator[tuple[TopicIdPartition, FetchPartition]]:
         """The partitions to read, in the order of the request."""
-        return iter(self.wanted.items())
+        return iter(self.fetch_infos.items())
 
     def answer(self, fetched: _Fetched, now_ms: int) -> FetchAnswer:
         """Every partition that was read, and the id of the new session (0: none)."""
@@ -138,14 +138,14 @@ class IncrementalFetch:
             if cached.topic is None and cached.topic_id is not None:
                 cached.topic = self.topic_names.get(cached.topic_id)
             name = TopicIdPartition(cached.topic_id, cached.topic, cached.partition)
-            yield name, cached.wanted
+            yield name, cached.fetch_info
 
     def answer(self, fetched: _Fetched, _: int) -> FetchAnswer:
         """Only the changed partitions."""
         session = self.session
         if not self._is_next():
             return self._out_of_turn()
-        told: dict[TopicIdPartition, FetchedPartition] = {}
+        told: dict[TopicIdPartition, FetchPartitionData] = {}
         for partition, result in fetched.items():
             key = session.key(partition)
             cached = session.partitions[key]
@@ -217,7 +217,7 @@ class FetchSessionCache:
         self,
         api_version: int,
         metadata: FetchMetadata,
-        wanted: Mapping[TopicIdPartition, FetchPartition],
+        fetch_infos: Mapping[TopicIdPartition, FetchPartition],
         forgotten: Iterable[TopicIdPartition],
         topic_names: Mapping[UUID, str],
         *,
@@ -229,8 +229,8 @@ class FetchSessionCache:
         if metadata.is_full:
             self._sessions.pop(metadata.session_id, None)
             if metadata.epoch == FINAL_SESSION_EPOCH:
-                return SessionlessFetch(wanted)
-            return FullFetch(self, wanted, uses_topic_ids, is_from_follower)
+                return SessionlessFetch(fetch_infos)
+            return FullFetch(self, fetch_infos, uses_topic_ids, is_from_follower)
         session = self._sessions.get(metadata.session_id)
         if session is None:
             return SessionError(ErrorCode.fetch_session_id_not_found)
@@ -238,15 +238,15 @@ class FetchSessionCache:
             return SessionError(ErrorCode.invalid_fetch_session_epoch)
         if session.uses_topic_ids != uses_topic_ids:
             return SessionError(ErrorCode.fetch_session_topic_id_error)
-        session.update(wanted, forgotten)
+        session.update(fetch_infos, forgotten)
         if len(session.partitions) > session.size and not self._may_hold(
-            wanted, len(session.partitions) - session.size
+            fetch_infos, len(session.partitions) - session.size
         ):
             del self._sessions[session.session_id]
             return SessionError(ErrorCode.fetch_session_id_not_found)
         if not session.partitions:
             del self._sessions[session.session_id]
-            return SessionlessFetch(wanted)
+            return SessionlessFetch(fetch_infos)
         self._touch(session, now_ms)
         session.epoch = next_session_epoch(session.epoch)
         return IncrementalFetch(session, metadata.epoch, topic_names)
@@ -285,7 +285,7 @@ class FetchSessionCache:
             {},
         )
         for partition, result in fetched.items():
-            cached = CachedPartition(*partition, request.wanted[partition])
+            cached = CachedPartition(*partition, request.fetch_infos[partition])
             cached.remember(result)
             session.partitions[session.key(partition)] = cached
         self._sessions[session.session_id] = session

@@ -38,6 +38,7 @@ class InitialFetchState(NamedTuple):
     """A fetcher's initial values for a new partition."""
 
     topic_id: UUID | None
+    leader: int
     current_leader_epoch: int
     initial_offset: int
 

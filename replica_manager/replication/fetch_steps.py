@@ -51,11 +51,7 @@ from replica_manager.replication.fetch_state import (
     first_state,
     truncation_for,
 )
-from replica_manager.replication.fetch_values import (
-    UNKNOWN_OFFSET,
-    FetchedPartition,
-    FetchPartition,
-)
+from replica_manager.replication.fetch_values import UNKNOWN_OFFSET, FetchPartitionData
 from replica_manager.replication.replica_log import FollowerAppend, ReplicaLog, TruncationPlan
 from replica_manager.replication.throttle import ReplicationThrottle
 from zkcontroller.errors import (
@@ -66,6 +62,7 @@ from zkcontroller.errors import (
     ZkControllerError,
 )
 from zkcontroller.model import NO_EPOCH, TopicPartition
+from zkcontroller.protocol.fetch import FetchPartition
 from zkcontroller.protocol.record_batch import HEADER_BYTES, LOG_OVERHEAD
 
 _STAGES: Final = {
@@ -130,12 +127,12 @@ class ReplicaFetcher:
     def add_partitions(self, initial: Mapping[TopicPartition, InitialFetchState]) -> None:
         """Adds partitions; one that is here in the same leader epoch keeps its state."""
         self.failed.difference_update(initial)
-        for tp, wanted in initial.items():
+        for tp, added in initial.items():
             state = self.partitions.pop(tp, None)
-            if state is None or state.current_leader_epoch != wanted.current_leader_epoch:
+            if state is None or state.current_leader_epoch != added.current_leader_epoch:
                 try:
                     state = first_state(
-                        wanted,
+                        added,
                         self._log_of(tp),
                         truncates_on_fetch=self._settings.truncates_on_fetch,
                     )
@@ -223,7 +220,7 @@ class ReplicaFetcher:
         return AskOffsets(questions) if questions else None
 
     def _ask_records(self, now_ms: int) -> AskRecords | None:
-        wanted: dict[TopicPartition, FetchPartition] = {}
+        fetch_infos: dict[TopicPartition, FetchPartition] = {}
         for tp, state in list(self.partitions.items()):
             if not state.is_in(FetchStage.FETCHING, now_ms) or self._is_held_back(tp, state):
                 continue
@@ -235,7 +232,7 @@ class ReplicaFetcher:
                 continue
             last_epoch = state.last_fetched_epoch
             uses_last_epoch = self._settings.truncates_on_fetch and last_epoch is not None
-            wanted[tp] = FetchPartition(
+            fetch_infos[tp] = FetchPartition(
                 state.topic_id,
                 state.fetch_offset,
                 self._settings.fetch_max_bytes,
@@ -243,7 +240,7 @@ class ReplicaFetcher:
                 last_epoch if uses_last_epoch and last_epoch is not None else NO_EPOCH,
                 log_start_offset,
             )
-        fetch = self.session.plan(wanted)
+        fetch = self.session.plan(fetch_infos)
         if not fetch.session_partitions and not fetch.to_forget:
             return None
         return AskRecords(fetch)
@@ -351,31 +348,31 @@ class ReplicaFetcher:
                 self._delay(list(self.partitions), now_ms())
             return
         for tp, answer in answers.partitions.items():
-            question = request.fetch.session_partitions.get(tp)
-            if question is None:
+            fetch_info = request.fetch.session_partitions.get(tp)
+            if fetch_info is None:
                 continue
             for piece in _pieces(answer):
                 state = self.partitions.get(tp)
                 if (
                     state is None
-                    or not is_answer_of(question, state)
+                    or not is_answer_of(fetch_info, state)
                     or not state.is_in(FetchStage.FETCHING, now_ms())
                 ):
                     break
                 progress = Progress(is_piece=piece is not answer)
-                self._take(tp, state, question, piece, progress, now_ms())
+                self._take(tp, state, fetch_info, piece, progress, now_ms())
                 yield tp, progress
                 taken = self.partitions.get(tp)
                 if taken is None or taken.fetch_offset == state.fetch_offset:
                     break
-                question = question._replace(fetch_offset=taken.fetch_offset)
+                fetch_info = fetch_info._replace(fetch_offset=taken.fetch_offset)
 
     def _take(
         self,
         tp: TopicPartition,
         state: PartitionFetchState,
-        question: FetchPartition,
-        answer: FetchedPartition,
+        fetch_info: FetchPartition,
+        answer: FetchPartitionData,
         progress: Progress,
         now_ms: int,
     ) -> None:
@@ -388,7 +385,7 @@ class ReplicaFetcher:
             case ErrorCode.offset_out_of_range:
                 self._update(tp, state._replace(stage=FetchStage.FINDING_END))
             case ErrorCode.fenced_leader_epoch:
-                self._on_fenced(tp, question.current_leader_epoch, now_ms)
+                self._on_fenced(tp, fetch_info.current_leader_epoch, now_ms)
             case error:
                 self._tell_of(tp, state, error)
                 self._delay([tp], now_ms)
@@ -435,7 +432,7 @@ class ReplicaFetcher:
         self,
         tp: TopicPartition,
         state: PartitionFetchState,
-        answer: FetchedPartition,
+        answer: FetchPartitionData,
         progress: Progress,
         now_ms: int,
     ) -> None:
@@ -650,20 +647,20 @@ class ReplicaFetcher:
         self._log.warning("Partition %s marked as failed", tp)
 
 
-def is_answer_of(question: FetchPartition, state: PartitionFetchState) -> bool:
-    """Whether a response to ``question`` is still valid.
+def is_answer_of(fetch_info: FetchPartition, state: PartitionFetchState) -> bool:
+    """Whether a response to ``fetch_info`` is still valid.
 
     While the answer was under way the partition may have been truncated, or removed and added in
     another leader epoch, or as one of a new topic of that name.  Kafka compares the offset alone.
     """
     return (
-        question.fetch_offset == state.fetch_offset
-        and question.current_leader_epoch == state.current_leader_epoch
-        and question.topic_id == state.topic_id
+        fetch_info.fetch_offset == state.fetch_offset
+        and fetch_info.current_leader_epoch == state.current_leader_epoch
+        and fetch_info.topic_id == state.topic_id
     )
 
 
-def _pieces(answer: FetchedPartition) -> Iterator[FetchedPartition]:
+def _pieces(answer: FetchPartitionData) -> Iterator[FetchPartitionData]:
     """The response in pieces of BATCHES_AT_ONCE batches.
 
     Only the last piece has the leader's log start offset, which may be past what the others bring.

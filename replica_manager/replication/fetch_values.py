@@ -1,7 +1,8 @@
 """Partitions of Fetch requests and responses, as values.
 
-They are the same on both sides.  A leader answers :class:`FetchPartition` with
-:class:`FetchedPartition`; a follower asks with the one and reads the other.
+They are the same on both sides.  A leader answers
+:class:`~zkcontroller.protocol.fetch.FetchPartition` with :class:`FetchPartitionData`; a follower
+asks with the one and reads the other.
 
 Source: Kafka ``FetchRequest.PartitionData``, ``FetchResponseData.PartitionData``,
 ``FetchMetadata``; KIP-227 for the sessions.
@@ -18,7 +19,7 @@ from typing_extensions import override
 from replica_manager.log.files import FileSlice
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.log.transaction_index import AbortedTransaction
-from zkcontroller.model import NO_EPOCH, TopicPartition
+from zkcontroller.model import TopicPartition
 
 UNKNOWN_OFFSET: Final = -1
 NO_PREFERRED_REPLICA: Final = -1
@@ -74,21 +75,7 @@ class TopicIdPartition(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
-class FetchPartition(NamedTuple):
-    """The request for one partition."""
-
-    topic_id: UUID | None
-    fetch_offset: int
-    partition_max_bytes: int
-    current_leader_epoch: int = NO_EPOCH
-    """-1: the request does not say, nothing is checked."""
-    last_fetched_epoch: int = NO_EPOCH
-    """Epoch of the last record the follower has; -1: do not look for a divergence."""
-    log_start_offset: int = UNKNOWN_OFFSET
-    """The follower's own; -1 from consumers."""
-
-
-class FetchedPartition(NamedTuple):
+class FetchPartitionData(NamedTuple):
     """The response for one partition."""
 
     error: ErrorCode

@@ -25,9 +25,10 @@ from replica_manager.replication.fetch_requests import (
     OffsetAnswers,
 )
 from replica_manager.replication.fetch_response import read_fetch_response
-from replica_manager.replication.fetch_values import FetchPartition, TopicIdPartition
+from replica_manager.replication.fetch_values import TopicIdPartition
 from zkcontroller.model import NO_EPOCH, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
+from zkcontroller.protocol.fetch import FetchPartition
 from zkcontroller.protocol.inter_broker_versions import (
     InterBrokerVersion,
     fetch_version,
@@ -98,11 +99,11 @@ def fetch_request(
                     topic=topic,
                     topic_id=topic_id,
                     partitions=tuple(
-                        _fetch_partition(schema.part, tp.partition, question)
-                        for tp, question in questions
+                        _fetch_partition(schema.part, tp.partition, fetch_info)
+                        for tp, fetch_info in fetch_infos
                     ),
                 )
-                for (topic, topic_id), questions in _runs(fetch.to_send)
+                for (topic, topic_id), fetch_infos in _runs(fetch.to_send)
             ),
             forgotten_topics_data=tuple(
                 schema.part(
@@ -118,23 +119,23 @@ def fetch_request(
     )
 
 
-def _fetch_partition(part: Any, partition: int, question: FetchPartition) -> Any:
+def _fetch_partition(part: Any, partition: int, fetch_info: FetchPartition) -> Any:
     return part(
         "FetchPartition",
         partition=partition,
-        current_leader_epoch=question.current_leader_epoch,
-        fetch_offset=question.fetch_offset,
-        last_fetched_epoch=question.last_fetched_epoch,
-        log_start_offset=question.log_start_offset,
-        partition_max_bytes=question.partition_max_bytes,
+        current_leader_epoch=fetch_info.current_leader_epoch,
+        fetch_offset=fetch_info.fetch_offset,
+        last_fetched_epoch=fetch_info.last_fetched_epoch,
+        log_start_offset=fetch_info.log_start_offset,
+        partition_max_bytes=fetch_info.partition_max_bytes,
     )
 
 
 def _runs(
-    questions: Mapping[TopicPartition, FetchPartition],
+    fetch_infos: Mapping[TopicPartition, FetchPartition],
 ) -> Iterable[tuple[tuple[str, UUID | None], Iterable[tuple[TopicPartition, FetchPartition]]]]:
     """Groups neighbours of one topic; keeps the order, in which the leader serves."""
-    return groupby(questions.items(), key=lambda item: (item[0].topic, item[1].topic_id))
+    return groupby(fetch_infos.items(), key=lambda item: (item[0].topic, item[1].topic_id))
 
 
 def _grouped(

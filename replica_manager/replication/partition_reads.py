@@ -17,18 +17,16 @@ from typing import Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from replica_manager.log.leader_epochs import UNDEFINED, EpochEndOffset
-from replica_manager.replication.fetch_values import (
-    FetchedPartition,
-    FetchPartition,
-)
+from replica_manager.replication.fetch_values import FetchPartitionData
 from replica_manager.replication.partition import Partition
 from zkcontroller.model import NO_EPOCH
+from zkcontroller.protocol.fetch import FetchPartition
 
 CONSUMER_REPLICA_ID: Final = -1
 """Replica id of a Fetch or ListOffsets request that no broker sent."""
 
 
-class FetchPlan(NamedTuple):
+class LogReadInfo(NamedTuple):
     """A fetch that may read: the offsets before the read, for the response."""
 
     high_watermark: int
@@ -69,46 +67,46 @@ def end_offset_for_leader_epoch(
     return error, partition.log.end_offset_for_epoch(leader_epoch) or UNDEFINED
 
 
-def plan_fetch(
+def prepare_read(
     partition: Partition,
-    wanted: FetchPartition,
+    fetch_info: FetchPartition,
     *,
     replica_id: int = CONSUMER_REPLICA_ID,
     leader_only: bool = True,
-) -> FetchPlan | FetchedPartition:
+) -> LogReadInfo | FetchPartitionData:
     """How to read for a fetch, or the response that needs no read."""
-    error = check_read(partition, wanted.current_leader_epoch, leader_only=leader_only)
+    error = check_read(partition, fetch_info.current_leader_epoch, leader_only=leader_only)
     if error is not ErrorCode.none:
-        return FetchedPartition(error)
+        return FetchPartitionData(error)
     if replica_id >= 0 and replica_id not in partition.remote_replicas:
-        return FetchedPartition(_stranger(wanted))
+        return FetchPartitionData(_stranger(fetch_info))
     log = partition.log
-    if wanted.last_fetched_epoch != NO_EPOCH:
-        end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
-        if end is None or wanted.fetch_offset < log.log_start_offset:
-            return FetchedPartition(ErrorCode.offset_out_of_range)
-        if diverges(wanted, end):
-            return FetchedPartition(
+    if fetch_info.last_fetched_epoch != NO_EPOCH:
+        end = log.end_offset_for_epoch(fetch_info.last_fetched_epoch)
+        if end is None or fetch_info.fetch_offset < log.log_start_offset:
+            return FetchPartitionData(ErrorCode.offset_out_of_range)
+        if diverges(fetch_info, end):
+            return FetchPartitionData(
                 ErrorCode.none,
                 high_watermark=log.high_watermark,
                 last_stable_offset=log.last_stable_offset,
                 log_start_offset=log.log_start_offset,
                 diverging_epoch=end,
             )
-    if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
-        return FetchedPartition(ErrorCode.offset_out_of_range)
-    return FetchPlan(
+    if not log.log_start_offset <= fetch_info.fetch_offset <= log.log_end_offset:
+        return FetchPartitionData(ErrorCode.offset_out_of_range)
+    return LogReadInfo(
         log.high_watermark, log.last_stable_offset, log.log_start_offset, log.log_end_offset
     )
 
 
-def diverges(wanted: FetchPartition, end: EpochEndOffset) -> bool:
+def diverges(fetch_info: FetchPartition, end: EpochEndOffset) -> bool:
     """Whether the reader has records that this log does not have.
 
     ``end`` is where the epoch of its last record ends here, or the epoch before, if this log has
     no record of that one.
     """
-    return end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset
+    return end.epoch < fetch_info.last_fetched_epoch or end.end_offset < fetch_info.fetch_offset
 
 
 def check_latest_offset(partition: Partition) -> ErrorCode:
@@ -124,11 +122,11 @@ def check_latest_offset(partition: Partition) -> ErrorCode:
     return ErrorCode.none
 
 
-def _stranger(wanted: FetchPartition) -> ErrorCode:
+def _stranger(fetch_info: FetchPartition) -> ErrorCode:
     """The error for a broker that is no known replica.
 
     With an epoch it may know more than this leader: then it asks again.
     """
-    if wanted.current_leader_epoch == NO_EPOCH:
+    if fetch_info.current_leader_epoch == NO_EPOCH:
         return ErrorCode.not_leader_or_follower
     return ErrorCode.unknown_leader_epoch

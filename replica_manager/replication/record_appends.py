@@ -60,7 +60,7 @@ _ACKS: Final = (-1, 0, 1)
 _EXPECTED: Final = (MessageTooLarge, RecordListTooLarge, CorruptRecord, KafkaStorage)
 
 
-class AppendedPartition(NamedTuple):
+class PartitionResponse(NamedTuple):
     """The result for the records of one partition."""
 
     error: ErrorCode
@@ -73,7 +73,7 @@ class AppendedPartition(NamedTuple):
     conversions: RecordConversions = NO_CONVERSIONS
 
 
-class _Taken(NamedTuple):
+class _LogAppendResult(NamedTuple):
     """A successful append."""
 
     partition: Partition
@@ -101,7 +101,7 @@ class RecordAppends:
         self.waiting: WaitingRoom[TopicPartition, DelayedProduce] = WaitingRoom()
         replicas.watch(self.waiting.check)
 
-    async def append(
+    async def append_records(
         self,
         batches: Mapping[TopicPartition, MemoryRecords],
         *,
@@ -110,18 +110,18 @@ class RecordAppends:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         allows_internal_topics: bool = False,
         guards: Mapping[TopicPartition, VerificationGuard] | None = None,
-    ) -> dict[TopicPartition, AppendedPartition]:
+    ) -> dict[TopicPartition, PartitionResponse]:
         """Appends each partition's records; returns one result each.
 
         Coordinators may write to internal topics, clients only if that is allowed.  ``guards`` are
         those of partitions whose transaction was verified.
         """
         if acks not in _ACKS:
-            refused = AppendedPartition(ErrorCode.invalid_required_acks)
+            refused = PartitionResponse(ErrorCode.invalid_required_acks)
             return dict.fromkeys(batches, refused)
-        outcomes: dict[TopicPartition, AppendedPartition] = {}
+        outcomes: dict[TopicPartition, PartitionResponse] = {}
         required: dict[TopicPartition, int] = {}
-        unflushed: list[tuple[TopicPartition, _Taken]] = []
+        unflushed: list[tuple[TopicPartition, _LogAppendResult]] = []
         size = count = 0
         unpacked_left = UNPACKED_BYTES_PER_REQUEST
         for tp, records in batches.items():
@@ -135,13 +135,13 @@ class RecordAppends:
             taken = await self._append(
                 tp, records, acks, origin, guard, unpacked_left, is_allowed=is_allowed
             )
-            if isinstance(taken, AppendedPartition):
+            if isinstance(taken, PartitionResponse):
                 outcomes[tp] = taken
                 continue
             unpacked_left -= taken.unpacked_bytes
             info = taken.info
             required[tp] = info.last_offset + 1
-            outcomes[tp] = AppendedPartition(
+            outcomes[tp] = PartitionResponse(
                 ErrorCode.none,
                 info.first_offset,
                 info.log_append_time,
@@ -158,7 +158,7 @@ class RecordAppends:
                 self._announce(tp, taken)
             else:
                 del required[tp]
-                outcomes[tp] = AppendedPartition(ErrorCode.kafka_storage_error)
+                outcomes[tp] = PartitionResponse(ErrorCode.kafka_storage_error)
         if must_wait(acks, required):
             await self._wait(outcomes, required, timeout_ms)
         return outcomes
@@ -173,12 +173,12 @@ class RecordAppends:
         unpacked_left: int,
         *,
         is_allowed: bool,
-    ) -> _Taken | AppendedPartition:
+    ) -> _LogAppendResult | PartitionResponse:
         self._stats.mark(tp.topic, "total_produce_requests")
         if not is_allowed and tp.topic in INTERNAL_TOPICS:
-            return AppendedPartition(ErrorCode.invalid_topic_exception)
+            return PartitionResponse(ErrorCode.invalid_topic_exception)
         led = self._led(tp, acks)
-        if isinstance(led, AppendedPartition):
+        if isinstance(led, PartitionResponse):
             return led
         partition, log = led
         try:
@@ -187,7 +187,7 @@ class RecordAppends:
             if is_later:
                 # Others had their turn: this broker may lead no more, or into another log.
                 led = self._led(tp, acks)
-                if isinstance(led, AppendedPartition):
+                if isinstance(led, PartitionResponse):
                     return led
                 partition, log = led
             info = log.append_examined(
@@ -197,7 +197,7 @@ class RecordAppends:
             return self._refused(tp, records, log, refused)
         except Exception:  # noqa: BLE001 - a defect that one batch meets must not harm the others
             _log.exception("Error processing append operation on partition %s", tp)
-            return AppendedPartition(
+            return PartitionResponse(
                 ErrorCode.unknown_server_error, log_start_offset=log.log_start_offset
             )
         self._stats.mark(tp.topic, "bytes_in", len(records))
@@ -206,15 +206,17 @@ class RecordAppends:
             self._stats.mark(tp.topic, "messages_in", count)
         if info.conversions.records and origin is AppendOrigin.CLIENT:
             self._stats.mark(tp.topic, "produce_message_conversions", info.conversions.records)
-        return _Taken(partition, log, info, 0 if examined is None else examined.unpacked_bytes)
+        return _LogAppendResult(
+            partition, log, info, 0 if examined is None else examined.unpacked_bytes
+        )
 
     def _led(
         self, tp: TopicPartition, acks: int
-    ) -> tuple[Partition, UnifiedLog] | AppendedPartition:
+    ) -> tuple[Partition, UnifiedLog] | PartitionResponse:
         """The partition and its log, if this broker may append to it now."""
         partition = self._replicas.get_partition_or_error(tp)
         if isinstance(partition, ErrorCode):
-            return AppendedPartition(partition)
+            return PartitionResponse(partition)
         refusal = partition.append_refusal(acks)
         if refusal is ErrorCode.not_enough_replicas:
             self._tell_failure(
@@ -223,9 +225,9 @@ class RecordAppends:
                 f"to satisfy the min.isr requirement of {partition.effective_min_isr} for "
                 f"partition {tp}",
             )
-            return AppendedPartition(refusal, log_start_offset=partition.log.log_start_offset)
+            return PartitionResponse(refusal, log_start_offset=partition.log.log_start_offset)
         if refusal is not ErrorCode.none:
-            return AppendedPartition(refusal)
+            return PartitionResponse(refusal)
         log = partition.log
         assert isinstance(log, UnifiedLog), "a leader has a log"
         return partition, log
@@ -236,14 +238,14 @@ class RecordAppends:
         records: MemoryRecords,
         log: UnifiedLog,
         refused: ZkControllerError,
-    ) -> AppendedPartition:
+    ) -> PartitionResponse:
         error = error_code_for(refused)
         self._count(tp, records, refused)
         if isinstance(refused, _EXPECTED):
-            return AppendedPartition(error)
+            return PartitionResponse(error)
         self._tell_failure(tp, str(refused), is_fault=not isinstance(refused, InvalidProducerEpoch))
         record_errors = refused.record_errors if isinstance(refused, InvalidRecord) else ()
-        return AppendedPartition(
+        return PartitionResponse(
             error,
             log_start_offset=log.log_start_offset,
             record_errors=record_errors,
@@ -268,14 +270,14 @@ class RecordAppends:
         _log.log(level, "Error processing append operation on partition %s: %s", tp, reason)
         self._stats.mark(tp.topic, "failed_produce_requests")
 
-    def _announce(self, tp: TopicPartition, taken: _Taken) -> None:
+    def _announce(self, tp: TopicPartition, taken: _LogAppendResult) -> None:
         """Updates the high watermark and checks the requests that wait for the partition."""
         taken.partition.maybe_increment_high_watermark(self._now_ms())
         self._replicas.partition_changed(tp)
 
     async def _wait(
         self,
-        outcomes: dict[TopicPartition, AppendedPartition],
+        outcomes: dict[TopicPartition, PartitionResponse],
         required: Mapping[TopicPartition, int],
         timeout_ms: int,
     ) -> None:

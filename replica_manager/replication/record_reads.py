@@ -26,22 +26,18 @@ from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.delayed_fetch import (
     DelayedFetch,
-    ParkedPartition,
+    FetchPartitionStatus,
     must_answer_at_once,
 )
-from replica_manager.replication.fetch_values import (
-    FetchedPartition,
-    FetchPartition,
-    TopicIdPartition,
-)
+from replica_manager.replication.fetch_values import FetchPartitionData, TopicIdPartition
 from replica_manager.replication.isr import PendingIsr
 from replica_manager.replication.partition import Partition
 from replica_manager.replication.partition_reads import (
     CONSUMER_REPLICA_ID,
-    FetchPlan,
+    LogReadInfo,
     check_read,
     diverges,
-    plan_fetch,
+    prepare_read,
 )
 from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.throttle import ReplicationThrottle
@@ -49,6 +45,7 @@ from replica_manager.replication.topic_stats import BrokerTopicStats
 from replica_manager.replication.waiting_room import WaitingRoom
 from zkcontroller.errors import KafkaStorage, OffsetOutOfRange
 from zkcontroller.model import UNKNOWN_BROKER_EPOCH, TopicPartition
+from zkcontroller.protocol.fetch import FetchPartition
 
 _log = logging.getLogger("kafka.server.ReplicaManager")
 
@@ -104,27 +101,27 @@ class RecordReads:
         self.waiting: WaitingRoom[TopicPartition, DelayedFetch[LogOffsetMetadata]] = WaitingRoom()
         replicas.watch(self._partition_changed)
 
-    async def fetch(
-        self, params: FetchParams, wanted: Mapping[TopicIdPartition, FetchPartition]
-    ) -> dict[TopicIdPartition, FetchedPartition]:
+    async def fetch_messages(
+        self, params: FetchParams, fetch_infos: Mapping[TopicIdPartition, FetchPartition]
+    ) -> dict[TopicIdPartition, FetchPartitionData]:
         """One result per partition, in the order of the request."""
         starts: dict[TopicIdPartition, LogOffsetMetadata] = {}
-        fetched = await self._read_all(params, wanted, starts, {})
-        for topic, count in Counter(partition.topic for partition in wanted).items():
+        fetched = await self._read_all(params, fetch_infos, starts, {})
+        for topic, count in Counter(partition.topic for partition in fetch_infos).items():
             assert topic is not None, "an unknown one is refused before"
             self._stats.mark(topic, "total_fetch_requests", count)
         if must_answer_at_once(
             fetched.values(), max_wait_ms=params.max_wait_ms, min_bytes=params.min_bytes
         ):
             return fetched
-        parked = [
-            ParkedPartition(partition, starts[partition], question)
-            for partition, question in wanted.items()
+        statuses = [
+            FetchPartitionStatus(partition, starts[partition], fetch_info)
+            for partition, fetch_info in fetch_infos.items()
         ]
         delayed = DelayedFetch(
-            parked,
+            statuses,
             params.min_bytes,
-            lambda parked: self._readable_end(params, parked),
+            lambda status: self._readable_end(params, status),
             self._has_diverged,
         )
         if not await self.waiting.wait(delayed, delayed.partitions, params.max_wait_ms):
@@ -136,7 +133,7 @@ class RecordReads:
             and not fetched[partition].records
             and not self._throttle.is_throttled(tp)
         }
-        return await self._read_all(params, wanted, None, same)
+        return await self._read_all(params, fetch_infos, None, same)
 
     def _partition_changed(self, tp: TopicPartition) -> None:
         for delayed in self.waiting.purgatory.watching(tp):
@@ -146,21 +143,21 @@ class RecordReads:
     async def _read_all(
         self,
         params: FetchParams,
-        wanted: Mapping[TopicIdPartition, FetchPartition],
+        fetch_infos: Mapping[TopicIdPartition, FetchPartition],
         starts: dict[TopicIdPartition, LogOffsetMetadata] | None,
-        same: Mapping[TopicIdPartition, FetchedPartition],
-    ) -> dict[TopicIdPartition, FetchedPartition]:
+        same: Mapping[TopicIdPartition, FetchPartitionData],
+    ) -> dict[TopicIdPartition, FetchPartitionData]:
         """Reads one partition after the other until no bytes are left.
 
         ``starts`` takes where each read began; None: it is read a second time, which shows nothing
         new about a follower.  What is known to be the ``same`` as the first time is not read.
         """
-        fetched: dict[TopicIdPartition, FetchedPartition] = {}
+        fetched: dict[TopicIdPartition, FetchPartitionData] = {}
         left = params.max_bytes
         # A reader whose first batch is larger than all limits must get it nevertheless.
         min_one_message = not params.has_hard_limit
         count = 0
-        for partition, question in wanted.items():
+        for partition, fetch_info in fetch_infos.items():
             if partition in same:
                 fetched[partition] = same[partition]
                 continue
@@ -169,13 +166,13 @@ class RecordReads:
                 await asyncio.sleep(0)
             try:
                 found = self._read(
-                    params, partition, question, left, starts, min_one=min_one_message
+                    params, partition, fetch_info, left, starts, min_one=min_one_message
                 )
             except Exception:  # noqa: BLE001 - a defect that one log meets must not harm the others
                 tp = partition.topic_partition
-                _log.exception("Error processing fetch on partition %s: %s", tp, question)
+                _log.exception("Error processing fetch on partition %s: %s", tp, fetch_info)
                 self._stats.mark(tp.topic, "failed_fetch_requests")
-                found = FetchedPartition(ErrorCode.unknown_server_error)
+                found = FetchPartitionData(ErrorCode.unknown_server_error)
             fetched[partition] = found
             size = len(found.records)
             if size:
@@ -187,43 +184,43 @@ class RecordReads:
         self,
         params: FetchParams,
         partition: TopicIdPartition,
-        wanted: FetchPartition,
+        fetch_info: FetchPartition,
         max_bytes: int,
         starts: dict[TopicIdPartition, LogOffsetMetadata] | None,
         *,
         min_one: bool,
-    ) -> FetchedPartition:
+    ) -> FetchPartitionData:
         tp = partition.topic_partition
         hosted = self._replicas.get_partition_or_error(tp)
         if isinstance(hosted, ErrorCode):
-            return FetchedPartition(hosted)
+            return FetchPartitionData(hosted)
         if partition.topic_id is not None and hosted.topic_id not in (None, partition.topic_id):
-            return FetchedPartition(ErrorCode.inconsistent_topic_id)
-        preferred = params.preferred_replica(hosted, wanted.fetch_offset)
+            return FetchPartitionData(ErrorCode.inconsistent_topic_id)
+        preferred = params.preferred_replica(hosted, fetch_info.fetch_offset)
         if preferred is not None:
-            return _sent_elsewhere(hosted, wanted, preferred)
-        plan = plan_fetch(
-            hosted, wanted, replica_id=params.replica_id, leader_only=params.is_leader_only
+            return _sent_elsewhere(hosted, fetch_info, preferred)
+        read_info = prepare_read(
+            hosted, fetch_info, replica_id=params.replica_id, leader_only=params.is_leader_only
         )
-        if isinstance(plan, FetchedPartition):
-            return plan
+        if isinstance(read_info, FetchPartitionData):
+            return read_info
         log = hosted.log
         assert isinstance(log, UnifiedLog), "who has offsets to read has a log"
         try:
             read = log.read(
-                wanted.fetch_offset,
-                min(wanted.partition_max_bytes, max_bytes),
+                fetch_info.fetch_offset,
+                min(fetch_info.partition_max_bytes, max_bytes),
                 params.isolation,
                 min_one_message=min_one,
             )
         except OffsetOutOfRange:
-            return FetchedPartition(ErrorCode.offset_out_of_range)
+            return FetchPartitionData(ErrorCode.offset_out_of_range)
         except KafkaStorage:
-            return FetchedPartition(ErrorCode.kafka_storage_error)
+            return FetchPartitionData(ErrorCode.kafka_storage_error)
         if starts is not None:
             starts[partition] = read.start
             if params.is_from_follower:
-                self._record(params, hosted, wanted, plan)
+                self._record(params, hosted, fetch_info, read_info)
         is_useless = read.is_first_batch_incomplete and not params.has_hard_limit
         if is_useless or read.slice is None or self._is_held_back(params, hosted):
             records: bytes | FileSlice = b""
@@ -231,11 +228,11 @@ class RecordReads:
             records = read.slice
             if params.is_from_follower and self._throttle.is_throttled(tp):
                 self._throttle.record(len(records))
-        return FetchedPartition(
+        return FetchPartitionData(
             ErrorCode.none,
-            plan.high_watermark,
-            plan.last_stable_offset,
-            plan.log_start_offset,
+            read_info.high_watermark,
+            read_info.last_stable_offset,
+            read_info.log_start_offset,
             records,
             aborted_transactions=read.aborted_transactions,
         )
@@ -250,14 +247,18 @@ class RecordReads:
         )
 
     def _record(
-        self, params: FetchParams, partition: Partition, wanted: FetchPartition, plan: FetchPlan
+        self,
+        params: FetchParams,
+        partition: Partition,
+        fetch_info: FetchPartition,
+        read_info: LogReadInfo,
     ) -> None:
         """Records a follower's position."""
         effect = partition.record_fetch(
             params.replica_id,
-            wanted.fetch_offset,
-            wanted.log_start_offset,
-            plan.log_end_offset,
+            fetch_info.fetch_offset,
+            fetch_info.log_start_offset,
+            read_info.log_end_offset,
             self._now_ms(),
             params.replica_epoch,
         )
@@ -269,18 +270,18 @@ class RecordReads:
     # Waiting
 
     def _readable_end(
-        self, params: FetchParams, parked: ParkedPartition[LogOffsetMetadata]
+        self, params: FetchParams, status: FetchPartitionStatus[LogOffsetMetadata]
     ) -> LogOffsetMetadata | ErrorCode:
-        hosted = self._replicas.get_partition_or_error(parked.partition.topic_partition)
+        hosted = self._replicas.get_partition_or_error(status.partition.topic_partition)
         if isinstance(hosted, ErrorCode):
             return hosted
         error = check_read(
-            hosted, parked.wanted.current_leader_epoch, leader_only=params.is_leader_only
+            hosted, status.fetch_info.current_leader_epoch, leader_only=params.is_leader_only
         )
         if error is not ErrorCode.none:
             return error
         if self._is_held_back(params, hosted):
-            return parked.start
+            return status.start_offset_metadata
         log = hosted.log
         assert isinstance(log, UnifiedLog), "it was read before"
         match params.isolation:
@@ -291,22 +292,22 @@ class RecordReads:
             case FetchIsolation.TXN_COMMITTED:
                 return log.last_stable_offset_metadata
 
-    def _has_diverged(self, parked: ParkedPartition[LogOffsetMetadata]) -> bool:
-        hosted = self._replicas.get_partition_or_error(parked.partition.topic_partition)
+    def _has_diverged(self, status: FetchPartitionStatus[LogOffsetMetadata]) -> bool:
+        hosted = self._replicas.get_partition_or_error(status.partition.topic_partition)
         if isinstance(hosted, ErrorCode):
             return True
-        end = hosted.log.end_offset_for_epoch(parked.wanted.last_fetched_epoch)
-        return end is None or diverges(parked.wanted, end)
+        end = hosted.log.end_offset_for_epoch(status.fetch_info.last_fetched_epoch)
+        return end is None or diverges(status.fetch_info, end)
 
 
 def _sent_elsewhere(
-    partition: Partition, wanted: FetchPartition, preferred: int
-) -> FetchedPartition:
-    error = check_read(partition, wanted.current_leader_epoch, leader_only=False)
+    partition: Partition, fetch_info: FetchPartition, preferred: int
+) -> FetchPartitionData:
+    error = check_read(partition, fetch_info.current_leader_epoch, leader_only=False)
     if error is not ErrorCode.none:
-        return FetchedPartition(error)
+        return FetchPartitionData(error)
     log = partition.log
-    return FetchedPartition(
+    return FetchPartitionData(
         ErrorCode.none,
         log.high_watermark,
         log.last_stable_offset,

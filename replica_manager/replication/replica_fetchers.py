@@ -42,14 +42,6 @@ class FetcherKey(NamedTuple):
     fetcher_id: int
 
 
-class FollowedPartition(NamedTuple):
-    """A partition to fetch, its leader, and where to begin."""
-
-    partition: TopicPartition
-    leader: int
-    initial: InitialFetchState
-
-
 class ReplicaFetchers:
     """Every fetcher of this broker.  Lives on the event loop; no method waits."""
 
@@ -79,24 +71,24 @@ class ReplicaFetchers:
         self.failed: set[TopicPartition] = set()
         """Gauge ``FailedPartitionsCount`` is their number; a new leader epoch takes them out."""
 
-    def add(self, partitions: Iterable[FollowedPartition]) -> None:
+    def add(self, partitions: Iterable[tuple[TopicPartition, InitialFetchState]]) -> None:
         """Starts fetching partitions from their leaders."""
         for _ in self.add_in_steps(partitions):
             pass
 
-    def add_in_steps(self, partitions: Iterable[FollowedPartition]) -> Generator[None, None, None]:
+    def add_in_steps(
+        self, partitions: Iterable[tuple[TopicPartition, InitialFetchState]]
+    ) -> Generator[None, None, None]:
         """The same; yields after every ``PARTITIONS_AT_ONCE``, which are being fetched by then."""
         added: dict[FetcherKey, _Listing] = {}
         for portion in _portions(partitions):
             shares: dict[FetcherKey, dict[TopicPartition, InitialFetchState]] = {}
-            for tp, leader, initial in portion:
-                key = FetcherKey(leader, fetcher_id(tp, self._fetchers_per_leader))
+            for tp, initial in portion:
+                key = FetcherKey(initial.leader, fetcher_id(tp, self._fetchers_per_leader))
                 shares.setdefault(key, {})[tp] = initial
             for key, share in shares.items():
                 self._add_share(key, share)
-                added.setdefault(key, _Listing()).add(
-                    self._described(key.leader, share), len(share)
-                )
+                added.setdefault(key, _Listing()).add(self._described(share), len(share))
             yield
         for key, listing in added.items():
             _logger.info(
@@ -151,13 +143,13 @@ class ReplicaFetchers:
             fetchers_per_leader,
         )
         self._fetchers_per_leader = fetchers_per_leader
-        moving: list[FollowedPartition] = []
+        moving: list[tuple[TopicPartition, InitialFetchState]] = []
         for key, fetcher in self.fetchers.items():
             for tp, state in list(fetcher.partitions.items()):
                 initial = InitialFetchState(
-                    state.topic_id, state.current_leader_epoch, state.fetch_offset
+                    state.topic_id, key.leader, state.current_leader_epoch, state.fetch_offset
                 )
-                moving.append(FollowedPartition(tp, key.leader, initial))
+                moving.append((tp, initial))
                 fetcher.remove_partitions([tp])
         self.add(moving)
         self.remove_idle()
@@ -174,11 +166,9 @@ class ReplicaFetchers:
             del self.fetchers[key]
             self._on_removed(key)
 
-    def _described(
-        self, leader: int, share: Mapping[TopicPartition, InitialFetchState]
-    ) -> Iterator[str]:
-        endpoint = f"BrokerEndPoint(id={leader}, host={self._address_of(leader)})"
+    def _described(self, share: Mapping[TopicPartition, InitialFetchState]) -> Iterator[str]:
         for tp, state in share.items():
+            endpoint = f"BrokerEndPoint(id={state.leader}, host={self._address_of(state.leader)})"
             yield (
                 f"{tp} -> InitialFetchState({option(printed_id(state.topic_id))},{endpoint},"
                 f"{state.current_leader_epoch},{state.initial_offset})"

@@ -31,7 +31,7 @@ from replica_manager.replication.fetch_state import InitialFetchState, initial_o
 from replica_manager.replication.leader_and_isr import LeaderAndIsrHandling
 from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
 from replica_manager.replication.partition import DEFAULT_REPLICA_LAG_TIME_MAX_MS, Partition, Role
-from replica_manager.replication.replica_fetchers import FollowedPartition, ReplicaFetchers
+from replica_manager.replication.replica_fetchers import ReplicaFetchers
 from replica_manager.replication.replica_log import ABSENT_LOG, ReplicaLog
 from zkcontroller.errors import KafkaStorage
 from zkcontroller.model import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
@@ -184,11 +184,11 @@ class ReplicaManager:
             return
         truncates = self.fetchers.settings.truncates_on_fetch
         yield from self.fetchers.add_in_steps(
-            FollowedPartition(
+            (
                 partition.topic_partition,
-                partition.leader,
                 InitialFetchState(
                     partition.topic_id,
+                    partition.leader,
                     partition.leader_epoch,
                     initial_offset(partition.log, truncates_on_fetch=truncates),
                 ),

@@ -29,11 +29,7 @@ from replica_manager.replication.fetch_requests import (
 )
 from replica_manager.replication.fetch_sessions import FetchSessionCache
 from replica_manager.replication.fetch_steps import ReplicaFetcher
-from replica_manager.replication.fetch_values import (
-    FetchedPartition,
-    FetchPartition,
-    TopicIdPartition,
-)
+from replica_manager.replication.fetch_values import FetchPartitionData, TopicIdPartition
 from replica_manager.replication.isr import AlteredIsr, PendingIsr
 from replica_manager.replication.isr_proposals import IsrProposals
 from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
@@ -41,7 +37,7 @@ from replica_manager.replication.partition import ALL_IN_SYNC, Partition, Propos
 from replica_manager.replication.partition_reads import (
     check_read,
     end_offset_for_leader_epoch,
-    plan_fetch,
+    prepare_read,
 )
 from replica_manager.replication.purgatory import Purgatory
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
@@ -50,6 +46,7 @@ from tests.simulation.replication_controller import CONTROLLER_EPOCH, ControlMes
 from tests.simulation.replication_log import SimulatedLog
 from tests.support.steps import completed
 from zkcontroller.model import Broker, TopicPartition
+from zkcontroller.protocol.fetch import FetchPartition
 
 if TYPE_CHECKING:
     from tests.simulation.replication_world import ReplicationWorld
@@ -307,21 +304,23 @@ class SimulatedBroker:
         topic_ids = [TOPIC_ID] if told else []
         return FetchAnswers(version, answer.error, answer.session_id, told, topic_ids)
 
-    def _read(self, follower: int, tp: TopicPartition, wanted: FetchPartition) -> FetchedPartition:
+    def _read(
+        self, follower: int, tp: TopicPartition, wanted: FetchPartition
+    ) -> FetchPartitionData:
         partition = self.manager.partitions.get(tp)
         if partition is None:
-            return FetchedPartition(ErrorCode.unknown_topic_or_partition)
-        plan = plan_fetch(partition, wanted, replica_id=follower)
-        if isinstance(plan, FetchedPartition):
-            return plan
+            return FetchPartitionData(ErrorCode.unknown_topic_or_partition)
+        read_info = prepare_read(partition, wanted, replica_id=follower)
+        if isinstance(read_info, FetchPartitionData):
+            return read_info
         most = self.world.random.randint(1, MOST_RECORDS)
         records = self.logs[tp].read(wanted.fetch_offset, most)
-        self._record(partition, follower, wanted, plan.log_end_offset)
-        return FetchedPartition(
+        self._record(partition, follower, wanted, read_info.log_end_offset)
+        return FetchPartitionData(
             ErrorCode.none,
-            plan.high_watermark,
-            plan.last_stable_offset,
-            plan.log_start_offset,
+            read_info.high_watermark,
+            read_info.last_stable_offset,
+            read_info.log_start_offset,
             records,
         )
 

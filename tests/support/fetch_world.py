@@ -121,7 +121,9 @@ def fill(world: BrokerWorld, *counts: int, tp: TopicPartition = ORDERS, size: in
     """Appends a batch of each count, as a producer would."""
     for count in counts:
         outcome = asyncio.run(
-            world.appends.append({tp: MemoryRecords(batch(count, size=size))}, acks=1, timeout_ms=1)
+            world.appends.append_records(
+                {tp: MemoryRecords(batch(count, size=size))}, acks=1, timeout_ms=1
+            )
         )
         assert outcome[tp].error is ErrorCode.none
 

@@ -33,7 +33,7 @@ class GroupLogs:
     def lead(self, partition: TopicPartition) -> None:
         self.led[partition] = LogWorld(self.folder / str(partition), self._config).open()
 
-    async def append(
+    async def append_records(
         self,
         batches: Mapping[TopicPartition, MemoryRecords],
         *,

@@ -32,7 +32,7 @@ from replica_manager.replication import isr_znodes
 from replica_manager.replication.alter_partition_manager import AlterPartitionManager, IsrRoute
 from replica_manager.replication.fetch_requests import AskOffsets
 from replica_manager.replication.fetch_state import InitialFetchState
-from replica_manager.replication.fetch_values import FetchedPartition
+from replica_manager.replication.fetch_values import FetchPartitionData
 from replica_manager.replication.isr_znodes import IsrZnodes
 from replica_manager.replication.log_dir_moves import LogDirMoves
 from replica_manager.replication.partition import Partition
@@ -134,7 +134,7 @@ def _divergence_seam(attribute: str) -> Seam:
         follower = Follower(truncates_on_fetch=True).wrote(1, 1).add(ZERO, ONE)
         request = follower.fetch()
         follower.logs[ZERO] = cast(Any, Broken(follower.logs[ZERO], attribute, error))
-        diverging = FetchedPartition(ErrorCode.none, diverging_epoch=EpochEndOffset(1, 1))
+        diverging = FetchPartitionData(ErrorCode.none, diverging_epoch=EpochEndOffset(1, 1))
 
         follower.answer(request, p0=diverging, p1=records(0, 4, 4))
 
@@ -166,7 +166,7 @@ def _asked(_: World, error: Exception, __: pytest.MonkeyPatch) -> None:
 @seam("a follower's log, when its partition is added")
 def _added(_: World, error: Exception, __: pytest.MonkeyPatch) -> None:
     follower = Follower(truncates_on_fetch=True)
-    sound = InitialFetchState(ORDERS_ID, 4, 0)
+    sound = InitialFetchState(ORDERS_ID, 2, 4, 0)
     follower.logs[ZERO] = cast(Any, Broken(follower.logs[ZERO], "latest_epoch", error))
 
     follower.fetcher.add_partitions({ZERO: sound, ONE: sound})
@@ -202,7 +202,9 @@ def _append(world: World, error: Exception, monkeypatch: pytest.MonkeyPatch) -> 
     tps = [TopicPartition("orders", 0), TopicPartition("bills", 0)]
 
     outcomes = asyncio.run(
-        world.appends.append(dict.fromkeys(tps, MemoryRecords(batch())), acks=1, timeout_ms=1000)
+        world.appends.append_records(
+            dict.fromkeys(tps, MemoryRecords(batch())), acks=1, timeout_ms=1000
+        )
     )
 
     assert [outcomes[tp].error for tp in tps] == [ErrorCode.unknown_server_error, ErrorCode.none]
@@ -276,7 +278,7 @@ def _watcher(world: World, error: Exception, _: pytest.MonkeyPatch) -> None:
 
 @seam("a handler")
 def _handler(world: World, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(world.appends), "append", raising(error))
+    monkeypatch.setattr(type(world.appends), "append_records", raising(error))
     answer = produce(world, batch())
     monkeypatch.undo()
 

@@ -17,7 +17,8 @@ from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.fetch import (
     LAST_VERSION,
-    AnsweredPartition,
+    FetchPartition,
+    PartitionData,
     fetch_response,
     read_fetch_request,
 )
@@ -85,8 +86,9 @@ def test_a_request_is_read_as_kio_wrote_it(version: int) -> None:
     assert (found.session_id, found.session_epoch) == (since(7, 9, 0), since(7, 3))
     assert found.rack_id == since(11, "north", "")
     assert [name for name, _ in found.topics] == since(13, [ORDERS, BILLS], ["orders", "bills"])
-    expected = (1, since(9, 4), 2**40, since(12, 3), since(5, 11), 100)
-    assert found.topics[1][1][1] == expected
+    topic_id = since(13, BILLS, None)
+    expected = FetchPartition(topic_id, 2**40, 100, since(9, 4), since(12, 3), since(5, 11))
+    assert found.topics[1][1][1] == (1, expected)
     assert found.forgotten == since(7, [(since(13, ORDERS, "old"), [1, 2])], [])
 
 
@@ -109,14 +111,12 @@ def test_any_bytes_are_a_request_or_refused(version: int, data: bytes) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_answer_is_what_kio_would_write(version: int) -> None:
-    plain = AnsweredPartition(0, ErrorCode.none, 42, 41, 5, b"records" * 30)
+    plain = PartitionData(0, ErrorCode.none, 42, 41, 5, b"records" * 30)
     answers = [
         plain,
-        AnsweredPartition(1, ErrorCode.none, 42, 41, 5, b"", ((7, 8), (9, 10)), 3),
-        AnsweredPartition(2, ErrorCode.none, 42, 41, 5, b"", (), -1, (4, 30)),
-        AnsweredPartition(
-            3, ErrorCode.not_leader_or_follower, -1, -1, -1, b"", None, -1, None, (3, 9)
-        ),
+        PartitionData(1, ErrorCode.none, 42, 41, 5, b"", ((7, 8), (9, 10)), 3),
+        PartitionData(2, ErrorCode.none, 42, 41, 5, b"", (), -1, (4, 30)),
+        PartitionData(3, ErrorCode.not_leader_or_follower, -1, -1, -1, b"", None, -1, None, (3, 9)),
     ]
     topics = [("orders", ORDERS, answers), ("bills", None, [plain])]
     named = [(name if version < 13 else topic_id, found) for name, topic_id, found in topics]
@@ -149,7 +149,7 @@ def test_an_answer_is_what_kio_would_write(version: int) -> None:
     assert plain.records in chunks
 
 
-def _expected(schema: Any, answer: AnsweredPartition[bytes]) -> Any:
+def _expected(schema: Any, answer: PartitionData[bytes]) -> Any:
     values: dict[str, Any] = {
         "partition_index": answer.partition,
         "error_code": answer.error_code,

@@ -20,11 +20,10 @@ from replica_manager.replication.fetch_requests import (
     EpochQuestion,
     OffsetQuestion,
 )
-from replica_manager.replication.fetch_session_handler import NextFetch
+from replica_manager.replication.fetch_session_handler import FetchRequestData
 from replica_manager.replication.fetch_values import (
-    FetchedPartition,
     FetchMetadata,
-    FetchPartition,
+    FetchPartitionData,
     TopicIdPartition,
 )
 from replica_manager.replication.leader_messages import (
@@ -39,6 +38,7 @@ from replica_manager.replication.leader_messages import (
 )
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.fetch import FetchPartition
 from zkcontroller.protocol.inter_broker_versions import LATEST, version_of
 from zkcontroller.protocol.messages import read_request, write
 from zkcontroller.protocol.versioned_messages import response_schema
@@ -66,7 +66,9 @@ def asked(topic_id: UUID | None = ORDERS, other_id: UUID | None = BILLS) -> AskR
     forgotten = [TopicIdPartition(topic_id, "orders", 5), TopicIdPartition(topic_id, "orders", 6)]
     replaced = [TopicIdPartition(UUID(int=9), "bills", 7)]
     return AskRecords(
-        NextFetch(FetchMetadata(77, 5), to_send, forgotten, replaced, to_send, topic_id is not None)
+        FetchRequestData(
+            FetchMetadata(77, 5), to_send, forgotten, replaced, to_send, topic_id is not None
+        )
     )
 
 
@@ -169,10 +171,10 @@ def written(version: int, answers: list[tuple[UUID, str, list[tuple[int, Any]]]]
     )
 
 
-ANSWER = FetchedPartition(ErrorCode.none, 12, 11, 1, b"records", EpochEndOffset(3, 9), -1)
+ANSWER = FetchPartitionData(ErrorCode.none, 12, 11, 1, b"records", EpochEndOffset(3, 9), -1)
 
 
-def expected(version: int, answer: FetchedPartition) -> FetchedPartition:
+def expected(version: int, answer: FetchPartitionData) -> FetchPartitionData:
     """What of an answer that version can say."""
     return answer._replace(
         last_stable_offset=answer.last_stable_offset if version >= 4 else -1,
@@ -183,7 +185,7 @@ def expected(version: int, answer: FetchedPartition) -> FetchedPartition:
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_answers_of_every_version_are_read(version: int) -> None:
-    refused = FetchedPartition(ErrorCode.not_leader_or_follower, -1, -1, -1, b"")
+    refused = FetchPartitionData(ErrorCode.not_leader_or_follower, -1, -1, -1, b"")
     body = written(
         version, [(ORDERS, "orders", [(0, ANSWER), (1, refused)]), (BILLS, "bills", [(0, ANSWER)])]
     )
@@ -254,7 +256,7 @@ def test_no_bytes_make_the_reader_fail_otherwise(version: int, body: bytes) -> N
     st.sampled_from([12, 13, 17]),
     st.lists(
         st.builds(
-            FetchedPartition,
+            FetchPartitionData,
             st.sampled_from(ErrorCode),
             *[st.integers(-1, 2**63 - 1)] * 3,
             st.binary(max_size=300),
@@ -265,7 +267,7 @@ def test_no_bytes_make_the_reader_fail_otherwise(version: int, body: bytes) -> N
         max_size=5,
     ),
 )
-def test_whatever_kio_writes_is_read(version: int, answers: list[FetchedPartition]) -> None:
+def test_whatever_kio_writes_is_read(version: int, answers: list[FetchPartitionData]) -> None:
     body = written(version, [(ORDERS, "orders", list(enumerate(answers)))])
 
     read = read_fetch_answers(version, memoryview(body), {ORDERS: "orders"})

@@ -20,7 +20,7 @@ from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.protocol.produce import (
     LAST_VERSION,
     NodeEndpoint,
-    ProducedPartition,
+    PartitionProduceResponse,
     produce_response,
     read_produce_request,
 )
@@ -86,14 +86,14 @@ def test_any_bytes_are_a_request_or_refused(version: int, data: bytes) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_answer_is_what_kio_would_write(version: int) -> None:
     answers = [
-        ProducedPartition(0, ErrorCode.none, 42, 1_700_000_000_000, 5),
-        ProducedPartition(
+        PartitionProduceResponse(0, ErrorCode.none, 42, 1_700_000_000_000, 5),
+        PartitionProduceResponse(
             1, ErrorCode.invalid_record, -1, -1, 5, ((3, "no key"), (4, "none")), "bad"
         ),
     ]
     if version >= 10:
         answers.append(
-            ProducedPartition(
+            PartitionProduceResponse(
                 2, ErrorCode.not_leader_or_follower, -1, -1, -1, current_leader=(3, 9)
             )
         )
@@ -124,7 +124,7 @@ def test_an_answer_is_what_kio_would_write(version: int) -> None:
     assert found == expected
 
 
-def _expected(schema: Any, module: Any, answer: ProducedPartition) -> Any:
+def _expected(schema: Any, module: Any, answer: PartitionProduceResponse) -> Any:
     time = answer.log_append_time_ms
     values: dict[str, Any] = {
         "index": answer.partition,

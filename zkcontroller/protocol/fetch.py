@@ -65,15 +65,19 @@ class Sized(Protocol):
 R = TypeVar("R", bound=Sized)
 
 
-class WantedPartition(NamedTuple):
-    """One partition of a Fetch request; -1 where the version has no such field."""
+class FetchPartition(NamedTuple):
+    """The request for one partition; -1 where the version has no such field."""
 
-    partition: int
-    current_leader_epoch: int
+    topic_id: UUID | None
+    """None in a request that names topics."""
     fetch_offset: int
-    last_fetched_epoch: int
-    log_start_offset: int
     partition_max_bytes: int
+    current_leader_epoch: int = -1
+    """-1: nothing is checked."""
+    last_fetched_epoch: int = -1
+    """Epoch of the last record the follower has; -1: do not look for a divergence."""
+    log_start_offset: int = -1
+    """The follower's own; -1 from consumers."""
 
 
 class FetchRequest(NamedTuple):
@@ -87,12 +91,13 @@ class FetchRequest(NamedTuple):
     is_read_committed: bool
     session_id: int
     session_epoch: int
-    topics: Sequence[tuple[TopicName, Sequence[WantedPartition]]]
+    topics: Sequence[tuple[TopicName, Sequence[tuple[int, FetchPartition]]]]
+    """By topic, each partition with what is asked of it."""
     forgotten: Sequence[tuple[TopicName, Sequence[int]]]
     rack_id: str
 
 
-class AnsweredPartition(NamedTuple, Generic[R]):
+class PartitionData(NamedTuple, Generic[R]):
     """One partition of a Fetch response."""
 
     partition: int
@@ -119,20 +124,25 @@ def read_fetch_request(version: int, data: bytes, offset: int) -> FetchRequest:
 
 
 def _partition_layout(version: int) -> tuple[Struct, tuple[int | None, ...]]:
-    """The layout of a partition in a request, and which fields of the value it fills."""
-    fields = [("i", 0)]
-    if version >= _LEADER_EPOCH_SINCE:
-        fields.append(("i", 1))
-    fields.append(("q", 2))
-    if version >= FIRST_FLEXIBLE:
-        fields.append(("i", 3))
-    if version >= _LOG_START_SINCE:
-        fields.append(("q", 4))
-    fields.append(("i", 5))
-    places: list[int | None] = [None] * len(WantedPartition._fields)
-    for place, (_, field) in enumerate(fields):
-        places[field] = place
-    return Struct(">" + "".join(kind for kind, _ in fields)), tuple(places)
+    """The layout of a partition in a request, and where the fields of the value stand in it.
+
+    The partition's number stands first.
+    """
+    layout = ["i"]
+    places: dict[str, int] = {}
+
+    def has(name: str, kind: str, since: int = 0) -> None:
+        if version >= since:
+            places[name] = len(layout)
+            layout.append(kind)
+
+    has("current_leader_epoch", "i", _LEADER_EPOCH_SINCE)
+    has("fetch_offset", "q")
+    has("last_fetched_epoch", "i", FIRST_FLEXIBLE)
+    has("log_start_offset", "q", _LOG_START_SINCE)
+    has("partition_max_bytes", "i")
+    _, *fields = FetchPartition._fields
+    return Struct(">" + "".join(layout)), tuple(places.get(field) for field in fields)
 
 
 _LAYOUTS: Final = [_partition_layout(version) for version in range(LAST_VERSION + 1)]
@@ -168,19 +178,19 @@ class _Reader(WireReader[bytes]):
             session_id, session_epoch, topics, forgotten, rack_id,
         )  # fmt: skip
 
-    def _topic(self) -> tuple[TopicName, list[WantedPartition]]:
+    def _topic(self) -> tuple[TopicName, list[tuple[int, FetchPartition]]]:
         name = self._topic_name()
-        partitions = [self._partition() for _ in range(self._count())]
+        topic_id = name if isinstance(name, UUID) else None
+        partitions = [self._partition(topic_id) for _ in range(self._count())]
         self._skip_tags()
         return name, partitions
 
-    def _partition(self) -> WantedPartition:
+    def _partition(self, topic_id: UUID | None) -> tuple[int, FetchPartition]:
         values = self._layout.unpack_from(self._data, self._at)
         self._at += self._layout.size
         self._skip_tags()
-        return WantedPartition._make(
-            -1 if place is None else values[place] for place in self._places
-        )
+        fields = [-1 if place is None else values[place] for place in self._places]
+        return values[0], FetchPartition(topic_id, *fields)
 
     def _forgotten(self) -> tuple[TopicName, list[int]]:
         name = self._topic_name()
@@ -209,7 +219,7 @@ def fetch_response(
     version: int,
     error_code: int,
     session_id: int,
-    topics: Sequence[tuple[TopicName, Sequence[AnsweredPartition[R]]]],
+    topics: Sequence[tuple[TopicName, Sequence[PartitionData[R]]]],
     endpoints: Sequence[NodeEndpoint] = (),
     throttle_ms: int = 0,
 ) -> list[bytes | R]:
@@ -238,7 +248,7 @@ def fetch_response(
     return chunks
 
 
-def _head(version: int, with_pieces: Pieces, answer: AnsweredPartition[R]) -> bytes:
+def _head(version: int, with_pieces: Pieces, answer: PartitionData[R]) -> bytes:
     """Everything before the records, including their length."""
     out = _PARTITION_HEAD.pack(answer.partition, answer.error_code, answer.high_watermark)
     if version >= _ISOLATION_SINCE:
@@ -255,7 +265,7 @@ def _head(version: int, with_pieces: Pieces, answer: AnsweredPartition[R]) -> by
     return out + with_pieces.length(len(answer.records))
 
 
-def _tagged_fields(answer: AnsweredPartition[R]) -> bytes:
+def _tagged_fields(answer: PartitionData[R]) -> bytes:
     if answer.diverging_epoch is None and answer.current_leader is None:
         return NO_TAGS
     fields = []

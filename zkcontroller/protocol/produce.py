@@ -33,7 +33,7 @@ _INT64: Final = Struct(">q")
 _LEADER: Final = Struct(">ii")
 
 
-class PartitionRecords(NamedTuple):
+class PartitionProduceData(NamedTuple):
     """The records to append to one partition."""
 
     partition: int
@@ -47,10 +47,10 @@ class ProduceRequest(NamedTuple):
     transactional_id: str | None
     acks: int
     timeout_ms: int
-    topics: Sequence[tuple[str, Sequence[PartitionRecords]]]
+    topics: Sequence[tuple[str, Sequence[PartitionProduceData]]]
 
 
-class ProducedPartition(NamedTuple):
+class PartitionProduceResponse(NamedTuple):
     """One partition of a Produce response."""
 
     partition: int
@@ -104,7 +104,7 @@ class _Reader(WireReader[memoryview]):
         self._skip_tags()
         return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
-    def _topic(self) -> tuple[str, list[PartitionRecords]]:
+    def _topic(self) -> tuple[str, list[PartitionProduceData]]:
         name = self._nullable_text()
         if name is None:
             raise InvalidFrame("a Produce request names a topic null")
@@ -120,16 +120,16 @@ class _Reader(WireReader[memoryview]):
                 raise TooManyPartitions
         return count
 
-    def _partition(self) -> PartitionRecords:
+    def _partition(self) -> PartitionProduceData:
         partition = self._int32()
         records = self._bytes(max(self._count(), 0))
         self._skip_tags()
-        return PartitionRecords(partition, MemoryRecords(records))
+        return PartitionProduceData(partition, MemoryRecords(records))
 
 
 def produce_response(
     version: int,
-    topics: Sequence[tuple[str, Sequence[ProducedPartition]]],
+    topics: Sequence[tuple[str, Sequence[PartitionProduceResponse]]],
     endpoints: Sequence[NodeEndpoint] = (),
     throttle_ms: int = 0,
 ) -> bytes:
@@ -149,7 +149,7 @@ def produce_response(
     return b"".join(out)
 
 
-def _partition(version: int, with_pieces: Pieces, answer: ProducedPartition) -> bytes:
+def _partition(version: int, with_pieces: Pieces, answer: PartitionProduceResponse) -> bytes:
     out = _PARTITION.pack(answer.partition, answer.error_code, answer.base_offset)
     if version >= _LOG_APPEND_TIME_SINCE:
         out += _INT64.pack(answer.log_append_time_ms)

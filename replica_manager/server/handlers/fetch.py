@@ -22,9 +22,8 @@ from replica_manager.log.files import FileSlice
 from replica_manager.log.log_values import NO_CONVERSIONS, FetchIsolation, RecordConversions
 from replica_manager.replication.fetch_sessions import FetchAnswer, FetchContext
 from replica_manager.replication.fetch_values import (
-    FetchedPartition,
     FetchMetadata,
-    FetchPartition,
+    FetchPartitionData,
     TopicIdPartition,
 )
 from replica_manager.replication.partition import Partition
@@ -44,10 +43,10 @@ from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.fetch import (
     LAST_VERSION,
     TOPIC_IDS_SINCE,
-    AnsweredPartition,
+    FetchPartition,
     FetchRequest,
+    PartitionData,
     TopicName,
-    WantedPartition,
     fetch_response,
     read_fetch_request,
 )
@@ -76,25 +75,25 @@ async def handle(
     is_from_follower = request.replica_id >= 0
     topic_names = broker.metadata_cache.snapshot.topic_names
     asked = ((topic, each) for topic, partitions in request.topics for each in partitions)
-    wanted = {
-        _named(topic, each.partition, topic_names): _question(topic, each)
-        async for topic, each in in_slices(asked)
+    fetch_infos = {
+        _named(topic, partition, topic_names): fetch_info
+        async for topic, (partition, fetch_info) in in_slices(asked)
     }
     left = ((topic, each) for topic, partitions in request.forgotten for each in partitions)
     forgotten = [_named(topic, each, topic_names) async for topic, each in in_slices(left)]
     session = broker.fetch_sessions.context(
         version,
         FetchMetadata(request.session_id, request.session_epoch),
-        wanted,
+        fetch_infos,
         forgotten,
         topic_names,
         is_from_follower=is_from_follower,
         now_ms=broker.replica_manager.now_ms(),
     )
     interesting, erroneous = await _sorted_out(session, context, broker, is_from_follower)
-    fetched: dict[TopicIdPartition, FetchedPartition] = {}
+    fetched: dict[TopicIdPartition, FetchPartitionData] = {}
     if interesting:
-        fetched = await broker.reads.fetch(_params(request, context, broker), interesting)
+        fetched = await broker.reads.fetch_messages(_params(request, context, broker), interesting)
     found = {**fetched, **erroneous}
     if context.usage is not None:
         if is_from_follower:
@@ -108,7 +107,7 @@ async def handle(
 def refuse(request: FetchRequest, context: RequestContext, error: ErrorCode) -> EncodedBody:
     """The code at the top; before there was one, for every partition."""
     topics = [
-        (topic, [_failed(each.partition, error) for each in partitions])
+        (topic, [_failed(partition, error) for partition, _ in partitions])
         for topic, partitions in request.topics
     ]
     count = 1 + sum(len(partitions) for _, partitions in topics)
@@ -127,23 +126,12 @@ def _named(topic: TopicName, partition: int, names: Mapping[UUID, str]) -> Topic
     return TopicIdPartition(topic, None if topic is None else names.get(topic), partition)
 
 
-def _question(topic: TopicName, wanted: WantedPartition) -> FetchPartition:
-    return FetchPartition(
-        topic if isinstance(topic, UUID) else None,
-        wanted.fetch_offset,
-        wanted.partition_max_bytes,
-        wanted.current_leader_epoch,
-        wanted.last_fetched_epoch,
-        wanted.log_start_offset,
-    )
-
-
 async def _sorted_out(
     session: FetchContext, context: RequestContext, broker: BrokerContext, is_from_follower: bool
-) -> tuple[dict[TopicIdPartition, FetchPartition], dict[TopicIdPartition, FetchedPartition]]:
+) -> tuple[dict[TopicIdPartition, FetchPartition], dict[TopicIdPartition, FetchPartitionData]]:
     """The readable partitions, and the others with their errors."""
     interesting: dict[TopicIdPartition, FetchPartition] = {}
-    erroneous: dict[TopicIdPartition, FetchedPartition] = {}
+    erroneous: dict[TopicIdPartition, FetchPartitionData] = {}
     partitions = dict(session.partitions())
     allowed: set[str | None]
     if is_from_follower:
@@ -156,15 +144,15 @@ async def _sorted_out(
             await allowed_names(broker, context, AclOperation.READ, ResourceType.TOPIC, names)
         )
     known = broker.metadata_cache.snapshot.partitions
-    async for each, question in in_slices(partitions.items()):
+    async for each, fetch_info in in_slices(partitions.items()):
         if each.topic is None and is_trusted:
-            erroneous[each] = FetchedPartition(ErrorCode.unknown_topic_id)
+            erroneous[each] = FetchPartitionData(ErrorCode.unknown_topic_id)
         elif each.topic is None or each.topic not in allowed:
-            erroneous[each] = FetchedPartition(ErrorCode.topic_authorization_failed)
+            erroneous[each] = FetchPartitionData(ErrorCode.topic_authorization_failed)
         elif each.partition not in known.get(each.topic, ()):
-            erroneous[each] = FetchedPartition(ErrorCode.unknown_topic_or_partition)
+            erroneous[each] = FetchPartitionData(ErrorCode.unknown_topic_or_partition)
         else:
-            interesting[each] = question
+            interesting[each] = fetch_info
     return interesting, erroneous
 
 
@@ -203,24 +191,24 @@ def _params(request: FetchRequest, context: RequestContext, broker: BrokerContex
 
 async def _answered(
     answer: FetchAnswer,
-    wanted: Mapping[TopicIdPartition, FetchPartition],
+    fetch_infos: Mapping[TopicIdPartition, FetchPartition],
     request: FetchRequest,
     context: RequestContext,
     broker: BrokerContext,
 ) -> EncodedBody:
     version = context.api_version
     leaders = CurrentLeaders(broker, context.listener_name)
-    topics: dict[TopicName, list[AnsweredPartition[bytes | FileSlice]]] = {}
+    topics: dict[TopicName, list[PartitionData[bytes | FileSlice]]] = {}
     conversions = NO_CONVERSIONS
     async for each, found in in_slices(answer.partitions.items()):
         name: TopicName = each.topic_id if version >= TOPIC_IDS_SINCE else each.topic
         converted = found
-        if each.topic is not None and each in wanted:
+        if each.topic is not None and each in fetch_infos:
             converted, cost = await _converted(
                 broker,
                 each.topic_partition,
                 found,
-                wanted[each].fetch_offset,
+                fetch_infos[each].fetch_offset,
                 version,
                 is_from_follower=request.replica_id >= 0,
             )
@@ -248,14 +236,14 @@ async def _answered(
 
 
 async def _size(
-    told: Mapping[TopicIdPartition, FetchedPartition],
+    told: Mapping[TopicIdPartition, FetchPartitionData],
     context: RequestContext,
     broker: BrokerContext,
 ) -> int:
     """The size that a quota counts: that of the response without conversions."""
     version = context.api_version
     leaders = CurrentLeaders(broker, context.listener_name)
-    topics: dict[TopicName, list[AnsweredPartition[bytes | FileSlice]]] = {}
+    topics: dict[TopicName, list[PartitionData[bytes | FileSlice]]] = {}
     async for each, found in in_slices(told.items()):
         name: TopicName = each.topic_id if version >= TOPIC_IDS_SINCE else each.topic
         topics.setdefault(name, []).append(_encodable(each, found, leaders, version))
@@ -266,7 +254,7 @@ async def _size(
 
 
 def _errors(
-    top: ErrorCode, topics: Iterable[Sequence[AnsweredPartition[bytes | FileSlice]]]
+    top: ErrorCode, topics: Iterable[Sequence[PartitionData[bytes | FileSlice]]]
 ) -> ErrorCounts:
     counts = Counter(ErrorCode(each.error_code) for partitions in topics for each in partitions)
     counts[top] += 1
@@ -274,8 +262,8 @@ def _errors(
 
 
 def _encodable(
-    each: TopicIdPartition, found: FetchedPartition, leaders: CurrentLeaders, version: int
-) -> AnsweredPartition[bytes | FileSlice]:
+    each: TopicIdPartition, found: FetchPartitionData, leaders: CurrentLeaders, version: int
+) -> PartitionData[bytes | FileSlice]:
     error, records = found.error, found.records
     assert not isinstance(records, memoryview), "only a follower gets views"
     is_elsewhere = error in (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
@@ -287,7 +275,7 @@ def _encodable(
     if error is ErrorCode.kafka_storage_error and version < _STORAGE_ERROR_SINCE:
         error = ErrorCode.not_leader_or_follower  # such a client would give up
     aborted, diverging = found.aborted_transactions, found.diverging_epoch
-    return AnsweredPartition(
+    return PartitionData(
         each.partition,
         error,
         found.high_watermark,
@@ -301,12 +289,12 @@ def _encodable(
     )
 
 
-def _failed(partition: int, error: ErrorCode) -> AnsweredPartition[bytes | FileSlice]:
-    return AnsweredPartition(partition, error, -1, -1, -1, b"")
+def _failed(partition: int, error: ErrorCode) -> PartitionData[bytes | FileSlice]:
+    return PartitionData(partition, error, -1, -1, -1, b"")
 
 
 def _count(
-    broker: BrokerContext, each: TopicIdPartition, found: FetchedPartition, replica_id: int
+    broker: BrokerContext, each: TopicIdPartition, found: FetchPartitionData, replica_id: int
 ) -> None:
     size = len(found.records)
     if not size:
@@ -323,30 +311,30 @@ def _count(
 async def _converted(
     broker: BrokerContext,
     tp: TopicPartition,
-    found: FetchedPartition,
+    found: FetchPartitionData,
     fetch_offset: int,
     version: int,
     *,
     is_from_follower: bool,
-) -> tuple[FetchedPartition, RecordConversions]:
+) -> tuple[FetchPartitionData, RecordConversions]:
     """The records in the old version's format, and the cost of the conversion."""
     if version >= _ZSTD_SINCE:
         return found, NO_CONVERSIONS
     log = broker.logs.log(tp)
     if log is not None and log.config.codec is Codec.ZSTD:
-        return FetchedPartition(ErrorCode.unsupported_compression_type), NO_CONVERSIONS
+        return FetchPartitionData(ErrorCode.unsupported_compression_type), NO_CONVERSIONS
     records = found.records
     if version >= _MAGIC_2_SINCE or not isinstance(records, FileSlice):
         return found, NO_CONVERSIONS
     if log is not None and not log.config.allows_down_conversion and not is_from_follower:
-        return FetchedPartition(ErrorCode.unsupported_version), NO_CONVERSIONS
+        return FetchPartitionData(ErrorCode.unsupported_version), NO_CONVERSIONS
     magic = MAGIC_1 if version >= _MAGIC_1_SINCE else MAGIC_0
     try:
         converted, cost = await asyncio.to_thread(_convert, records, magic, fetch_offset)
     except UnsupportedCompressionType:
-        return FetchedPartition(ErrorCode.unsupported_compression_type), NO_CONVERSIONS
+        return FetchPartitionData(ErrorCode.unsupported_compression_type), NO_CONVERSIONS
     except (CorruptRecord, InvalidRecord):
-        return FetchedPartition(ErrorCode.corrupt_message), NO_CONVERSIONS
+        return FetchPartitionData(ErrorCode.corrupt_message), NO_CONVERSIONS
     if cost.records:
         broker.topic_stats.mark(tp.topic, "fetch_message_conversions", cost.records)
     return found._replace(records=converted), cost

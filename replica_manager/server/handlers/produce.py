@@ -18,7 +18,7 @@ from kio.schema.errors import ErrorCode
 from replica_manager.coordinators.transaction_verification import NOTHING_TO_VERIFY, Verified
 from replica_manager.log.log_values import NO_CONVERSIONS, RecordConversions
 from replica_manager.log.producer_state import VerificationGuard
-from replica_manager.replication.record_appends import AppendedPartition
+from replica_manager.replication.record_appends import PartitionResponse
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import allowed_names, is_allowed
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext, Unanswered
@@ -34,7 +34,7 @@ from zkcontroller.protocol.compression import Codec
 from zkcontroller.protocol.error_codes import error_name
 from zkcontroller.protocol.produce import (
     LAST_VERSION,
-    ProducedPartition,
+    PartitionProduceResponse,
     ProduceRequest,
     produce_response,
     read_produce_request,
@@ -80,7 +80,7 @@ async def handle(
         )
     ):
         return refuse(request, context, ErrorCode.transactional_id_authorization_failed)
-    outcomes: dict[TopicPartition, AppendedPartition] = {}
+    outcomes: dict[TopicPartition, PartitionResponse] = {}
     batches: dict[TopicPartition, MemoryRecords] = {}
     allowed = await allowed_names(
         broker,
@@ -102,7 +102,7 @@ async def handle(
         if error is ErrorCode.none:
             batches[TopicPartition(topic, partition)] = records
         else:
-            outcomes[TopicPartition(topic, partition)] = AppendedPartition(error)
+            outcomes[TopicPartition(topic, partition)] = PartitionResponse(error)
     guards: Mapping[TopicPartition, VerificationGuard] = {}
     if batches and request.transactional_id is not None:
         verified = await _verified(batches, request.transactional_id, context, broker)
@@ -110,7 +110,7 @@ async def handle(
         batches = {tp: each for tp, each in batches.items() if tp not in verified.errors}
         guards = verified.guards
     if batches:
-        outcomes |= await broker.appends.append(
+        outcomes |= await broker.appends.append_records(
             batches,
             acks=request.acks,
             timeout_ms=request.timeout_ms,
@@ -133,7 +133,10 @@ def refuse(
     if request.acks == 0:
         return Unanswered(closes=True, errors=lambda: {error: count})
     topics = [
-        (topic, [ProducedPartition(each.partition, error, -1, -1, -1) for each in partitions])
+        (
+            topic,
+            [PartitionProduceResponse(each.partition, error, -1, -1, -1) for each in partitions],
+        )
         for topic, partitions in request.topics
     ]
     return EncodedBody(
@@ -173,14 +176,14 @@ async def _verified(
     )
 
 
-def _unverified(error: ErrorCode) -> AppendedPartition:
+def _unverified(error: ErrorCode) -> PartitionResponse:
     """The error for a producer whose transaction could not be verified."""
     if error is ErrorCode.invalid_txn_state:
-        return AppendedPartition(error, message="Partition was not added to the transaction")
+        return PartitionResponse(error, message="Partition was not added to the transaction")
     if error not in _ASK_AGAIN:
-        return AppendedPartition(error)
+        return PartitionResponse(error)
     # Old clients try again at this code, and do not look for another leader.
-    return AppendedPartition(
+    return PartitionResponse(
         ErrorCode.not_enough_replicas,
         message="Unable to verify the partition has been added to the transaction. Underlying"
         f" error: {error_name(error)}",
@@ -220,7 +223,7 @@ async def _is_transactional(request: ProduceRequest) -> bool:
 
 
 def _unanswered(
-    outcomes: Mapping[TopicPartition, AppendedPartition], context: RequestContext
+    outcomes: Mapping[TopicPartition, PartitionResponse], context: RequestContext
 ) -> Unanswered:
     failed = {tp: found.error for tp, found in outcomes.items() if found.error != ErrorCode.none}
     if failed:
@@ -236,11 +239,11 @@ def _unanswered(
     )
 
 
-def _errors(outcomes: Mapping[TopicPartition, AppendedPartition]) -> ErrorCounts:
+def _errors(outcomes: Mapping[TopicPartition, PartitionResponse]) -> ErrorCounts:
     return Counter(outcome.error for outcome in outcomes.values())
 
 
-def _conversions(outcomes: Mapping[TopicPartition, AppendedPartition]) -> RecordConversions:
+def _conversions(outcomes: Mapping[TopicPartition, PartitionResponse]) -> RecordConversions:
     total = NO_CONVERSIONS
     for outcome in outcomes.values():
         total = total.and_also(outcome.conversions)
@@ -248,17 +251,17 @@ def _conversions(outcomes: Mapping[TopicPartition, AppendedPartition]) -> Record
 
 
 async def _answered(
-    outcomes: Mapping[TopicPartition, AppendedPartition],
+    outcomes: Mapping[TopicPartition, PartitionResponse],
     context: RequestContext,
     broker: BrokerContext,
     throttle_ms: int,
 ) -> EncodedBody:
     leaders = CurrentLeaders(broker, context.listener_name)
-    topics: dict[str, list[ProducedPartition]] = {}
+    topics: dict[str, list[PartitionProduceResponse]] = {}
     async for tp, outcome in in_slices(outcomes.items()):
         is_elsewhere = outcome.error is ErrorCode.not_leader_or_follower
         topics.setdefault(tp.topic, []).append(
-            ProducedPartition(
+            PartitionProduceResponse(
                 tp.partition,
                 outcome.error,
                 outcome.base_offset,

@@ -71,7 +71,7 @@ async def _write(marker: Marker, broker: BrokerContext) -> dict[TopicPartition, 
             here.append(partition)
     if not here:
         return errors
-    outcomes = await broker.appends.append(
+    outcomes = await broker.appends.append_records(
         dict.fromkeys(here, MemoryRecords(_batch(marker))),
         acks=_ALL_REPLICAS,
         timeout_ms=broker.config().integer("request.timeout.ms"),

@@ -100,7 +100,7 @@ def test_prometheus_reads_them_by_kind_and_version(world: BrokerWorld) -> None:
 def test_what_a_request_waits_for_is_remote_time(world: BrokerWorld, clock: Clock) -> None:
     async def append_after_a_while() -> None:
         clock.ns += 50 * MS
-        await world.appends.append({ORDERS: MemoryRecords(batch(2))}, acks=1, timeout_ms=1)
+        await world.appends.append_records({ORDERS: MemoryRecords(batch(2))}, acks=1, timeout_ms=1)
 
     waiting(world, append_after_a_while, (0, 0), replica_id=2)
 

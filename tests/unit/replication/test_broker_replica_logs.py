@@ -89,7 +89,9 @@ def do_duties(world: BrokerWorld, now_ms: int = 2**60) -> None:
 
 
 def append(world: BrokerWorld, records: bytes, tp: TopicPartition = ORDERS) -> None:
-    outcome = asyncio.run(world.appends.append({tp: MemoryRecords(records)}, acks=1, timeout_ms=1))
+    outcome = asyncio.run(
+        world.appends.append_records({tp: MemoryRecords(records)}, acks=1, timeout_ms=1)
+    )
     assert outcome[tp].error is ErrorCode.none
 
 

@@ -10,14 +10,14 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.replication.fetch_session_handler import FetchSessionHandler, NextFetch
+from replica_manager.replication.fetch_session_handler import FetchRequestData, FetchSessionHandler
 from replica_manager.replication.fetch_values import (
     FINAL_SESSION_EPOCH,
     FetchMetadata,
-    FetchPartition,
     TopicIdPartition,
 )
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.fetch import FetchPartition
 
 ID, OTHER_ID = UUID(int=7), UUID(int=8)
 ZERO, ONE, TWO = (TopicPartition("orders", number) for number in range(3))
@@ -37,7 +37,7 @@ def opened(wanted: Mapping[TopicPartition, FetchPartition]) -> FetchSessionHandl
 def test_the_first_request_names_everything() -> None:
     plan = FetchSessionHandler(leader=1).plan({ZERO: at(0), ONE: at(10)})
 
-    assert plan == NextFetch(
+    assert plan == FetchRequestData(
         FetchMetadata(0, 0),
         {ZERO: at(0), ONE: at(10)},
         (),

@@ -26,16 +26,16 @@ from replica_manager.replication.fetch_sessions import (
 from replica_manager.replication.fetch_values import (
     FINAL_SESSION_EPOCH,
     NO_SESSION,
-    FetchedPartition,
     FetchMetadata,
-    FetchPartition,
+    FetchPartitionData,
     TopicIdPartition,
     next_session_epoch,
 )
+from zkcontroller.protocol.fetch import FetchPartition
 
 ID = UUID(int=7)
 NAMES = {ID: "orders"}
-OK = FetchedPartition(ErrorCode.none, high_watermark=10, log_start_offset=0)
+OK = FetchPartitionData(ErrorCode.none, high_watermark=10, log_start_offset=0)
 
 
 def partitions(*numbers: int, topic_id: UUID | None = ID) -> list[TopicIdPartition]:
@@ -74,7 +74,7 @@ class Broker:
             now_ms=self.now_ms,
         )
 
-    def answer(self, context: FetchContext, result: FetchedPartition = OK) -> FetchAnswer:
+    def answer(self, context: FetchContext, result: FetchPartitionData = OK) -> FetchAnswer:
         results = {partition: result for partition, _ in context.partitions()}
         return context.answer(results, self.now_ms)
 
@@ -131,7 +131,7 @@ def test_records_log_start_divergence_and_preferred_replica_count_as_changes() -
 def test_after_an_error_the_same_good_result_is_sent_again() -> None:
     broker = Broker()
     broker.open(0)
-    failed = FetchedPartition(ErrorCode.not_leader_or_follower)
+    failed = FetchPartitionData(ErrorCode.not_leader_or_follower)
 
     first = broker.answer(broker.request(FetchMetadata(1, 1)), failed)
     second = broker.answer(broker.request(FetchMetadata(1, 2)), failed)

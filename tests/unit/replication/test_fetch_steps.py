@@ -39,14 +39,12 @@ from replica_manager.replication.fetch_steps import (
     Progress,
     ReplicaFetcher,
 )
-from replica_manager.replication.fetch_values import (
-    FetchedPartition,
-    FetchPartition,
-)
+from replica_manager.replication.fetch_values import FetchPartitionData
 from tests.simulation.replication_log import InMemoryLog, Record, encoded
 from tests.support.log_world import LogWorld, at, batch
 from zkcontroller.errors import CorruptRecord, KafkaStorage
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.fetch import FetchPartition
 from zkcontroller.protocol.record_batch import encode_batch
 from zkcontroller.protocol.records import Record as LogRecord
 
@@ -79,7 +77,10 @@ class Follower:
         self.fetcher.add_partitions(
             {
                 tp: InitialFetchState(
-                    ID, leader_epoch, initial_offset(self.logs[tp], truncates_on_fetch=truncates)
+                    ID,
+                    self.fetcher.leader,
+                    leader_epoch,
+                    initial_offset(self.logs[tp], truncates_on_fetch=truncates),
                 )
                 for tp in partitions or (ZERO,)
             }
@@ -94,14 +95,14 @@ class Follower:
         assert isinstance(request, AskRecords)
         return request
 
-    def answer(self, request: AskRecords, **answers: FetchedPartition) -> Progress:
+    def answer(self, request: AskRecords, **answers: FetchPartitionData) -> Progress:
         named = {TopicPartition("orders", int(name[1:])): one for name, one in answers.items()}
         session_id = 9
         return self.fetcher.handle_records(
             request, FetchAnswers(17, ErrorCode.none, session_id, named, [ID]), self.now_ms
         )
 
-    def fetched(self, answer: FetchedPartition) -> Progress:
+    def fetched(self, answer: FetchPartitionData) -> Progress:
         return self.answer(self.fetch(), p0=answer)
 
     @property
@@ -109,20 +110,20 @@ class Follower:
         return self.fetcher.partitions[ZERO].stage
 
 
-def records(offset: int, *epochs: int, high_watermark: int = 0) -> FetchedPartition:
+def records(offset: int, *epochs: int, high_watermark: int = 0) -> FetchPartitionData:
     batch = encoded([Record(offset + step, epoch, "new") for step, epoch in enumerate(epochs)])
-    return FetchedPartition(
+    return FetchPartitionData(
         ErrorCode.none, high_watermark, high_watermark, log_start_offset=0, records=batch
     )
 
 
-def failed(error: ErrorCode) -> FetchedPartition:
-    return FetchedPartition(error)
+def failed(error: ErrorCode) -> FetchPartitionData:
+    return FetchPartitionData(error)
 
 
-def diverging(epoch: int, end_offset: int) -> FetchedPartition:
+def diverging(epoch: int, end_offset: int) -> FetchPartitionData:
     end = EpochEndOffset(epoch, end_offset)
-    return FetchedPartition(ErrorCode.none, 5, 5, 0, diverging_epoch=end)
+    return FetchPartitionData(ErrorCode.none, 5, 5, 0, diverging_epoch=end)
 
 
 # ---------------------------------------------------------------------- fetching
@@ -146,7 +147,7 @@ def test_records_are_appended_and_the_next_fetch_goes_on_behind_them() -> None:
 def test_the_leaders_log_start_and_a_lower_high_watermark_are_taken_over() -> None:
     follower = Follower().wrote(3, 3, 3, high_watermark=3).add()
 
-    follower.fetched(FetchedPartition(ErrorCode.none, 2, 2, log_start_offset=1))
+    follower.fetched(FetchPartitionData(ErrorCode.none, 2, 2, log_start_offset=1))
 
     assert (follower.log.log_start_offset, follower.log.high_watermark) == (1, 2)
 
@@ -207,12 +208,12 @@ def test_a_removed_partition_is_forgotten_in_the_session() -> None:
     assert forgotten == (ID, "orders", 1)
 
 
-def many_batches(count: int) -> FetchedPartition:
+def many_batches(count: int) -> FetchPartitionData:
     batches = [
         encode_batch([LogRecord(offset, 0, None, b"x")], partition_leader_epoch=4)
         for offset in range(count)
     ]
-    return FetchedPartition(
+    return FetchPartitionData(
         ErrorCode.none, count, count, log_start_offset=count // 2, records=b"".join(batches)
     )
 
@@ -225,7 +226,7 @@ def on_disk(tmp_path: Path) -> Follower:
     return follower.add()
 
 
-def steps(follower: Follower, answer: FetchedPartition) -> Iterator[Any]:
+def steps(follower: Follower, answer: FetchPartitionData) -> Iterator[Any]:
     answers = FetchAnswers(17, ErrorCode.none, 9, {ZERO: answer}, [ID])
     return follower.fetcher.records_steps(follower.fetch(), answers, lambda: follower.now_ms)
 
@@ -567,7 +568,7 @@ def test_damaged_records_are_fetched_again() -> None:
 
 
 @pytest.mark.parametrize("answer", [records(1, 4), diverging(1, 0)])
-def test_a_log_that_fails_takes_its_partition_out(answer: FetchedPartition) -> None:
+def test_a_log_that_fails_takes_its_partition_out(answer: FetchPartitionData) -> None:
     follower = Follower()
     follower.logs[ZERO] = FailingLog(KafkaStorage("disk"))
     follower.wrote(3).add()

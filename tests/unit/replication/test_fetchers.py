@@ -32,7 +32,6 @@ from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSet
 from replica_manager.replication.leader_messages import FollowerWishes, LeaderDialect
 from replica_manager.replication.replica_fetchers import (
     FetcherKey,
-    FollowedPartition,
     ReplicaFetchers,
 )
 from tests.simulation.replication_log import InMemoryLog
@@ -180,9 +179,7 @@ class Follower:
 
     def follow(self, *partitions: TopicPartition, leader_epoch: int = EPOCH) -> None:
         self.fetchers.add(
-            FollowedPartition(
-                tp, LEADER, InitialFetchState(ID, leader_epoch, self.logs[tp].log_end_offset)
-            )
+            (tp, InitialFetchState(ID, LEADER, leader_epoch, self.logs[tp].log_end_offset))
             for tp in partitions or (ZERO,)
         )
 

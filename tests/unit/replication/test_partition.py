@@ -11,10 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.log.leader_epochs import EpochEndOffset
-from replica_manager.replication.fetch_values import (
-    FetchedPartition,
-    FetchPartition,
-)
+from replica_manager.replication.fetch_values import FetchPartitionData
 from replica_manager.replication.isr import (
     AlteredIsr,
     CommittedIsr,
@@ -26,14 +23,15 @@ from replica_manager.replication.isr import (
 )
 from replica_manager.replication.partition import ALL_IN_SYNC, Partition, PartitionState
 from replica_manager.replication.partition_reads import (
-    FetchPlan,
+    LogReadInfo,
     check_latest_offset,
     check_read,
     end_offset_for_leader_epoch,
-    plan_fetch,
+    prepare_read,
 )
 from tests.simulation.replication_log import InMemoryLog
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.fetch import FetchPartition
 from zkcontroller.state_changes.record import Kind, StateChange
 
 LAG_MS = 1_000
@@ -439,11 +437,11 @@ def test_the_leader_epoch_of_a_reader_counts_before_the_role(replica: Replica) -
 def test_a_broker_that_is_no_replica_may_not_fetch(replica: Replica) -> None:
     replica.lead(5, replicas=(1, 2), isr=(1, 2))
 
-    with_epoch = plan_fetch(replica.partition, wanted(0), replica_id=3)
-    without = plan_fetch(replica.partition, wanted(0, leader_epoch=-1), replica_id=3)
+    with_epoch = prepare_read(replica.partition, wanted(0), replica_id=3)
+    without = prepare_read(replica.partition, wanted(0, leader_epoch=-1), replica_id=3)
 
-    assert with_epoch == FetchedPartition(ErrorCode.unknown_leader_epoch)
-    assert without == FetchedPartition(ErrorCode.not_leader_or_follower)
+    assert with_epoch == FetchPartitionData(ErrorCode.unknown_leader_epoch)
+    assert without == FetchPartitionData(ErrorCode.not_leader_or_follower)
 
 
 @pytest.mark.parametrize(
@@ -467,12 +465,12 @@ def test_a_follower_learns_where_its_log_leaves_the_leaders(
             replica.log.append_as_leader("x", epoch)
     replica.lead(5)
 
-    answer = plan_fetch(replica.partition, wanted(offset, 5, last_fetched_epoch), replica_id=2)
+    answer = prepare_read(replica.partition, wanted(offset, 5, last_fetched_epoch), replica_id=2)
 
     if diverging is None:
-        assert answer == FetchPlan(0, 0, 0, 12)
+        assert answer == LogReadInfo(0, 0, 0, 12)
     else:
-        assert isinstance(answer, FetchedPartition)
+        assert isinstance(answer, FetchPartitionData)
         assert answer.diverging_epoch == diverging
         assert answer.error is ErrorCode.none
 
@@ -486,11 +484,11 @@ def test_an_epoch_or_an_offset_that_the_leader_cannot_place_is_out_of_range(
     replica.log.maybe_increment_log_start_offset(4, "test")
 
     for question in (wanted(5, last_fetched_epoch=9), wanted(3, last_fetched_epoch=5), wanted(3)):
-        assert plan_fetch(replica.partition, question, replica_id=2) == FetchedPartition(
+        assert prepare_read(replica.partition, question, replica_id=2) == FetchPartitionData(
             ErrorCode.offset_out_of_range
         )
-    assert isinstance(plan_fetch(replica.partition, wanted(10), replica_id=2), FetchPlan)
-    assert plan_fetch(replica.partition, wanted(11), replica_id=2) == FetchedPartition(
+    assert isinstance(prepare_read(replica.partition, wanted(10), replica_id=2), LogReadInfo)
+    assert prepare_read(replica.partition, wanted(11), replica_id=2) == FetchPartitionData(
         ErrorCode.offset_out_of_range
     )
 

@@ -19,10 +19,9 @@ from replica_manager.broker.broker_gauges import PartitionGauges
 from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
 from replica_manager.replication.fetch_requests import AskRecords, FetchAnswers, FetcherSettings
 from replica_manager.replication.fetch_state import InitialFetchState
-from replica_manager.replication.fetch_values import FetchedPartition
+from replica_manager.replication.fetch_values import FetchPartitionData
 from replica_manager.replication.replica_fetchers import (
     FetcherKey,
-    FollowedPartition,
     ReplicaFetchers,
 )
 from tests.support.broker_world import CORRELATION_ID, BrokerWorld
@@ -144,13 +143,13 @@ def test_the_lag_of_a_follower_is_shown_while_it_is_fetched(scraped: Scraped) ->
     log_of(scraped.world).append_as_follower(batch(2))
     assert scraped.lag == {}
 
-    scraped.fetchers.add([FollowedPartition(ORDERS, 2, InitialFetchState(ORDERS_ID, 0, 2))])
+    scraped.fetchers.add([(ORDERS, InitialFetchState(ORDERS_ID, 2, 0, 2))])
     assert scraped.lag == {"consumerlag": -1}
 
     fetcher = scraped.fetchers.fetchers[FetcherKey(2, 0)]
     request = fetcher.next_request(0)
     assert isinstance(request, AskRecords)
-    answers = {ORDERS: FetchedPartition(ErrorCode.none, 9, 9, 0)}
+    answers = {ORDERS: FetchPartitionData(ErrorCode.none, 9, 9, 0)}
     fetcher.handle_records(request, FetchAnswers(17, ErrorCode.none, 5, answers, [ORDERS_ID]), 0)
     assert scraped.lag == {"consumerlag": 7}
 

@@ -15,17 +15,14 @@ from kio.schema.errors import ErrorCode
 from replica_manager.log.leader_epochs import EpochEndOffset
 from replica_manager.replication.delayed_fetch import (
     DelayedFetch,
-    ParkedPartition,
+    FetchPartitionStatus,
     must_answer_at_once,
 )
 from replica_manager.replication.delayed_produce import DelayedProduce, must_wait
-from replica_manager.replication.fetch_values import (
-    FetchedPartition,
-    FetchPartition,
-    TopicIdPartition,
-)
+from replica_manager.replication.fetch_values import FetchPartitionData, TopicIdPartition
 from replica_manager.replication.purgatory import Purgatory
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.fetch import FetchPartition
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -224,7 +221,7 @@ class Leader:
         wanted = FetchPartition(None, 13, 250, last_fetched_epoch=last_fetched_epoch)
         self.fetch = DelayedFetch(
             [
-                ParkedPartition(TopicIdPartition(None, "orders", partition), Place(13), wanted)
+                FetchPartitionStatus(TopicIdPartition(None, "orders", partition), Place(13), wanted)
                 for partition in self.ends
             ],
             min_bytes,
@@ -274,10 +271,10 @@ def test_a_divergence_ends_the_waiting_of_who_told_its_last_epoch() -> None:
 
 
 def test_what_is_answered_at_once() -> None:
-    def at_once(*results: FetchedPartition, max_wait_ms: int = 500, min_bytes: int = 5) -> bool:
+    def at_once(*results: FetchPartitionData, max_wait_ms: int = 500, min_bytes: int = 5) -> bool:
         return must_answer_at_once(results, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
 
-    nothing = FetchedPartition(ErrorCode.none)
+    nothing = FetchPartitionData(ErrorCode.none)
 
     assert not at_once(nothing)
     assert not at_once(nothing._replace(records=b"1234"))
@@ -285,6 +282,6 @@ def test_what_is_answered_at_once() -> None:
     assert at_once(nothing, max_wait_ms=0)
     assert at_once(nothing, nothing._replace(records=b"12345"))
     assert at_once(nothing, min_bytes=0)
-    assert at_once(FetchedPartition(ErrorCode.fenced_leader_epoch), nothing)
+    assert at_once(FetchPartitionData(ErrorCode.fenced_leader_epoch), nothing)
     assert at_once(nothing._replace(diverging_epoch=EpochEndOffset(1, 1)))
     assert at_once(nothing._replace(preferred_read_replica=2))

@@ -24,11 +24,7 @@ from replica_manager.replication.fetch_requests import (
 )
 from replica_manager.replication.fetch_state import InitialFetchState
 from replica_manager.replication.fetch_steps import ReplicaFetcher
-from replica_manager.replication.fetch_values import (
-    FetchedPartition,
-    FetchPartition,
-    TopicIdPartition,
-)
+from replica_manager.replication.fetch_values import FetchPartitionData, TopicIdPartition
 from replica_manager.replication.record_reads import FetchParams, RecordReads
 from replica_manager.replication.throttle import (
     FOLLOWER_REPLICAS,
@@ -41,6 +37,7 @@ from tests.simulation.replication_log import InMemoryLog, Record, encoded
 from tests.support.broker_world import BrokerWorld
 from tests.support.log_world import batch
 from zkcontroller.model import TopicPartition
+from zkcontroller.protocol.fetch import FetchPartition
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 ID = UUID(int=7)
@@ -127,7 +124,7 @@ class Follower:
     def add(self, *partitions: TopicPartition) -> Follower:
         for tp in partitions:
             self.logs[tp].append_as_leader("old", EPOCH)
-        states = {tp: InitialFetchState(ID, EPOCH, 1) for tp in partitions}
+        states = {tp: InitialFetchState(ID, self.fetcher.leader, EPOCH, 1) for tp in partitions}
         self.fetcher.add_partitions(states)
         return self
 
@@ -143,9 +140,9 @@ class Follower:
         """A record for the first partition, of a leader that has so many."""
         assert isinstance(self.request, AskRecords)
         records = encoded([Record(self.logs[ZERO].log_end_offset, EPOCH, value)])
-        told = {ZERO: FetchedPartition(ErrorCode.none, high_watermark, -1, 0, records)}
+        told = {ZERO: FetchPartitionData(ErrorCode.none, high_watermark, -1, 0, records)}
         told |= {
-            tp: FetchedPartition(ErrorCode.none, 1, -1, 0)
+            tp: FetchPartitionData(ErrorCode.none, 1, -1, 0)
             for tp in self.request.fetch.session_partitions
             if tp != ZERO
         }
@@ -207,7 +204,7 @@ def test_a_leader_sends_a_throttled_follower_nothing_while_it_sent_too_much(
 
     def sent_to(replica_id: int, max_wait_ms: int = 0) -> int:
         params = FetchParams(max_wait_ms, 1, 10_000, FetchIsolation.LOG_END, replica_id=replica_id)
-        (answer,) = asyncio.run(reads.fetch(params, wanted)).values()
+        (answer,) = asyncio.run(reads.fetch_messages(params, wanted)).values()
         assert answer.error is ErrorCode.none
         return len(answer.records)
 
@@ -236,7 +233,7 @@ def test_a_follower_that_is_held_back_waits_as_if_there_was_nothing(world: Broke
     params = FetchParams(20, 1, 10_000, FetchIsolation.LOG_END, replica_id=2)
 
     wanted = {TopicIdPartition(ID, "orders", 0): FetchPartition(ID, 0, 10_000)}
-    (answer,) = asyncio.run(reads.fetch(params, wanted)).values()
+    (answer,) = asyncio.run(reads.fetch_messages(params, wanted)).values()
 
     assert len(answer.records) == 0
     assert expired == [True]

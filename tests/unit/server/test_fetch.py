@@ -262,7 +262,9 @@ def test_a_consumer_waits_for_records(world: BrokerWorld) -> None:
 
     answer = waiting(
         world,
-        lambda: world.appends.append({ORDERS: MemoryRecords(batch(2))}, acks=1, timeout_ms=1),
+        lambda: world.appends.append_records(
+            {ORDERS: MemoryRecords(batch(2))}, acks=1, timeout_ms=1
+        ),
         (0, 0),
     )
 
@@ -273,11 +275,11 @@ def test_a_consumer_waits_for_enough(world: BrokerWorld) -> None:
     world.lead("orders", topic_id=ORDERS_ID)
 
     async def append_twice() -> None:
-        await world.appends.append(
+        await world.appends.append_records(
             {ORDERS: MemoryRecords(batch(1, size=300))}, acks=1, timeout_ms=1
         )
         assert len(world.reads.waiting) == 1
-        await world.appends.append(
+        await world.appends.append_records(
             {ORDERS: MemoryRecords(batch(1, size=300))}, acks=1, timeout_ms=1
         )
 
@@ -290,7 +292,7 @@ def test_a_consumer_waits_until_records_are_committed(world: BrokerWorld) -> Non
     world.lead("orders", topic_id=ORDERS_ID, isr=(1, 2), replicas=(1, 2))
 
     async def append_and_follow() -> None:
-        await world.appends.append({ORDERS: MemoryRecords(batch(2))}, acks=1, timeout_ms=1)
+        await world.appends.append_records({ORDERS: MemoryRecords(batch(2))}, acks=1, timeout_ms=1)
         assert len(world.reads.waiting) == 1
         await world.ask(request((0, 2), replica_id=2))
 
@@ -304,7 +306,9 @@ def test_a_follower_is_woken_by_every_append(world: BrokerWorld) -> None:
 
     answer = waiting(
         world,
-        lambda: world.appends.append({ORDERS: MemoryRecords(batch(2))}, acks=1, timeout_ms=1),
+        lambda: world.appends.append_records(
+            {ORDERS: MemoryRecords(batch(2))}, acks=1, timeout_ms=1
+        ),
         (0, 0),
         replica_id=2,
     )
@@ -385,7 +389,7 @@ def test_of_many_partitions_only_those_that_changed_are_looked_at_again(
 
     async def append() -> None:
         monkeypatch.setattr(world.replicas, "get_partition_or_error", noted)
-        await world.appends.append({changed: MemoryRecords(batch(2))}, acks=1, timeout_ms=1)
+        await world.appends.append_records({changed: MemoryRecords(batch(2))}, acks=1, timeout_ms=1)
 
     async def story() -> Any:
         asked = request(*[(p, 0) for p in range(20)], replica_id=2, max_wait_ms=60_000)

@@ -147,7 +147,7 @@ def test_a_follower_does_not_wake_for_a_high_watermark_alone(world: BrokerWorld)
         await world.ask(request((0, 2), replica_id=3))
         assert log_of(world).high_watermark == 2
         assert len(world.reads.waiting) == 1
-        await world.appends.append({ORDERS: MemoryRecords(batch(1))}, acks=1, timeout_ms=1)
+        await world.appends.append_records({ORDERS: MemoryRecords(batch(1))}, acks=1, timeout_ms=1)
 
     answer = waiting(world, commit_and_append, (0, 2), replica_id=2)
 

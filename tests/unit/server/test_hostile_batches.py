@@ -113,7 +113,9 @@ def test_the_batches_of_one_request_may_unpack_to_so_much_together(
         world.lead(tp.topic)
 
     outcomes = asyncio.run(
-        world.appends.append(dict.fromkeys(tps, MemoryRecords(records)), acks=1, timeout_ms=1000)
+        world.appends.append_records(
+            dict.fromkeys(tps, MemoryRecords(records)), acks=1, timeout_ms=1000
+        )
     )
 
     assert [outcomes[tp].error for tp in tps] == [

@@ -19,7 +19,7 @@ from kio.static.primitive import i32Timedelta
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.replication.control_requests import StopReplicaPartition, StopReplicaRequest
-from replica_manager.replication.record_appends import AppendedPartition
+from replica_manager.replication.record_appends import PartitionResponse
 from replica_manager.security.acl_cache import AclCache
 from replica_manager.security.authorizer import Authorizer
 from tests.support.broker_world import BrokerWorld
@@ -171,7 +171,7 @@ def test_only_the_admin_client_writes_to_internal_topics(world: BrokerWorld) -> 
 
     answer = produce(world, batch(), topic=tp.topic)
     outcome = asyncio.run(
-        world.appends.append(
+        world.appends.append_records(
             {tp: MemoryRecords(batch())}, acks=1, timeout_ms=1, allows_internal_topics=True
         )
     )
@@ -298,9 +298,9 @@ def test_time_runs_out_for_all_and_the_records_stay(world: BrokerWorld) -> None:
 
 async def _while_waiting(
     world: BrokerWorld, tp: TopicPartition, do: Callable[[], Awaitable[None]]
-) -> list[AppendedPartition]:
+) -> list[PartitionResponse]:
     asked = asyncio.create_task(
-        world.appends.append({tp: MemoryRecords(batch(3))}, acks=-1, timeout_ms=60_000)
+        world.appends.append_records({tp: MemoryRecords(batch(3))}, acks=-1, timeout_ms=60_000)
     )
     while not len(world.appends.waiting):
         await asyncio.sleep(0)
