@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Final
 
 from replica_manager.broker.broker_identity import stored_broker_id
-from replica_manager.broker.broker_server import BrokerServer
 from replica_manager.broker.broker_settings import ZOOKEEPER_AUTH_VARIABLE
+from replica_manager.broker.zookeeper_broker import zookeeper_broker
 from replica_manager.configuration.config import BrokerConfig, load_config, parse_overrides
 from replica_manager.metrics_server import LOOPBACK, MetricsServer
 from replica_manager.regular_files import root_warning
@@ -109,7 +109,7 @@ async def _run(
 ) -> int:
     loop = asyncio.get_running_loop()
     stop_wanted = asyncio.Event()
-    broker = BrokerServer(
+    broker = zookeeper_broker(
         config,
         state_changes=log_files.state_changes,
         trace_state_changes=log_files.is_tracing_state_changes,

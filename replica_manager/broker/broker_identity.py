@@ -1,6 +1,7 @@
 """A broker's identity: its id, and its locked log directories.
 
-The id is configured, or stands in the log directories, or ZooKeeper gives out a new one.  Every
+The id is configured, or stands in the log directories, or the source of metadata gives out a
+new one.  Every
 directory is locked against other processes and says in ``meta.properties`` whose it is.
 
 Source: Kafka ``KafkaServer.getOrGenerateBrokerId``, ``checkpointBrokerMetadata``.
@@ -9,9 +10,9 @@ Source: Kafka ``KafkaServer.getOrGenerateBrokerId``, ``checkpointBrokerMetadata`
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
-from replica_manager.broker.registration import generate_broker_id
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.meta_properties import (
     LogDirLocks,
@@ -21,7 +22,6 @@ from replica_manager.configuration.meta_properties import (
     write_meta_properties,
 )
 from zkcontroller.errors import ConfigInvalid
-from zkcontroller.zookeeper.session import ZooKeeperSession
 
 _log = logging.getLogger("kafka.server.KafkaServer")
 
@@ -35,9 +35,10 @@ class BrokerIdentity:
         self.failed_log_dirs: dict[Path, str] = {}
         """Directories that cannot be used, and why; known once the id is."""
 
-    def establish(self, session: ZooKeeperSession, cluster_id: str) -> int:
+    def establish(self, cluster_id: str, new_broker_id: Callable[[int], int]) -> int:
         """The broker id; locks the log directories and writes who they belong to.  Blocks.
 
+        ``new_broker_id`` gives out an id above the one that it gets.
         ConfigInvalid if no directory can be used, or there is no id and none may be generated.
         """
         config = self._config
@@ -50,7 +51,7 @@ class BrokerIdentity:
                 raise ConfigInvalid(
                     "broker.id", config.broker_id, "an id, because no id may be generated"
                 )
-            broker_id = generate_broker_id(session, config.integer("reserved.broker.max.id"))
+            broker_id = new_broker_id(config.integer("reserved.broker.max.id"))
         self._write(found, MetaProperties(broker_id, cluster_id))
         return broker_id
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from functools import partial
 from random import SystemRandom
 
@@ -30,13 +29,14 @@ from replica_manager.coordinators.transaction_service import TransactionService
 from replica_manager.coordinators.transaction_settings import transaction_settings
 from replica_manager.coordinators.transaction_verification import TransactionVerification
 from replica_manager.network.broker_links import BrokerLinks, link_keys
+from replica_manager.replication.alter_partition_manager import IsrRoute
 from replica_manager.replication.fetch_sessions import MAX_SESSION_ID, FetchSessionCache
 from replica_manager.replication.log_dir_moves import LogDirMoves, MoveSettings
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.replication.record_appends import RecordAppends
 from replica_manager.replication.record_reads import RecordReads
 from replica_manager.replication.replica_manager import ReplicaManager
-from replica_manager.replication.replication_tasks import ReplicationTasks
+from replica_manager.replication.replication_tasks import ControllerEpochOf, ReplicationTasks
 from replica_manager.replication.throttle import ReplicationThrottles
 from replica_manager.replication.topic_stats import BrokerTopicStats
 from replica_manager.server.record_deletions import RecordDeletions
@@ -45,7 +45,6 @@ from zkcontroller.net.client_security import ClientSecurity
 from zkcontroller.observability.log_files import StateChangeSink
 from zkcontroller.observability.metrics import Metrics, mbean
 from zkcontroller.protocol.inter_broker_versions import transaction_verification_version
-from zkcontroller.zookeeper.session import ZooKeeperSession
 
 
 class BrokerRecords:
@@ -59,8 +58,7 @@ class BrokerRecords:
         throttles: ReplicationThrottles,
         metadata_cache: MetadataCache,
         *,
-        session: ZooKeeperSession,
-        executor: Executor,
+        isr_route: Callable[[ControllerEpochOf], IsrRoute],
         security: Mapping[str, ClientSecurity],
         broker_epoch: Callable[[], int],
         state_changes: StateChangeSink,
@@ -70,8 +68,8 @@ class BrokerRecords:
     ) -> None:
         """``config`` is the configuration as it is now; ``storage`` has been loaded.
 
-        ``security``: by listener name, how this broker connects to others.  ``new_producer_id`` is
-        not called before the broker serves clients.
+        ``isr_route``: where proposals of in-sync replicas go.  ``security``: by listener name, how
+        this broker connects to others.
         """
         now = config()
         self._broker_id = broker_id
@@ -85,8 +83,7 @@ class BrokerRecords:
             metadata_cache=metadata_cache,
             broker_epoch=broker_epoch,
             security=security,
-            session=session,
-            executor=executor,
+            isr_route=isr_route,
             metrics=metrics,
             now_ms=_now_ms,
             on_changed=lambda tp: self.replica_manager.partition_changed(tp),

@@ -1,9 +1,8 @@
 """The broker's disks: logs loaded at the start, looked after while it runs, closed at its end.
 
 Loading and closing block and belong to an executor; everything else happens on the event loop.  A
-directory that fails, whenever that is, goes offline: its partitions are given up at once, and the
-controller is notified by a znode under ``/log_dir_event_notification``, which makes it ask for the
-replicas and learn which are gone.  The broker ends with its last directory.
+directory that fails, whenever that is, goes offline, and :mod:`.log_dir_failure_handler` gives up
+its replicas.
 
 Source: Kafka ``KafkaServer``, ``LogManager.startup``, ``ReplicaManager.handleLogDirFailure``.
 """
@@ -25,11 +24,7 @@ from replica_manager.log.log_manager import LogDirFailure, LogManager
 from replica_manager.log.maintenance import LogMaintenance, Schedule
 from replica_manager.replication.disk_logs import DiskLogs
 from replica_manager.resizable_executor import ResizableExecutor
-from zkcontroller.errors import ZooKeeperRefused
 from zkcontroller.protocol.inter_broker_versions import transaction_verification_version
-from zkcontroller.zookeeper.requests import Create, ZkCode
-from zkcontroller.zookeeper.session import ZooKeeperSession
-from zkcontroller.zookeeper.znodes import LogDirEventNotificationSequenceZnode
 
 _log = logging.getLogger("kafka.server.ReplicaManager")
 
@@ -162,34 +157,3 @@ def _schedule(config: BrokerConfig) -> Schedule:
         producer_expiration_check_ms=config.integer("producer.id.expiration.check.interval.ms"),
         initial_delay_ms=config.integer("log.initial.task.delay.ms"),
     )
-
-
-class LogDirEvents:
-    """Notifies the controller of failed directories; retried until ZooKeeper has the znode."""
-
-    def __init__(self, session: ZooKeeperSession, broker_id: int) -> None:
-        self._session = session
-        self._broker_id = broker_id
-        self._has_news = False
-
-    def note(self) -> None:
-        """A directory failed."""
-        self._has_news = True
-
-    def propagate(self) -> None:
-        """Writes the znode if a directory has failed since the last one.  Blocks."""
-        if not self._has_news:
-            return
-        # One znode reports all failures until now: the controller asks for every replica.
-        self._has_news = False
-        znode = LogDirEventNotificationSequenceZnode(self._broker_id)
-        try:
-            written = self._session.write(
-                Create(znode.CREATE_PATH, znode.encode(), sequential=True)
-            )
-        except BaseException:
-            self._has_news = True
-            raise
-        if isinstance(written, ZkCode):
-            self._has_news = True
-            raise ZooKeeperRefused(znode.CREATE_PATH, written.name)

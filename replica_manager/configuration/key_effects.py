@@ -60,7 +60,7 @@ background.threads effective broker.storage
 broker.heartbeat.interval.ms warned only a KRaft cluster has a use for it
 broker.id effective configuration.config
 broker.id.generation.enable effective broker.broker_identity
-broker.rack effective broker.broker_server
+broker.rack effective broker.zookeeper_metadata
 broker.session.timeout.ms warned only a KRaft cluster has a use for it
 client.quota.callback.class refused no value: Java callbacks cannot be loaded
 compression.gzip.level effective log.log_config
@@ -85,10 +85,10 @@ controller.quorum.retry.backoff.ms warned only a KRaft cluster has a use for it
 controller.quorum.voters warned only a KRaft cluster has a use for it
 controller.quota.window.num effective broker.broker_quotas
 controller.quota.window.size.seconds effective broker.broker_quotas
-controller.socket.timeout.ms effective broker.broker_server
+controller.socket.timeout.ms effective broker.zookeeper_metadata
 create.topic.policy.class.name refused no value: Java policies cannot be loaded
 default.replication.factor effective server.topics.topic_admin
-delegation.token.expiry.check.interval.ms effective broker.broker_server
+delegation.token.expiry.check.interval.ms effective broker.zookeeper_metadata
 delegation.token.expiry.time.ms effective security.delegation_tokens
 delegation.token.master.key effective security.delegation_tokens
 delegation.token.max.lifetime.ms effective security.delegation_tokens
@@ -361,7 +361,7 @@ zookeeper.connection.timeout.ms effective configuration.config
 zookeeper.max.in.flight.requests effective broker.broker_settings
 zookeeper.metadata.migration.enable refused false: migration to KRaft is not supported
 zookeeper.metadata.migration.min.batch.size warned there is no migration to KRaft
-zookeeper.session.timeout.ms effective broker.broker_server
+zookeeper.session.timeout.ms effective broker.zookeeper_metadata
 zookeeper.set.acl effective broker.broker_settings
 zookeeper.ssl.cipher.suites effective security.zookeeper_tls
 zookeeper.ssl.client.enable effective security.zookeeper_tls

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.coordinators.groups.config import GroupConfig
-from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.protocol.compression import Codec
 from zkcontroller.zookeeper.answers import optional
@@ -74,11 +73,6 @@ def group_settings(config: BrokerConfig, broker_id: int) -> GroupSettings:
         config.integer("metrics.num.samples"),
         config.integer("metrics.sample.window.ms"),
     )
-
-
-def offsets_partition_count(session: ZooKeeperSession) -> int | None:
-    """The number of partitions of ``__consumer_offsets``; None if it is missing.  Blocks."""
-    return partition_count(session, OFFSETS_TOPIC)
 
 
 def partition_count(session: ZooKeeperSession, topic: str) -> int | None:

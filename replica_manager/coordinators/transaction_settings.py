@@ -8,11 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from replica_manager.configuration.config import BrokerConfig
-from replica_manager.coordinators.group_settings import partition_count
 from replica_manager.coordinators.transactions.config import TransactionConfig
-from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
 from zkcontroller.protocol.inter_broker_versions import write_txn_markers_version
-from zkcontroller.zookeeper.session import ZooKeeperSession
 
 
 class TransactionSettings(NamedTuple):
@@ -48,8 +45,3 @@ def transaction_settings(config: BrokerConfig, broker_id: int) -> TransactionSet
         config.integer("metrics.num.samples"),
         config.integer("metrics.sample.window.ms"),
     )
-
-
-def transactions_partition_count(session: ZooKeeperSession) -> int | None:
-    """The number of partitions of ``__transaction_state``; None if missing.  Blocks."""
-    return partition_count(session, TRANSACTION_TOPIC)

@@ -12,22 +12,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor
-from typing import Final
+from typing import Final, TypeAlias
 
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.replication.alter_partition_manager import AlterPartitionManager, IsrRoute
-from replica_manager.replication.controller_connection import controller_in
-from replica_manager.replication.controller_link import (
-    ControllerLink,
-    ControllerLinkSettings,
-)
 from replica_manager.replication.fetch_requests import FetcherSettings
 from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.fetcher_metrics import FetcherMetrics
 from replica_manager.replication.fetcher_task import FetcherListener, FetcherTask
 from replica_manager.replication.isr import PendingIsr
-from replica_manager.replication.isr_znodes import IsrZnodes
 from replica_manager.replication.leader_end_point import LeaderEndPoint, LinkSettings
 from replica_manager.replication.leader_messages import FollowerWishes, LeaderDialect
 from replica_manager.replication.metadata_cache import MetadataCache
@@ -40,11 +33,12 @@ from zkcontroller.net.client_security import ClientSecurity
 from zkcontroller.observability.log_text import throwable_text
 from zkcontroller.observability.metrics import Metrics
 from zkcontroller.protocol.inter_broker_versions import (
-    is_alter_partition_supported,
     is_offsets_for_leader_epoch_supported,
     is_truncation_on_fetch_supported,
 )
-from zkcontroller.zookeeper.session import ZooKeeperSession
+
+ControllerEpochOf: TypeAlias = Callable[[TopicPartition], int | None]
+"""The epoch of the controller that made this broker the partition's leader; None: it is gone."""
 
 FAIR_PARTITIONS: Final = 2_000
 """After a look at the ISRs of so many partitions others get their turn: some 3 ms."""
@@ -65,8 +59,7 @@ class ReplicationTasks:
         metadata_cache: MetadataCache,
         broker_epoch: Callable[[], int],
         security: Mapping[str, ClientSecurity],
-        session: ZooKeeperSession,
-        executor: Executor,
+        isr_route: Callable[[ControllerEpochOf], IsrRoute],
         metrics: Metrics,
         now_ms: Callable[[], int],
         on_changed: Callable[[TopicPartition], None],
@@ -74,6 +67,8 @@ class ReplicationTasks:
     ) -> None:
         """``partitions`` are the replica manager's; ``throttle`` is for what is fetched.
 
+        ``isr_route`` gets what knows the epoch of the controller that made this broker a
+        partition's leader, and returns where proposals of in-sync replicas go.
         ``security`` says what a listener requires of a client; ``now_ms`` is the time by which
         partitions are read and updated; ``on_changed`` looks again at requests that wait for a
         partition.
@@ -83,8 +78,6 @@ class ReplicationTasks:
         self._partitions = partitions
         self._metadata_cache = metadata_cache
         self._broker_epoch = broker_epoch
-        self._session = session
-        self._executor = executor
         self._now_ms = now_ms
         self._on_changed = on_changed
         self._link_settings = _link_settings(broker_id, config, security)
@@ -104,7 +97,7 @@ class ReplicationTasks:
             metrics, self.fetchers, self._address_of, self._is_being_added
         )
         self._isr_changes = AlterPartitionManager(
-            self._route(config, security), metrics, now_ms, on_changed
+            isr_route(self._controller_epoch_of), metrics, now_ms, on_changed
         )
         self._looking: asyncio.Task[None] | None = None
         self._is_stopped = False
@@ -188,28 +181,6 @@ class ReplicationTasks:
         return "unknown" if endpoint is None else f"{endpoint.host}:{endpoint.port}"
 
     # ------------------------------------------------------------------ ISRs
-
-    def _route(self, config: BrokerConfig, security: Mapping[str, ClientSecurity]) -> IsrRoute:
-        version = config.inter_broker_version
-        if not is_alter_partition_supported(version):
-            return IsrZnodes(
-                self._session,
-                self._executor,
-                self._broker_id,
-                self._controller_epoch_of,
-                self._now_ms,
-            )
-        settings = ControllerLinkSettings(
-            self._broker_id,
-            version,
-            config.integer("controller.socket.timeout.ms"),
-            security[self._listeners.controller_uses],
-        )
-        return ControllerLink(
-            settings,
-            lambda: controller_in(self._metadata_cache, self._listeners.controller_uses),
-            self._broker_epoch,
-        )
 
     def _controller_epoch_of(self, tp: TopicPartition) -> int | None:
         partition = self._partitions().get(tp)

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from replica_manager.broker.broker_server import BrokerServer
+from replica_manager.broker.zookeeper_broker import zookeeper_broker
+from replica_manager.broker.zookeeper_metadata import ZooKeeperMembership
 from replica_manager.configuration.config import BrokerConfig
 from tests.integration.broker_processes import PATIENCE_S, POLL_S
 from tests.support.zookeepers import end_session
@@ -41,7 +43,7 @@ def broker_in(directory: Path, connect: str) -> BrokerServer:
             "zookeeper.connect": connect,
         }
     )
-    return BrokerServer(config, state_changes=Unwritten())
+    return zookeeper_broker(config, state_changes=Unwritten())
 
 
 async def until(condition: Callable[[], bool], why: str) -> None:
@@ -53,13 +55,19 @@ async def until(condition: Callable[[], bool], why: str) -> None:
         pytest.fail(f"waited {PATIENCE_S} s in vain for {why}")
 
 
+def membership_of(broker: BrokerServer) -> ZooKeeperMembership:
+    membership = broker.running.membership
+    assert isinstance(membership, ZooKeeperMembership)
+    return membership
+
+
 def is_controller(broker: BrokerServer) -> bool:
-    znode = broker._session.read(ControllerZnode.PATH)
-    assert broker._runtime is not None
+    membership = membership_of(broker)
+    znode = membership.session.read(ControllerZnode.PATH)
     return (
         not isinstance(znode, ZkCode)
-        and znode.ephemeral_owner == broker._session.session_id
-        and broker._runtime.is_active
+        and znode.ephemeral_owner == membership.session.session_id
+        and membership.runtime.is_active
     )
 
 
@@ -72,16 +80,21 @@ def test_an_expired_session_is_followed_by_a_new_registration_and_election(
         await broker.start()
         try:
             await until(lambda: is_controller(broker), "the first election")
-            first_epoch, first_session = broker.broker_epoch, broker._session.session_id
+            first_epoch, first_session = (
+                broker.broker_epoch,
+                membership_of(broker).session.session_id,
+            )
 
-            await asyncio.to_thread(end_session, connect, broker._session)
+            await asyncio.to_thread(end_session, connect, membership_of(broker).session)
 
             await until(lambda: broker.broker_epoch > first_epoch, "a new broker epoch")
             await until(lambda: is_controller(broker), "the second election")
-            znode = broker._session.read(BrokerIdZnode.path(1))
+            znode = membership_of(broker).session.read(BrokerIdZnode.path(1))
             assert not isinstance(znode, ZkCode)
             assert znode.czxid == broker.broker_epoch
-            assert znode.ephemeral_owner == broker._session.session_id != first_session
+            assert (
+                znode.ephemeral_owner == membership_of(broker).session.session_id != first_session
+            )
             assert broker.state.name == "RUNNING"
             assert not broker.has_failed.is_set()
             status = json.loads((tmp_path / "broker.json").read_text())
@@ -102,7 +115,7 @@ def test_a_dynamic_configuration_is_followed_also_after_an_expired_session(
         await broker.start()
 
         def set_max_connections(count: int) -> None:
-            session = broker._session
+            session = membership_of(broker).session
             path = ConfigZnode.broker_path(None)
             data = ConfigZnode({"max.connections": str(count)}).encode()
             if session.write(SetData(path, data)) is ZkCode.NO_NODE:
@@ -111,15 +124,14 @@ def test_a_dynamic_configuration_is_followed_also_after_an_expired_session(
             session.write(Create(ConfigChangeZnode.CREATE_PATH, change, sequential=True))
 
         def limit() -> int:
-            assert broker._server is not None
-            return broker._server.limits.max_connections
+            return broker.running.listeners.server.limits.max_connections
 
         try:
             await asyncio.to_thread(set_max_connections, 11)
             await until(lambda: limit() == 11, "the new limit")
             epoch = broker.broker_epoch
 
-            await asyncio.to_thread(end_session, connect, broker._session)
+            await asyncio.to_thread(end_session, connect, membership_of(broker).session)
             await until(lambda: broker.broker_epoch > epoch, "a new session")
             await asyncio.to_thread(set_max_connections, 12)
 

@@ -22,8 +22,8 @@ from uuid import uuid4
 import pytest
 from cryptography.x509.oid import NameOID
 
-from replica_manager.broker.broker_server import BrokerServer
 from replica_manager.broker.broker_settings import controller_settings, limits_of
+from replica_manager.broker.zookeeper_broker import zookeeper_broker
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.config import BrokerConfig, read_properties_file
 from replica_manager.configuration.config_keys import BLANKS, parse_type, split_list
@@ -116,7 +116,7 @@ class NoStateChanges:
 def prepare_broker(properties: Mapping[str, str]) -> None:
     """What a broker does with its file before it connects to anything."""
     config = BrokerConfig.parse(properties)
-    BrokerServer(config, state_changes=NoStateChanges())
+    zookeeper_broker(config, state_changes=NoStateChanges())
     ListenerSecurities(config)
     limits_of(config)
     controller_settings(config, 1, trace_state_changes=False)

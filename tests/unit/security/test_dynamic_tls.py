@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from replica_manager.broker.broker_server import BrokerServer
+from replica_manager.broker.zookeeper_broker import zookeeper_broker
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.security.dynamic_tls import ListenerSecurities
 from tests.support.certificates import Authority, Identity
@@ -240,9 +240,9 @@ def test_only_a_store_may_be_missing_until_zookeeper_is_asked(tmp_path: Path) ->
     gone = {**files.config.originals, f"{PREFIX}ssl.keystore.location": str(tmp_path / "gone")}
     wrong = {**files.config.originals, f"{PREFIX}ssl.principal.mapping.rules": "RULE"}
 
-    BrokerServer(BrokerConfig.parse(gone), state_changes=StateChanges())
+    zookeeper_broker(BrokerConfig.parse(gone), state_changes=StateChanges())
     with pytest.raises(ConfigInvalid, match="mapping"):
-        BrokerServer(BrokerConfig.parse(wrong), state_changes=StateChanges())
+        zookeeper_broker(BrokerConfig.parse(wrong), state_changes=StateChanges())
 
 
 def test_what_is_no_store_stays_as_the_listener_was_made(tmp_path: Path) -> None:

@@ -1,0 +1,75 @@
+"""Puts together what handlers get: a broker's parts, and the services of its metadata's source."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from replica_manager.broker.broker_records import BrokerRecords
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.log.log_manager import LogManager
+from replica_manager.quotas.quota_managers import QuotaManagers
+from replica_manager.replication.metadata_cache import MetadataCache
+from replica_manager.security.authorizer import Authorizer
+from replica_manager.security.delegation_tokens import DelegationTokens
+from replica_manager.server.administration import Administration
+from replica_manager.server.configs.reconfiguring import Reconfiguring
+from replica_manager.server.context import BrokerContext
+from replica_manager.server.dispatch import OFFERED
+from replica_manager.server.producer_ids import ProducerIds
+from replica_manager.server.request_metrics import RequestMetrics
+from replica_manager.server.topics.auto_creation import AutoTopicCreation
+
+
+def handler_context(
+    records: BrokerRecords,
+    administration: Administration,
+    *,
+    broker_id: int,
+    cluster_id: str,
+    config: Callable[[], BrokerConfig],
+    metadata_cache: MetadataCache,
+    logs: LogManager,
+    learn_topics: Callable[[Sequence[str]], Awaitable[None]],
+    producer_ids: ProducerIds,
+    reconfiguring: Reconfiguring,
+    quotas: QuotaManagers,
+    broker_epoch: Callable[[], int],
+    authorizer: Authorizer | None = None,
+    tokens: DelegationTokens | None = None,
+    request_metrics: RequestMetrics | None = None,
+) -> BrokerContext:
+    """The context of every request; each parameter is described there."""
+    topics, token_store = administration.topics, administration.token_store
+    return BrokerContext(
+        broker_id=broker_id,
+        cluster_id=cluster_id,
+        config=config,
+        metadata_cache=metadata_cache,
+        replica_manager=records.replica_manager,
+        logs=logs,
+        appends=records.appends,
+        reads=records.reads,
+        fetch_sessions=records.fetch_sessions,
+        topic_stats=records.topic_stats,
+        groups=records.groups,
+        transactions=records.transactions,
+        verification=records.verification,
+        learn_topics=learn_topics,
+        deletions=records.deletions,
+        log_dir_moves=records.log_dir_moves,
+        producer_ids=producer_ids,
+        topics=topics,
+        admin=administration.admin,
+        reconfiguring=reconfiguring,
+        auto_creation=AutoTopicCreation(topics, metadata_cache, config),
+        controller=administration.controller,
+        quotas=quotas,
+        offered=OFFERED,
+        broker_epoch=broker_epoch,
+        features=administration.features,
+        authorizer=authorizer,
+        acls=administration.acls,
+        tokens=None if token_store is None else tokens,
+        token_store=token_store,
+        request_metrics=request_metrics,
+    )

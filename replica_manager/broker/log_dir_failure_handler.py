@@ -1,0 +1,62 @@
+"""What a broker does when one of its log directories fails.
+
+The replicas of the directory are given up, the controller is notified, and a broker that has no
+directory left stops.
+
+Source: Kafka ``ReplicaManager`` (``LogDirFailureHandler``, ``handleLogDirFailure``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from replica_manager.log.log_manager import LogDirFailure
+from zkcontroller.model import TopicPartition
+
+_log = logging.getLogger("kafka.server.KafkaServer")
+_replica_log = logging.getLogger("kafka.server.ReplicaManager")
+
+
+class LogDirFailureHandler:
+    """The failures of one broker's directories.  For the event loop."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        log_dirs: Sequence[Path],
+        notify_controller: Callable[[], None],
+        fail: Callable[[], None],
+    ) -> None:
+        """``fail`` ends a broker that has no directory left."""
+        self._broker_id = broker_id
+        self._log_dirs = log_dirs
+        self._notify_controller = notify_controller
+        self._fail = fail
+        self.mark_offline: Callable[[Sequence[TopicPartition]], None] = _no_replicas
+        """Gives up the replicas of a directory; replaced when there are replicas."""
+
+    def failed(self, failure: LogDirFailure, live_log_dirs: Sequence[Path]) -> None:
+        """A directory has failed; ``live_log_dirs`` are left."""
+        self.mark_offline(failure.topic_partitions)
+        _replica_log.warning(
+            "[ReplicaManager broker=%d] Broker %d stopped fetcher for partitions %s and stopped "
+            "moving logs for partitions %s because they are in the failed log directory %s.",
+            self._broker_id,
+            self._broker_id,
+            ",".join(map(str, failure.topic_partitions)),
+            ",".join(map(str, failure.future_topic_partitions)),
+            failure.log_dir,
+        )
+        self._notify_controller()
+        if not live_log_dirs:
+            _log.critical(
+                "Shutdown broker because all log dirs in %s have failed",
+                ", ".join(map(str, self._log_dirs)),
+            )
+            self._fail()
+
+
+def _no_replicas(_: Sequence[TopicPartition]) -> None:
+    """Nothing: logs are loaded before there are replicas."""

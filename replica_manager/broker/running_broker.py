@@ -1,0 +1,68 @@
+"""A broker that serves clients: its parts, all of them made.
+
+Nothing here is replaced while the broker runs; what changes, changes within a part.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from replica_manager.broker.broker_listeners import BrokerListeners
+from replica_manager.broker.broker_records import BrokerRecords
+from replica_manager.broker.broker_status import BrokerStatus
+from replica_manager.broker.metadata_source import BrokerMetadata, Membership
+from replica_manager.broker.storage import Storage
+from replica_manager.configuration.config import BrokerConfig
+from replica_manager.configuration.listeners import connection_string
+from replica_manager.server.context import BrokerContext
+
+_log = logging.getLogger("kafka.server.KafkaServer")
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBroker:
+    """The parts of one broker."""
+
+    broker_id: int
+    started_at_ms: int
+    status_dir: Path
+    """The log directory with ``broker.json``."""
+    metadata: BrokerMetadata
+    membership: Membership
+    listeners: BrokerListeners
+    storage: Storage
+    records: BrokerRecords
+    context: BrokerContext
+    """What handlers get."""
+
+    def advertise(self, config: BrokerConfig) -> None:
+        """Registers the endpoints of that configuration, if they are others.  Blocks."""
+        endpoints = self.listeners.advertised(config)
+        if endpoints != self.listeners.endpoints:
+            self.listeners.endpoints = endpoints
+            self.membership.advertise(endpoints)
+            self.write_status()
+
+    def write_status(self) -> None:
+        """Writes ``broker.json``.  From any thread."""
+        status = BrokerStatus(
+            pid=os.getpid(),
+            broker_id=self.broker_id,
+            broker_epoch=self.metadata.broker_epoch,
+            started_at_ms=self.started_at_ms,
+            listeners={
+                endpoint.listener_name: connection_string(endpoint)
+                for endpoint in self.listeners.endpoints
+            },
+        )
+        try:
+            status.write(self.status_dir)
+        except OSError as failure:  # the broker serves from its other directories
+            _log.error(
+                "[KafkaServer id=%d] The status file cannot be written: %s",
+                self.broker_id,
+                failure,
+            )

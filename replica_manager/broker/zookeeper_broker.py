@@ -1,0 +1,38 @@
+"""A broker whose metadata is in ZooKeeper: chooses the source for :mod:`.broker_server`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from replica_manager.broker.broker_server import BrokerServer
+from replica_manager.broker.broker_settings import zookeeper_settings
+from replica_manager.broker.zookeeper_metadata import ZooKeeperSource
+from replica_manager.configuration.config import BrokerConfig
+from zkcontroller.observability.log_files import StateChangeSink
+from zkcontroller.observability.metrics import Metrics
+
+
+def zookeeper_broker(
+    config: BrokerConfig,
+    *,
+    state_changes: StateChangeSink,
+    trace_state_changes: bool = False,
+    metrics: Metrics | None = None,
+    counts_requests: bool = False,
+    counts_partitions: bool = False,
+    zookeeper_auth: tuple[tuple[str, str], ...] = (),
+) -> BrokerServer:
+    """A broker that is not started yet; the parameters are those of :class:`BrokerServer`.
+
+    ConfigInvalid if keys or passwords are wrong, so that such a broker does not even begin.
+    """
+    settings = zookeeper_settings(config, zookeeper_auth)
+    return BrokerServer(
+        config,
+        partial(ZooKeeperSource, config, settings),
+        state_changes=state_changes,
+        trace_state_changes=trace_state_changes,
+        metrics=metrics,
+        counts_requests=counts_requests,
+        counts_partitions=counts_partitions,
+    )

@@ -1,0 +1,51 @@
+"""What a broker does when one of its log directories fails."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from replica_manager.broker.log_dir_failure_handler import LogDirFailureHandler
+from replica_manager.log.log_manager import LogDirFailure
+from zkcontroller.model import TopicPartition
+
+A, B = Path("/a"), Path("/b")
+ORDERS = TopicPartition("orders", 0)
+
+
+class Handled:
+    """A handler, and what it has called."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+        self.handler = LogDirFailureHandler(
+            1, [A, B], lambda: self.called.append("notify"), lambda: self.called.append("fail")
+        )
+
+
+def test_the_replicas_of_a_failed_directory_are_given_up_and_the_controller_is_notified(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    handled = Handled()
+    handled.handler.mark_offline = lambda partitions: handled.called.append(f"{partitions}")
+
+    with caplog.at_level(logging.WARNING):
+        handled.handler.failed(LogDirFailure(A, (ORDERS,), ()), [B])
+
+    assert handled.called == [f"{(ORDERS,)}", "notify"]
+    assert caplog.messages == [
+        "[ReplicaManager broker=1] Broker 1 stopped fetcher for partitions orders-0 and stopped "
+        "moving logs for partitions  because they are in the failed log directory /a."
+    ]
+
+
+def test_a_broker_without_a_directory_left_stops(caplog: pytest.LogCaptureFixture) -> None:
+    handled = Handled()
+
+    with caplog.at_level(logging.CRITICAL):
+        handled.handler.failed(LogDirFailure(A, (), ()), [])
+
+    assert handled.called == ["notify", "fail"]
+    assert caplog.messages == ["Shutdown broker because all log dirs in /a, /b have failed"]
