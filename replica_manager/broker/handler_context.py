@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
-from replica_manager.broker.broker_records import BrokerRecords
 from replica_manager.configuration.config import BrokerConfig
+from replica_manager.coordinators.group_service import GroupService
+from replica_manager.coordinators.transaction_service import TransactionService
+from replica_manager.coordinators.transaction_verification import TransactionVerification
 from replica_manager.log.log_manager import LogManager
 from replica_manager.quotas.quota_managers import QuotaManagers
+from replica_manager.replication.fetch_sessions import FetchSessionCache
+from replica_manager.replication.log_dir_moves import LogDirMoves
 from replica_manager.replication.metadata_cache import MetadataCache
+from replica_manager.replication.record_appends import RecordAppends
+from replica_manager.replication.record_reads import RecordReads
+from replica_manager.replication.replica_manager import ReplicaManager
+from replica_manager.replication.topic_stats import BrokerTopicStats
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.server.administration import Administration
@@ -16,12 +25,47 @@ from replica_manager.server.configs.reconfiguring import Reconfiguring
 from replica_manager.server.context import BrokerContext
 from replica_manager.server.dispatch import OFFERED
 from replica_manager.server.producer_ids import ProducerIds
+from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.request_metrics import RequestMetrics
 from replica_manager.server.topics.auto_creation import AutoTopicCreation
 
 
+class Records(Protocol):
+    """What keeps and serves records, as far as handlers need it: a :class:`.BrokerRecords`."""
+
+    @property
+    def replica_manager(self) -> ReplicaManager: ...
+
+    @property
+    def appends(self) -> RecordAppends: ...
+
+    @property
+    def reads(self) -> RecordReads: ...
+
+    @property
+    def fetch_sessions(self) -> FetchSessionCache: ...
+
+    @property
+    def topic_stats(self) -> BrokerTopicStats: ...
+
+    @property
+    def groups(self) -> GroupService: ...
+
+    @property
+    def transactions(self) -> TransactionService: ...
+
+    @property
+    def verification(self) -> TransactionVerification: ...
+
+    @property
+    def deletions(self) -> RecordDeletions: ...
+
+    @property
+    def log_dir_moves(self) -> LogDirMoves: ...
+
+
 def handler_context(
-    records: BrokerRecords,
+    records: Records,
     administration: Administration,
     *,
     broker_id: int,
@@ -39,7 +83,7 @@ def handler_context(
     request_metrics: RequestMetrics | None = None,
 ) -> BrokerContext:
     """The context of every request; each parameter is described there."""
-    topics, token_store = administration.topics, administration.token_store
+    topics, token_admin = administration.topics, administration.token_admin
     return BrokerContext(
         broker_id=broker_id,
         cluster_id=cluster_id,
@@ -69,7 +113,7 @@ def handler_context(
         features=administration.features,
         authorizer=authorizer,
         acls=administration.acls,
-        tokens=None if token_store is None else tokens,
-        token_store=token_store,
+        tokens=None if token_admin is None else tokens,
+        token_admin=token_admin,
         request_metrics=request_metrics,
     )

@@ -17,8 +17,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from functools import partial
-from random import SystemRandom
+from random import Random, SystemRandom
 from typing import TypeVar
 from uuid import uuid4
 
@@ -49,7 +50,7 @@ from replica_manager.replication.replication_tasks import ControllerEpochOf
 from replica_manager.security.acl_store import AclStore
 from replica_manager.security.delegation_token_store import DelegationTokenStore
 from replica_manager.security.delegation_tokens import token_settings
-from replica_manager.server.administration import Administration
+from replica_manager.server.administration import Administration, Controller, FinalizedFeatures
 from replica_manager.server.producer_ids import (
     BlocksOfController,
     ProducerIds,
@@ -58,7 +59,11 @@ from replica_manager.server.producer_ids import (
 )
 from replica_manager.server.token_sweep import TokenSweep
 from replica_manager.server.topics.topic_admin import TopicAdmin
-from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
+from replica_manager.server.zookeeper_admin import (
+    AclsInZooKeeper,
+    TokensInZooKeeper,
+    ZooKeeperAdmin,
+)
 from zkcontroller.core.events import (
     TopicUncleanLeaderElectionEnable,
     UncleanLeaderElectionEnable,
@@ -323,13 +328,14 @@ class ZooKeeperMembership:
         )
         self._broker.changes.brokers.append(self._broker_changed)
         self._broker.changes.unclean_topics.append(self._topic_became_unclean)
-        executor = self._broker.executor
-        self.administration = Administration(
+        self.administration = zookeeper_administration(
+            self.session,
+            self._broker.executor,
+            metadata.config,
+            SystemRandom(),
             controller=self.runtime,
-            topics=TopicAdmin(self.session, executor, metadata.config, SystemRandom()),
-            admin=ZooKeeperAdmin(self.session, executor),
             features=metadata.features,
-            acls=metadata.source.acl_store,
+            acl_store=metadata.source.acl_store,
             token_store=metadata.token_store,
         )
 
@@ -411,6 +417,28 @@ class ZooKeeperMembership:
     def _topic_became_unclean(self, topic: str) -> None:
         if self.runtime.is_active:
             self.runtime.put(TopicUncleanLeaderElectionEnable(topic))
+
+
+def zookeeper_administration(
+    session: ZooKeeperSession,
+    executor: Executor,
+    config: Callable[[], BrokerConfig],
+    random: Random,
+    *,
+    controller: Controller,
+    features: FinalizedFeatures,
+    acl_store: AclStore | None = None,
+    token_store: DelegationTokenStore | None = None,
+) -> Administration:
+    """What handlers ask of ZooKeeper, by calls in the executor."""
+    return Administration(
+        controller=controller,
+        topics=TopicAdmin(session, executor, config, random),
+        admin=ZooKeeperAdmin(session, executor),
+        features=features,
+        acls=None if acl_store is None else AclsInZooKeeper(acl_store, executor),
+        token_admin=None if token_store is None else TokensInZooKeeper(token_store, executor),
+    )
 
 
 def _now_ms() -> int:

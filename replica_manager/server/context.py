@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kio.static.protocol import ResponsePayload
 
@@ -23,21 +23,23 @@ from replica_manager.replication.record_appends import RecordAppends
 from replica_manager.replication.record_reads import RecordReads
 from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.topic_stats import BrokerTopicStats
-from replica_manager.security.acl_store import AclStore
 from replica_manager.security.authorizer import Authorizer
-from replica_manager.security.delegation_token_store import DelegationTokenStore
 from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.security.principals import ANONYMOUS, Principal
+from replica_manager.server.administration import (
+    AclAdmin,
+    ClusterAdmin,
+    Controller,
+    FinalizedFeatures,
+    TokenAdmin,
+    Topics,
+)
 from replica_manager.server.configs.reconfiguring import Reconfiguring
 from replica_manager.server.error_counts import ErrorCounts
 from replica_manager.server.producer_ids import ProducerIds
 from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.request_metrics import RequestMetrics
 from replica_manager.server.topics.auto_creation import AutoTopicCreation
-from replica_manager.server.topics.topic_admin import TopicAdmin
-from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
-from zkcontroller.core.effects import ControlledShutdownResult, Result
-from zkcontroller.core.events import RequestEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,37 +93,6 @@ Response: TypeAlias = ResponsePayload | EncodedBody | Throttled | Unanswered
 """What a handler says."""
 
 
-class Controller(Protocol):
-    """The controller candidate of this broker, for handlers."""
-
-    @property
-    def is_active(self) -> bool:
-        """Whether this broker is the controller."""
-
-    async def controlled_shutdown(
-        self, broker_id: int, broker_epoch: int
-    ) -> ControlledShutdownResult:
-        """Moves the leaderships of a broker that is about to stop."""
-
-    async def ask(self, make: Callable[[int], RequestEvent], timeout_ms: int = 0) -> Result | None:
-        """The answer to the event that ``make`` builds from a request id; None after a timeout.
-
-        It may take ``timeout_ms``, or as long as a broker waits if that is longer.  Who is not the
-        controller answers so.
-        """
-
-
-class FinalizedFeatures(Protocol):
-    """The finalized features that this broker knows."""
-
-    @property
-    def epoch(self) -> int:
-        """The zk_version of ``/feature``; -1 if it does not exist."""
-
-    async def reaches(self, epoch: int, timeout_ms: int) -> bool:
-        """Waits until that version or a later one was read; False after a timeout."""
-
-
 @dataclass(slots=True)
 class BrokerContext:
     """The broker's services for handlers.  All of it belongs to the event loop."""
@@ -145,8 +116,8 @@ class BrokerContext:
     deletions: RecordDeletions
     log_dir_moves: LogDirMoves
     producer_ids: ProducerIds
-    topics: TopicAdmin
-    admin: ZooKeeperAdmin
+    topics: Topics
+    admin: ClusterAdmin
     reconfiguring: Reconfiguring
     auto_creation: AutoTopicCreation
     controller: Controller
@@ -158,11 +129,11 @@ class BrokerContext:
     features: FinalizedFeatures
     authorizer: Authorizer | None = None
     """None: every client may do everything."""
-    acls: AclStore | None = None
-    """The authorizer's rules in ZooKeeper; blocks, so it is called in an executor."""
+    acls: AclAdmin | None = None
+    """Changes the authorizer's rules."""
     tokens: DelegationTokens | None = None
     """Every delegation token; None without a secret."""
-    token_store: DelegationTokenStore | None = None
-    """The same in ZooKeeper; blocks, so it is called in an executor."""
+    token_admin: TokenAdmin | None = None
+    """Changes the delegation tokens; None without a secret."""
     request_metrics: RequestMetrics | None = None
     """None where they cannot be read."""

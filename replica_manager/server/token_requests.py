@@ -5,18 +5,15 @@ Source: Kafka ``KafkaApis.allowTokenRequests``, ``ControllerApis.allowTokenReque
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.security.delegation_token_store import (
-    DelegationTokenRefused,
-    DelegationTokenStore,
-)
+from replica_manager.security.delegation_token_store import DelegationTokenRefused
 from replica_manager.security.principals import ANONYMOUS, Principal
+from replica_manager.server.administration import TokenAdmin
 from replica_manager.server.context import BrokerContext, RequestContext
 from zkcontroller.protocol.numeric_times import NO_TIME, numeric_response_type
 from zkcontroller.protocol.versioned_messages import NO_THROTTLE, made_of
@@ -56,23 +53,19 @@ def numeric_response(api_key: int, version: int, **values: object) -> ResponsePa
 async def changed_expiry(
     context: RequestContext,
     broker: BrokerContext,
-    change: Callable[[DelegationTokenStore, str, bytes, int], int],
-    hmac: bytes,
-    period_ms: int,
+    change: Callable[[TokenAdmin, str], Awaitable[int]],
 ) -> ResponsePayload:
     """The RenewDelegationToken or ExpireDelegationToken response with the new expiry time.
 
-    DELEGATION_TOKEN_AUTH_DISABLED without a secret.
+    ``change`` gets who asks.  DELEGATION_TOKEN_AUTH_DISABLED without a secret.
     """
     if not is_allowed_here(context, broker):
         return expiry_response(context, ErrorCode.delegation_token_request_not_allowed)
-    store = broker.token_store
-    if store is None:
+    tokens = broker.token_admin
+    if tokens is None:
         return expiry_response(context, ErrorCode.delegation_token_auth_disabled)
     try:
-        expires_ms = await broker.admin.run(
-            partial(change, store, str(context.principal), hmac, period_ms)
-        )
+        expires_ms = await change(tokens, str(context.principal))
     except DelegationTokenRefused as refused:
         return expiry_response(context, refused.error)
     return expiry_response(context, ErrorCode.none, expires_ms)

@@ -20,6 +20,10 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from replica_manager.request_errors import RequestRefused
+from replica_manager.security.acl_cache import AclBinding, AclBindingFilter
+from replica_manager.security.acl_store import AclStore
+from replica_manager.security.delegation_token_store import DelegationTokenStore
+from replica_manager.security.delegation_tokens import KnownToken
 from replica_manager.server.configs.entity_configs import (
     delete_empty_entity,
     read_entity_config,
@@ -121,10 +125,6 @@ class ZooKeeperAdmin:
         path = ConsumerOffsetZnode.path(group_id, *partition)
         await self._blocking(lambda: self._write_old_offset(path, offset))
 
-    async def run(self, call: Callable[[], _R]) -> _R:
-        """The result of a blocking call, which runs in the executor of requests."""
-        return await self._blocking(call)
-
     async def change_config(self, entity_path: str, config: Mapping[str, str]) -> None:
         """Replaces that configuration, and writes the notification for all brokers.
 
@@ -145,7 +145,7 @@ class ZooKeeperAdmin:
         )
 
     async def _blocking(self, call: Callable[[], _R]) -> _R:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        return await _in(self._executor, call)
 
     def _brokers(self) -> dict[int, Broker]:
         path = BrokerIdsZnode.PATH
@@ -230,6 +230,51 @@ class ZooKeeperAdmin:
 
     def _exists(self, path: str) -> bool:
         return optional(path, self._session.exists(path)) is not None
+
+
+class AclsInZooKeeper:
+    """Changes ACLs by a store that blocks, in an executor.  For the event loop."""
+
+    def __init__(self, store: AclStore, executor: Executor) -> None:
+        self._store = store
+        self._executor = executor
+
+    async def create(self, bindings: Sequence[AclBinding]) -> list[ErrorCode]:
+        """Adds ACLs; one result each."""
+        return await _in(self._executor, partial(self._store.create, bindings))
+
+    async def delete(
+        self, filters: Sequence[AclBindingFilter]
+    ) -> list[list[tuple[AclBinding, ErrorCode]]]:
+        """Deletes the ACLs that filters match; for each filter the deleted ones."""
+        return await _in(self._executor, partial(self._store.delete, filters))
+
+
+class TokensInZooKeeper:
+    """Changes delegation tokens by a store that blocks, in an executor.  For the event loop."""
+
+    def __init__(self, store: DelegationTokenStore, executor: Executor) -> None:
+        self._store = store
+        self._executor = executor
+
+    async def create(
+        self, owner: str, requester: str, renewers: Sequence[str], max_lifetime_ms: int
+    ) -> KnownToken:
+        """A new token, or DelegationTokenRefused."""
+        create = partial(self._store.create, owner, requester, renewers, max_lifetime_ms)
+        return await _in(self._executor, create)
+
+    async def renew(self, requester: str, hmac: bytes, period_ms: int) -> int:
+        """The new expiry time, or DelegationTokenRefused."""
+        return await _in(self._executor, partial(self._store.renew, requester, hmac, period_ms))
+
+    async def expire(self, requester: str, hmac: bytes, period_ms: int) -> int:
+        """The new expiry time, or DelegationTokenRefused."""
+        return await _in(self._executor, partial(self._store.expire, requester, hmac, period_ms))
+
+
+async def _in(executor: Executor, call: Callable[[], _R]) -> _R:
+    return await asyncio.get_running_loop().run_in_executor(executor, call)
 
 
 def _is_address(name: str) -> bool:

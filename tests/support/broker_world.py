@@ -19,6 +19,8 @@ from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
 from replica_manager.broker.feature_epoch import FeatureEpoch
+from replica_manager.broker.handler_context import handler_context
+from replica_manager.broker.zookeeper_metadata import zookeeper_administration
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.coordinators.group_loading import led_log
 from replica_manager.coordinators.group_service import GroupService
@@ -49,17 +51,17 @@ from replica_manager.replication.record_appends import RecordAppends
 from replica_manager.replication.record_reads import RecordReads
 from replica_manager.replication.replica_manager import ReplicaManager
 from replica_manager.replication.topic_stats import BrokerTopicStats
+from replica_manager.security.acl_cache import AclBinding
+from replica_manager.security.acl_store import AclStore
+from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.dynamic_passwords import DynamicPasswords
 from replica_manager.security.dynamic_tls import ListenerSecurities
 from replica_manager.security.principals import ANONYMOUS
 from replica_manager.server.configs.reconfiguring import Reconfiguring
-from replica_manager.server.context import BrokerContext
-from replica_manager.server.dispatch import OFFERED, respond
+from replica_manager.server.dispatch import respond
 from replica_manager.server.producer_ids import ProducerIdsFromZooKeeper
 from replica_manager.server.record_deletions import RecordDeletions
-from replica_manager.server.topics.auto_creation import AutoTopicCreation
-from replica_manager.server.topics.topic_admin import TopicAdmin
-from replica_manager.server.zookeeper_admin import ZooKeeperAdmin
+from replica_manager.server.zookeeper_admin import AclsInZooKeeper
 from tests.simulation.zookeeper import SimulatedSession
 from tests.simulation.zookeeper_server import SimulatedZooKeeper
 from tests.support.steps import completed
@@ -165,9 +167,18 @@ class BrokerWorld:
         self.session.write(Create(ControllerZnode.PATH, ControllerZnode(1, 0).encode()))
         # The two sessions share their interface by the contract tests, not by a base class.
         session = cast(ZooKeeperSession, self.session)
-        self.topics = TopicAdmin(session, executor, lambda: self.config, Random(7))
+        self.executor = executor
         self.controller = SwitchedController()
         self.features = FeatureEpoch(session)
+        self.administration = zookeeper_administration(
+            session,
+            executor,
+            lambda: self.config,
+            Random(7),
+            controller=self.controller,
+            features=self.features,
+        )
+        self.topics = self.administration.topics
         self.mutation_quotas = MutationQuotas(11, lambda: self.now_ms)
         self.now_ns = 0
         self.ns_per_look = 0
@@ -220,38 +231,41 @@ class BrokerWorld:
             now_ms=lambda: self.now_ms,
         )
         self.log_dir_moves = LogDirMoves(self.replicas, self.logs, MoveSettings, self.flush)
-        self.context = BrokerContext(
+        self.fetch_sessions = FetchSessionCache(10, partial(Random(3).randint, 1, MAX_SESSION_ID))
+        self.deletions = RecordDeletions(self.replicas, self.logs)
+        self.context = handler_context(
+            self,
+            self.administration,
             broker_id=1,
             cluster_id="cluster",
             config=lambda: self.config,
             metadata_cache=self.cache,
-            replica_manager=self.replicas,
             logs=self.logs,
-            appends=self.appends,
-            reads=self.reads,
-            fetch_sessions=FetchSessionCache(10, partial(Random(3).randint, 1, MAX_SESSION_ID)),
-            topic_stats=self.topic_stats,
-            groups=self.groups,
-            transactions=self.transactions,
-            verification=self.verification,
             learn_topics=self.learn_topics,
-            deletions=RecordDeletions(self.replicas, self.logs),
-            log_dir_moves=self.log_dir_moves,
             producer_ids=producer_ids,
-            topics=self.topics,
             reconfiguring=Reconfiguring(
-                executor,
-                DynamicPasswords(self.config.values),
-                ListenerSecurities(self.config),
+                executor, DynamicPasswords(self.config.values), ListenerSecurities(self.config)
             ),
-            admin=ZooKeeperAdmin(session, executor),
-            auto_creation=AutoTopicCreation(self.topics, self.cache, lambda: self.config),
-            controller=self.controller,
             quotas=self.quotas,
-            offered=OFFERED,
             broker_epoch=lambda: BROKER_EPOCH,
-            features=self.features,
         )
+
+    @property
+    def replica_manager(self) -> ReplicaManager:
+        """The replicas, by the name that the assembly gives them."""
+        return self.replicas
+
+    def guard_by(self, authorizer: Authorizer) -> None:
+        """From now on the authorizer decides, whose rules are in ZooKeeper."""
+        session = cast(ZooKeeperSession, self.session)
+        self.acl_store = AclStore(session, authorizer, sleep=lambda _: None)
+        self.acl_store.load()
+        self.context.authorizer = authorizer
+        self.context.acls = AclsInZooKeeper(self.acl_store, self.executor)
+
+    def create_acls(self, bindings: Sequence[AclBinding]) -> Sequence[ErrorCode]:
+        """Adds rules of that authorizer; one result each."""
+        return self.acl_store.create(bindings)
 
     def look_at_clock(self) -> int:
         """Nanoseconds."""

@@ -6,13 +6,12 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from replica_manager.security.acl_cache import AclBinding
-from replica_manager.security.acl_store import AclStore
 from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer
 from replica_manager.security.principals import Principal
 from replica_manager.security.settings import authorizer_settings
@@ -25,7 +24,6 @@ from zkcontroller.acls import (
     ResourceType,
 )
 from zkcontroller.zookeeper.requests import Create
-from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import TopicZnode
 
 DENIED = ErrorCode.topic_authorization_failed
@@ -47,14 +45,12 @@ def guarded_world(executor: ThreadPoolExecutor) -> BrokerWorld:
     )
     settings = authorizer_settings(world.config)
     assert settings is not None
-    world.context.authorizer = Authorizer(
-        cache=import_module("replica_manager.security.acl_cache").AclCache({}),
-        super_users=frozenset(Principal(*user) for user in settings.super_users),
+    world.guard_by(
+        Authorizer(
+            cache=import_module("replica_manager.security.acl_cache").AclCache({}),
+            super_users=frozenset(Principal(*user) for user in settings.super_users),
+        )
     )
-    world.context.acls = AclStore(
-        cast(ZooKeeperSession, world.session), world.context.authorizer, sleep=lambda _: None
-    )
-    world.context.acls.load()
     world.principal = Principal("User", "alice")
     world.update(
         {"orders": {0: metadata(1)}, "invoices": {0: metadata(1)}},
@@ -67,12 +63,11 @@ def guarded_world(executor: ThreadPoolExecutor) -> BrokerWorld:
 
 def permit(world: BrokerWorld, pattern: ResourcePattern, *operations: AclOperation) -> None:
     """Rules that allow alice something."""
-    assert world.context.acls is not None
     bindings = [
         AclBinding(pattern, AccessControlEntry("User:alice", "*", each, PermissionType.ALLOW))
         for each in operations
     ]
-    assert set(world.context.acls.create(bindings)) == {ErrorCode.none}
+    assert set(world.create_acls(bindings)) == {ErrorCode.none}
 
 
 def schema(api: str, version: int) -> Any:

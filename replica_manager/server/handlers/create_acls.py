@@ -6,7 +6,6 @@ Source: Kafka ``AclApis.handleCreateAcls``, ``AclAuthorizer.createAcls``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
@@ -46,7 +45,7 @@ async def handle(
     valid = [i for i, (error, _) in enumerate(outcomes) if error is ErrorCode.none]
     if valid:
         wanted = [bindings[i] for i in valid]
-        errors = await broker.admin.run(partial(broker.acls.create, wanted))
+        errors = await broker.acls.create(wanted)
         for i, error in zip(valid, errors, strict=True):
             outcomes[i] = error, SENTENCES.get(error)
     return await composed(len(outcomes), lambda: _response(context, outcomes))

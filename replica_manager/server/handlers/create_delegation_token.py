@@ -8,7 +8,6 @@ KIP-373).
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -41,17 +40,13 @@ async def handle(
     if name := field_or(request, "owner_principal_name", None):
         owner = Principal(field_or(request, "owner_principal_type", None) or USER, name)
     error = _denial(request, context, broker, owner)
-    if error is not ErrorCode.none or broker.token_store is None:
+    if error is not ErrorCode.none or broker.token_admin is None:
         return _response(context, error, owner, requester)
-    create = partial(
-        broker.token_store.create,
-        str(owner),
-        str(requester),
-        [f"{each.principal_type}:{each.principal_name}" for each in request.renewers],
-        request.max_lifetime,
-    )
+    renewers = [f"{each.principal_type}:{each.principal_name}" for each in request.renewers]
     try:
-        created = await broker.admin.run(create)
+        created = await broker.token_admin.create(
+            str(owner), str(requester), renewers, request.max_lifetime
+        )
     except DelegationTokenRefused as refused:
         return _response(context, refused.error, owner, requester)
     return _response(context, ErrorCode.none, owner, requester, created)
@@ -78,7 +73,7 @@ def _denial(
         return ErrorCode.delegation_token_authorization_failed
     if any(each.principal_type != USER_TYPE for each in request.renewers):
         return ErrorCode.invalid_principal_type
-    if broker.token_store is None:
+    if broker.token_admin is None:
         return ErrorCode.delegation_token_auth_disabled
     return ErrorCode.none
 

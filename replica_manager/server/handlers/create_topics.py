@@ -22,8 +22,11 @@ from replica_manager.server.authorization import allowed_names, is_cluster_allow
 from replica_manager.server.configs.config_entries import topic_entries
 from replica_manager.server.context import BrokerContext, RequestContext, Throttled
 from replica_manager.server.slices import in_slices
-from replica_manager.server.topics.topic_admin import CreatedTopic
-from replica_manager.server.topics.topic_creation import CLUSTER_METADATA_TOPIC, NewTopic
+from replica_manager.server.topics.topic_creation import (
+    CLUSTER_METADATA_TOPIC,
+    CreatedTopic,
+    NewTopic,
+)
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import NO_LEADER

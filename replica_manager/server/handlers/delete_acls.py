@@ -6,7 +6,6 @@ Source: Kafka ``AclApis.handleDeleteAcls``, ``AclAuthorizer.deleteAcls``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -35,7 +34,7 @@ async def handle(
             lambda: _refusal(request, context, ErrorCode.security_disabled, SECURITY_DISABLED),
         )
     filters = [filter_of(wanted) async for wanted in in_slices(request.filters)]
-    removed = await broker.admin.run(partial(broker.acls.delete, filters))
+    removed = await broker.acls.delete(filters)
     count = len(removed) + sum(map(len, removed))
     return await composed(count, lambda: _response(removed, context))
 

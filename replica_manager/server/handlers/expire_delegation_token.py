@@ -12,7 +12,6 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
-from replica_manager.security.delegation_token_store import DelegationTokenStore
 from replica_manager.server.context import BrokerContext, RequestContext
 from replica_manager.server.token_requests import changed_expiry, expiry_response
 from zkcontroller.protocol import request_types
@@ -29,7 +28,11 @@ async def handle(
 ) -> ResponsePayload:
     """The new expiry time of the token."""
     return await changed_expiry(
-        context, broker, DelegationTokenStore.expire, request.hmac, request.expiry_time_period
+        context,
+        broker,
+        lambda tokens, requester: tokens.expire(
+            requester, request.hmac, request.expiry_time_period
+        ),
     )
 
 

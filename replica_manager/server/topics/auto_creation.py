@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.replication.metadata_cache import MetadataCache
 from replica_manager.request_errors import RequestRefused
+from replica_manager.server.administration import Topics
 from replica_manager.server.slices import in_slices
-from replica_manager.server.topics.topic_admin import TopicAdmin
 from replica_manager.server.topics.topic_creation import NewTopic
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.protocol.error_codes import error_code_for
@@ -27,7 +27,7 @@ class AutoTopicCreation:
     """Creates topics for Metadata requests.  Lives on the event loop."""
 
     def __init__(
-        self, topics: TopicAdmin, metadata_cache: MetadataCache, config: Callable[[], BrokerConfig]
+        self, topics: Topics, metadata_cache: MetadataCache, config: Callable[[], BrokerConfig]
     ) -> None:
         self._topics = topics
         self._metadata_cache = metadata_cache

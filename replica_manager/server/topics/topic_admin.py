@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import TypeVar
 from uuid import UUID, uuid4
@@ -24,7 +24,11 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.server.configs.entity_configs import read_entity_config, write_entity_config
 from replica_manager.server.topics import topic_creation
 from replica_manager.server.topics.assignment import assign_replicas
-from replica_manager.server.topics.topic_creation import FROM_BROKER_DEFAULT, NewTopic
+from replica_manager.server.topics.topic_creation import (
+    FROM_BROKER_DEFAULT,
+    CreatedTopic,
+    NewTopic,
+)
 from replica_manager.server.topics.topic_waiters import TopicWaiters
 from zkcontroller.model import Broker, ReplicaAssignment
 from zkcontroller.protocol.inter_broker_versions import is_topic_id_supported
@@ -44,16 +48,6 @@ from zkcontroller.zookeeper.znodes import (
 
 _log = logging.getLogger("kafka.zk.AdminZkClient")
 _R = TypeVar("_R")
-
-
-@dataclass(frozen=True, slots=True)
-class CreatedTopic:
-    """A created topic, or one that was only validated."""
-
-    name: str
-    topic_id: UUID | None
-    assignment: Mapping[int, tuple[int, ...]]
-    config: Mapping[str, str]
 
 
 class TopicAdmin:

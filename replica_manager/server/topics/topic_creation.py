@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -34,6 +35,16 @@ class NewTopic:
     assignment: Sequence[tuple[int, tuple[int, ...]]] = ()
     """Explicit partition to replicas, in the request's order."""
     configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A created topic, or one that was only validated."""
+
+    name: str
+    topic_id: UUID | None
+    assignment: Mapping[int, tuple[int, ...]]
+    config: Mapping[str, str]
 
 
 def is_internal(topic: str) -> bool:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -17,7 +17,6 @@ from typing_extensions import override
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
 from replica_manager.security.acl_cache import AclBinding, AclCache
-from replica_manager.security.acl_store import AclStore
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import Principal
 from replica_manager.server.large_answers import ENTRIES_AT_ONCE
@@ -31,7 +30,6 @@ from zkcontroller.acls import (
 )
 from zkcontroller.model import LEADER_DURING_DELETE, TopicPartition
 from zkcontroller.protocol.api_versions import APIS, ApiKey
-from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode, TopicZnode
 
 GROUP = "billing"
@@ -84,19 +82,15 @@ class GroupWorld(BrokerWorld):
 
     def authorize(self) -> None:
         """From now on alice asks, who may do nothing yet."""
-        self.context.authorizer = Authorizer(AclCache({}))
-        session = cast(ZooKeeperSession, self.session)
-        self.context.acls = AclStore(session, self.context.authorizer, sleep=lambda _: None)
-        self.context.acls.load()
+        self.guard_by(Authorizer(AclCache({})))
         self.principal = Principal("User", "alice")
 
     def permit(self, kind: ResourceType, name: str, *operations: AclOperation) -> None:
-        assert self.context.acls is not None
         entries = [
             AccessControlEntry("User:alice", "*", each, PermissionType.ALLOW) for each in operations
         ]
         bindings = [AclBinding(ResourcePattern(kind, name), entry) for entry in entries]
-        assert set(self.context.acls.create(bindings)) == {NONE}
+        assert set(self.create_acls(bindings)) == {NONE}
 
     # What clients do.
 

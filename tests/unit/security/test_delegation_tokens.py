@@ -31,6 +31,7 @@ from replica_manager.server.dispatch import respond
 from replica_manager.server.handlers import envelope
 from replica_manager.server.token_requests import are_token_requests_allowed
 from replica_manager.server.token_sweep import TokenSweep
+from replica_manager.server.zookeeper_admin import TokensInZooKeeper
 from tests.support.guarded_world import guarded_world, permit
 from tests.support.quorum import eventually
 from zkcontroller.acls import AclOperation, ResourcePattern, ResourceType
@@ -71,7 +72,8 @@ class Tokens:
         self.now_ms = 1_700_000_000_000
         self._ids = count(1)
         self.store, self.tokens = self.broker()
-        self.world.context.tokens, self.world.context.token_store = self.tokens, self.store
+        self.world.context.tokens = self.tokens
+        self.world.context.token_admin = TokensInZooKeeper(self.store, executor)
 
     def broker(self, **config: int) -> tuple[DelegationTokenStore, DelegationTokens]:
         tokens = DelegationTokens(lambda: self.now_ms)
@@ -361,7 +363,7 @@ def test_a_certificate_is_a_login_too(protocol: str, who: Principal, is_allowed:
 
 
 def test_without_a_secret_there_are_no_tokens(tokens: Tokens) -> None:
-    tokens.world.context.tokens = tokens.world.context.token_store = None
+    tokens.world.context.tokens = tokens.world.context.token_admin = None
 
     answers = [
         tokens.create(), tokens.renew(b"a"), tokens.expire(b"a"), tokens.describe(),
