@@ -140,3 +140,24 @@ class ConfigResourceType(IntEnum):
     BROKER = 4
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
+
+
+class ConfigSource(IntEnum):
+    """The source of a key's value, with Kafka's numbers (``ConfigEntry.ConfigSource``)."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+
+
+class OpType(IntEnum):
+    """What IncrementalAlterConfigs does to a key (``AlterConfigOp.OpType``)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3

@@ -23,7 +23,6 @@ from zkcontroller.kraft.controller.config_schema import (
 from zkcontroller.kraft.controller.configuration_control import (
     ConfigOperation,
     ConfigurationControlManager,
-    OpType,
 )
 from zkcontroller.kraft.controller.partition_registration import (
     PartitionRegistration,
@@ -57,7 +56,7 @@ from zkcontroller.kraft.metadata.records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
-from zkcontroller.model import ConfigResourceType
+from zkcontroller.model import ConfigResourceType, OpType
 
 T = TypeVar("T")
 

@@ -18,11 +18,11 @@ from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
 from tests.support.quorum import CLUSTER_ID, Quorum, in_the_end
 from tests.unit.kraft.test_state_records import everything
 from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
+from zkcontroller.kraft.controller.configuration_control import ConfigOperation
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_requests import IncrementalAlterConfigs
 from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig
-from zkcontroller.model import ConfigResourceType
+from zkcontroller.model import ConfigResourceType, OpType
 
 SMALL: Final = SnapshotConfig(max_record_bytes_between_snapshots=1_000)
 TIGHT: Final = MetadataLogConfig(retention_max_bytes=1, file_delete_delay_ms=0)

@@ -16,23 +16,23 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.quorum.controller_apis.call import Call, ControllerApi
 from replica_manager.quorum.controller_apis.loggers import alter_loggers
 from replica_manager.quorum.controller_apis.refusals import CLUSTER_REFUSED, TOPIC_REFUSED
-from replica_manager.server.configs.altered_resources import NamedResource
+from replica_manager.server.configs.altered_resources import NamedResource, alteration_response
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.kraft.controller.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
+from zkcontroller.kraft.controller.configuration_control import ConfigOperation
 from zkcontroller.kraft.controller.features import FeatureUpdate, UpgradeType
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     IncrementalAlterConfigs,
     LegacyAlterConfigs,
     UpdateFeatures,
 )
-from zkcontroller.model import ConfigResourceType
+from zkcontroller.model import ConfigResourceType, OpType
 from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.milliseconds import milliseconds
 from zkcontroller.protocol.request_types import field_or
-from zkcontroller.protocol.versioned_messages import ResponseSchema, response_schema
+from zkcontroller.protocol.versioned_messages import response_schema
 
 _R = TypeVar("_R", bound=NamedResource)
 _DUPLICATE: Final = ApiError(ErrorCode.invalid_request, "Duplicate resource.")
@@ -43,7 +43,6 @@ _LOGGER: Final = ConfigResourceType.BROKER_LOGGER
 async def _incremental_alter(
     request: request_types.IncrementalAlterConfigsRequest, call: Call
 ) -> ResponsePayload:
-    schema = response_schema(ApiKey.INCREMENTAL_ALTER_CONFIGS, call.version)
     loggers = [each for each in request.resources if each.resource_type == _LOGGER]
     others = [each for each in request.resources if each.resource_type != _LOGGER]
     try:
@@ -62,13 +61,12 @@ async def _incremental_alter(
             }
         results = await call.ask(IncrementalAlterConfigs(wanted, request.validate_only))
     except ApiException as error:
-        return _refusal(schema, request.resources, error)
+        return _refusal(ApiKey.INCREMENTAL_ALTER_CONFIGS, call, request.resources, error)
     rows = [*(refused | results).items(), *zip(map(_key, loggers), altered, strict=True)]
-    return _response(schema, rows)
+    return _response(ApiKey.INCREMENTAL_ALTER_CONFIGS, call, rows)
 
 
 async def _legacy_alter(request: request_types.AlterConfigsRequest, call: Call) -> ResponsePayload:
-    schema = response_schema(ApiKey.ALTER_CONFIGS, call.version)
     try:
         refused, resources = _sorted_out(request.resources, call)
         wanted: dict[ConfigResource, dict[str, str | None]] = {
@@ -77,8 +75,8 @@ async def _legacy_alter(request: request_types.AlterConfigsRequest, call: Call) 
         }
         results = await call.ask(LegacyAlterConfigs(wanted, request.validate_only))
     except ApiException as error:
-        return _refusal(schema, request.resources, error)
-    return _response(schema, (refused | results).items())
+        return _refusal(ApiKey.ALTER_CONFIGS, call, request.resources, error)
+    return _response(ApiKey.ALTER_CONFIGS, call, (refused | results).items())
 
 
 def _key(resource: NamedResource) -> ConfigResource:
@@ -121,25 +119,21 @@ def _error_of(resource: ConfigResource, call: Call) -> ApiError | None:
 
 
 def _refusal(
-    schema: ResponseSchema, resources: Iterable[NamedResource], error: ApiException
+    api_key: ApiKey, call: Call, resources: Iterable[NamedResource], error: ApiException
 ) -> ResponsePayload:
-    return _response(schema, [(_key(each), error.to_error()) for each in resources])
+    return _response(api_key, call, [(_key(each), error.to_error()) for each in resources])
 
 
 def _response(
-    schema: ResponseSchema, results: Iterable[tuple[ConfigResource, ApiError]]
+    api_key: ApiKey, call: Call, results: Iterable[tuple[ConfigResource, ApiError]]
 ) -> ResponsePayload:
-    return schema.response(
-        responses=tuple(
-            schema.part(
-                "AlterConfigsResourceResponse",
-                error_code=error.error,
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.name,
-            )
+    return alteration_response(
+        api_key,
+        call.version,
+        (
+            (resource.resource_type, resource.name, error.error, error.message)
             for resource, error in results
-        )
+        ),
     )
 
 

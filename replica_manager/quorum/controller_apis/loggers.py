@@ -16,10 +16,11 @@ from kio.schema.errors import ErrorCode
 from replica_manager.quorum.controller_apis.call import Call
 from replica_manager.quorum.controller_apis.refusals import CLUSTER_REFUSED
 from replica_manager.request_errors import RequestRefused
-from replica_manager.server.configs.config_alteration import Change, Operation
+from replica_manager.server.configs.config_alteration import Change
 from replica_manager.server.configs.log_levels import change_levels, check_levels
 from zkcontroller.acls import AclOperation
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError
+from zkcontroller.model import OpType
 from zkcontroller.protocol import request_types
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,10}")
@@ -44,7 +45,7 @@ def alter_loggers(
     if not validate_only:
         change_levels(changes)
         for change in changes:
-            if change.operation == Operation.SET:
+            if change.operation == OpType.SET:
                 _log.warning("Updated the log level of %s to %s", change.name, change.value)
             else:
                 _log.warning("Unset the log level of %s", change.name)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -26,19 +25,11 @@ from replica_manager.configuration.reconfiguration import (
 from replica_manager.configuration.topic_keys import TopicConfigRefused, validate_topic_config
 from replica_manager.request_errors import RequestRefused
 from zkcontroller.errors import ConfigInvalid
-
-
-class Operation(IntEnum):
-    """The operation on a key (``AlterConfigOp.OpType``)."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
+from zkcontroller.model import OpType
 
 
 class Change(NamedTuple):
-    """One key of a request; ``operation`` may be a number unknown to :class:`Operation`."""
+    """One key of a request; ``operation`` may be a number that is no ``OpType``."""
 
     name: str
     operation: int
@@ -52,7 +43,7 @@ def check_changes(changes: Sequence[Change]) -> None:
     without_value = [
         change.name
         for change in changes
-        if change.value is None and change.operation != Operation.DELETE
+        if change.value is None and change.operation != OpType.DELETE
     ]
     if without_value:
         raise RequestRefused(
@@ -72,26 +63,26 @@ def apply(
     altered = dict(config)
     for name, number, value in changes:
         try:
-            operation = Operation(number)
+            operation = OpType(number)
         except ValueError:
             raise RequestRefused(
                 ErrorCode.invalid_request, f"Unknown operations type {number}"
             ) from None
-        if operation is Operation.DELETE:
+        if operation is OpType.DELETE:
             altered.pop(name, None)
             continue
         assert value is not None
-        if operation is Operation.SET:
+        if operation is OpType.SET:
             altered[name] = value
             continue
         current = altered.get(name, _default_list(name, operation, keys))
         altered[name] = ",".join(
-            _added(current, value) if operation is Operation.APPEND else _removed(current, value)
+            _added(current, value) if operation is OpType.APPEND else _removed(current, value)
         )
     return altered
 
 
-def _default_list(name: str, operation: Operation, keys: Mapping[str, ConfigKey]) -> str:
+def _default_list(name: str, operation: OpType, keys: Mapping[str, ConfigKey]) -> str:
     key = keys.get(name)
     if key is None:
         raise RequestRefused(ErrorCode.invalid_config, f"Unknown config name: {name}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 from replica_manager.configuration.broker_keys import BROKER_KEYS, INTERNAL_KEYS
@@ -25,19 +24,7 @@ from replica_manager.configuration.key_documentation import (
     documentation_of_topic,
 )
 from replica_manager.configuration.topic_keys import BROKER_SYNONYMS, TOPIC_KEYS, inherited_value
-
-
-class ConfigSource(IntEnum):
-    """The source of a value (``DescribeConfigsResponse.ConfigSource``)."""
-
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-
+from zkcontroller.model import ConfigSource
 
 _TYPE_IDS: Final = {
     "boolean": 1,

@@ -26,7 +26,6 @@ from replica_manager.server.authorization import check_cluster, is_allowed
 from replica_manager.server.configs import config_alteration
 from replica_manager.server.configs.config_alteration import (
     Change,
-    Operation,
     check_broker_config,
     check_changes,
     check_topic_config,
@@ -38,7 +37,7 @@ from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.topic_creation import check_name
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.errors import ZkControllerError
-from zkcontroller.model import ConfigResourceType
+from zkcontroller.model import ConfigResourceType, OpType
 from zkcontroller.protocol.error_codes import error_code_for
 from zkcontroller.zookeeper.znodes import DEFAULT_ENTITY
 
@@ -186,7 +185,7 @@ class ConfigAlteration:
                 self._log(
                     logging.WARNING,
                     f"Updated the log level of {change.name} to {change.value}"
-                    if change.operation == Operation.SET
+                    if change.operation == OpType.SET
                     else f"Unset the log level of {change.name}",
                 )
 

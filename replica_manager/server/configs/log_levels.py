@@ -15,7 +15,8 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from replica_manager.request_errors import RequestRefused
-from replica_manager.server.configs.config_alteration import Change, Operation
+from replica_manager.server.configs.config_alteration import Change
+from zkcontroller.model import OpType
 from zkcontroller.observability.log_files import LEVELS
 from zkcontroller.state_changes.kafka_lines import STATE_CHANGE_LOGGER
 
@@ -41,8 +42,8 @@ def check_levels(changes: Sequence[Change]) -> None:
     """RequestRefused unless each logger exists and can have that level."""
     existing = log_levels()
     for name, number, value in changes:
-        operation = Operation(number) if number in set(Operation) else None
-        if operation not in (Operation.SET, Operation.DELETE):
+        operation = OpType(number) if number in set(OpType) else None
+        if operation not in (OpType.SET, OpType.DELETE):
             what = f"Unknown operation type {number}" if operation is None else operation.name
             said = "is not allowed" if operation is None else "operation is not allowed"
             raise RequestRefused(
@@ -50,13 +51,13 @@ def check_levels(changes: Sequence[Change]) -> None:
             )
         if name not in existing:
             raise RequestRefused(ErrorCode.invalid_config, f"Logger {name} does not exist!")
-        if operation is Operation.SET and value not in LEVELS:
+        if operation is OpType.SET and value not in LEVELS:
             raise RequestRefused(
                 ErrorCode.invalid_config,
                 f"Cannot set the log level of {name} to {value} as it is not a supported log "
                 f"level. Valid log levels are {', '.join(sorted(LEVELS))}",
             )
-        if operation is Operation.DELETE and name == ROOT:
+        if operation is OpType.DELETE and name == ROOT:
             raise RequestRefused(
                 ErrorCode.invalid_request,
                 f"Removing the log level of the {ROOT} logger is not allowed",
@@ -72,7 +73,7 @@ def change_levels(changes: Sequence[Change]) -> None:
     """Applies changes that :func:`check_levels` accepted."""
     for name, number, value in changes:
         logger = logging.getLogger(None if name == ROOT else name)
-        if number == Operation.DELETE:
+        if number == OpType.DELETE:
             logger.setLevel(logging.NOTSET)
         else:
             assert value is not None

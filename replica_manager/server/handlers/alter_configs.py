@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.configs.altered_resources import resources_response
-from replica_manager.server.configs.config_alteration import Change, Operation
+from replica_manager.server.configs.config_alteration import Change
 from replica_manager.server.configs.config_resources import (
     ConfigAlteration,
     ResourceChanges,
@@ -20,6 +20,7 @@ from replica_manager.server.configs.config_resources import (
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
+from zkcontroller.model import OpType
 from zkcontroller.protocol import request_types
 from zkcontroller.protocol.api_versions import ApiKey
 
@@ -57,5 +58,5 @@ def _changes(resource: request_types.AlterConfigsResource) -> ResourceChanges:
     return ResourceChanges(
         resource.resource_type,
         resource.resource_name,
-        tuple(Change(entry.name, Operation.SET, entry.value) for entry in resource.configs),
+        tuple(Change(entry.name, OpType.SET, entry.value) for entry in resource.configs),
     )

@@ -7,15 +7,14 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.kraft_world import Keys
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiException
-from zkcontroller.kraft.controller.config_schema import ALL_BROKERS, ConfigResource, ConfigSource
+from zkcontroller.kraft.controller.config_schema import ALL_BROKERS, ConfigResource
 from zkcontroller.kraft.controller.configuration_control import (
     ConfigOperation,
     ConfigurationControlManager,
-    OpType,
 )
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.metadata.records import ConfigRecord
-from zkcontroller.model import ConfigResourceType
+from zkcontroller.model import ConfigResourceType, ConfigSource, OpType
 
 TOPIC = ConfigResource(ConfigResourceType.TOPIC, "foo")
 BROKER = ConfigResource(ConfigResourceType.BROKER, "1")
@@ -223,8 +222,8 @@ def test_a_topic_inherits_from_this_node_then_from_all_brokers_then_from_the_sta
         seen.append(effective())
 
     assert seen == [
-        ("180000", ConfigSource.STATIC_BROKER_CONFIG),
-        ("4", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-        ("300000", ConfigSource.DYNAMIC_BROKER_CONFIG),
-        ("6", ConfigSource.TOPIC_CONFIG),
+        ("180000", ConfigSource.STATIC_BROKER),
+        ("4", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ("300000", ConfigSource.DYNAMIC_BROKER),
+        ("6", ConfigSource.TOPIC),
     ]

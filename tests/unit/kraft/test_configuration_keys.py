@@ -7,11 +7,10 @@ from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import (
     ConfigOperation,
     ConfigurationControlManager,
-    OpType,
 )
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.metadata.records import ConfigRecord
-from zkcontroller.model import ConfigResourceType
+from zkcontroller.model import ConfigResourceType, OpType
 
 FOO = ConfigResource(ConfigResourceType.TOPIC, "foo")
 

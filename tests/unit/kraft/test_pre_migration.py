@@ -15,7 +15,7 @@ from zkcontroller.kraft.controller.cluster_requests import (
     ControllerRegistrationRequest,
 )
 from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
+from zkcontroller.kraft.controller.configuration_control import ConfigOperation
 from zkcontroller.kraft.controller.features import FeatureUpdate
 from zkcontroller.kraft.controller.leader_elections import ElectionType
 from zkcontroller.kraft.controller.migration_state import records_after_migration
@@ -42,7 +42,7 @@ from zkcontroller.kraft.metadata.records import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
-from zkcontroller.model import ConfigResourceType
+from zkcontroller.model import ConfigResourceType, OpType
 
 SESSION_TIMEOUT_MS = 9_000
 

@@ -18,7 +18,7 @@ from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.cluster_requests import BrokerRegistrationRequest
 from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
+from zkcontroller.kraft.controller.configuration_control import ConfigOperation
 from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_requests import (
@@ -31,7 +31,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
 from zkcontroller.kraft.controller.topic_requests import CreatableTopicResult
 from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME
 from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
-from zkcontroller.model import ConfigResourceType
+from zkcontroller.model import ConfigResourceType, OpType
 
 BROKERS = (1, 2, 3)
 TOPICS = ("orders", "payments")

@@ -12,7 +12,7 @@ from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 from zkcontroller.kraft.controller.api_error import ApiError
 from zkcontroller.kraft.controller.cluster_requests import ControllerRegistrationRequest
 from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
+from zkcontroller.kraft.controller.configuration_control import ConfigOperation
 from zkcontroller.kraft.controller.delegation_token_control import CreatedDelegationToken
 from zkcontroller.kraft.controller.leader_elections import ElectionType
 from zkcontroller.kraft.controller.producer_id_control import ProducerIdsBlock
@@ -34,7 +34,7 @@ from zkcontroller.kraft.metadata.records import (
     PartitionChangeRecord,
     RemoveDelegationTokenRecord,
 )
-from zkcontroller.model import ConfigResourceType
+from zkcontroller.model import ConfigResourceType, OpType
 from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
 
 QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)

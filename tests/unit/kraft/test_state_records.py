@@ -23,7 +23,7 @@ from zkcontroller.kraft.controller.acl_control import StandardAcl
 from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
 from zkcontroller.kraft.controller.cluster_requests import ControllerRegistrationRequest
 from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
+from zkcontroller.kraft.controller.configuration_control import ConfigOperation
 from zkcontroller.kraft.controller.features import FeatureUpdate, UpgradeType
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_requests import (
@@ -75,7 +75,7 @@ from zkcontroller.kraft.metadata.records import (
 )
 from zkcontroller.kraft.metadata.snapshot_batches import SnapshotBatches
 from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
-from zkcontroller.model import ConfigResourceType
+from zkcontroller.model import ConfigResourceType, OpType
 from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
 
 EPOCH = 1

@@ -10,7 +10,6 @@ from kio.schema.errors import ErrorCode
 from tests.support.kraft_world import KraftWorld, directory, no_quota
 from zkcontroller.errors import IllegalState
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiException
-from zkcontroller.kraft.controller.config_schema import ConfigSource
 from zkcontroller.kraft.controller.replication_control import ReplicationConfig
 from zkcontroller.kraft.controller.topic_requests import (
     CreatableTopic,
@@ -28,6 +27,7 @@ from zkcontroller.kraft.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from zkcontroller.model import ConfigSource
 
 
 def create(
@@ -247,10 +247,10 @@ def test_who_may_see_it_is_told_the_configuration_with_its_sources() -> None:
     assert hidden.configs is None
     assert shown.configs is not None
     assert [(entry.name, entry.value, entry.source) for entry in shown.configs] == [
-        ("cleanup.policy", "compact", ConfigSource.TOPIC_CONFIG),
-        ("min.insync.replicas", "1", ConfigSource.DEFAULT_CONFIG),
-        ("retention.ms", "120000", ConfigSource.STATIC_BROKER_CONFIG),
-        ("unclean.leader.election.enable", "false", ConfigSource.DEFAULT_CONFIG),
+        ("cleanup.policy", "compact", ConfigSource.TOPIC),
+        ("min.insync.replicas", "1", ConfigSource.DEFAULT),
+        ("retention.ms", "120000", ConfigSource.STATIC_BROKER),
+        ("unclean.leader.election.enable", "false", ConfigSource.DEFAULT),
     ]
 
 

@@ -18,12 +18,12 @@ from tests.support.quorum import eventually
 from tests.support.quorum_controller_world import QuorumWorld, topic
 from tests.support.quorum_controllers import Controllers, told
 from zkcontroller.kraft.controller.config_schema import ConfigResource
-from zkcontroller.kraft.controller.configuration_control import ConfigOperation, OpType
+from zkcontroller.kraft.controller.configuration_control import ConfigOperation
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     DeleteTopics,
     IncrementalAlterConfigs,
 )
-from zkcontroller.model import ConfigResourceType
+from zkcontroller.model import ConfigResourceType, OpType
 from zkcontroller.observability.instruments import Attribute
 from zkcontroller.observability.metrics import Metrics
 

@@ -11,10 +11,9 @@ Source: Kafka ``KafkaConfigSchema``, ``ConfigurationValidator``, ``ConfigSource`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
-from zkcontroller.model import ConfigResourceType
+from zkcontroller.model import ConfigResourceType, ConfigSource
 
 
 class ConfigResource(NamedTuple):
@@ -25,16 +24,6 @@ class ConfigResource(NamedTuple):
 
 
 ALL_BROKERS: Final = ConfigResource(ConfigResourceType.BROKER, "")
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from; the numbers of DescribeConfigs."""
-
-    TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
 
 
 class ConfigSynonym(NamedTuple):
@@ -114,14 +103,14 @@ def effective_topic_config(
     """The value of a topic's key, and where it comes from."""
     if key.name in dynamic_topic:
         value = dynamic_topic[key.name]
-        return ConfigEntry(key.name, value, ConfigSource.TOPIC_CONFIG, key.is_sensitive)
+        return ConfigEntry(key.name, value, ConfigSource.TOPIC, key.is_sensitive)
     for configs, source in (
-        (dynamic_node, ConfigSource.DYNAMIC_BROKER_CONFIG),
-        (dynamic_cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-        (static_node, ConfigSource.STATIC_BROKER_CONFIG),
+        (dynamic_node, ConfigSource.DYNAMIC_BROKER),
+        (dynamic_cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (static_node, ConfigSource.STATIC_BROKER),
     ):
         for synonym in key.synonyms:
             if synonym.name in configs:
                 inherited = synonym.convert(configs[synonym.name])
                 return ConfigEntry(key.name, inherited, source, key.is_sensitive)
-    return ConfigEntry(key.name, key.default, ConfigSource.DEFAULT_CONFIG, key.is_sensitive)
+    return ConfigEntry(key.name, key.default, ConfigSource.DEFAULT, key.is_sensitive)

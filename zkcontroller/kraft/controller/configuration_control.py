@@ -10,7 +10,6 @@ Source: Kafka ``ConfigurationControlManager`` (KIP-248, KIP-339).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
@@ -35,20 +34,11 @@ from zkcontroller.kraft.controller.result import (
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.controller.timeline import TimelineDict
 from zkcontroller.kraft.metadata.records import ConfigRecord
-from zkcontroller.model import ConfigResourceType
+from zkcontroller.model import ConfigResourceType, OpType
 
 MIN_IN_SYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_LEADER_ELECTION_ENABLE: Final = "unclean.leader.election.enable"
 _NO_CONFIGS: Final[Mapping[str, str]] = {}
-
-
-class OpType(IntEnum):
-    """What IncrementalAlterConfigs does to a key (``AlterConfigOp.OpType``)."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class ConfigOperation(NamedTuple):

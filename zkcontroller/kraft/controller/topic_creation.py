@@ -16,7 +16,6 @@ from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import (
     ConfigOperation,
     ConfigurationControlManager,
-    OpType,
 )
 from zkcontroller.kraft.controller.partition_changes import PartitionChanges
 from zkcontroller.kraft.controller.partition_placement import PartitionPlacement
@@ -37,7 +36,7 @@ from zkcontroller.kraft.controller.topic_requests import (
     PartitionChangeQuota,
 )
 from zkcontroller.kraft.metadata.records import RemoveTopicRecord, TopicRecord
-from zkcontroller.model import ConfigResourceType
+from zkcontroller.model import ConfigResourceType, OpType
 from zkcontroller.topic_names import invalid_name_reason
 
 MAX_PARTITIONS_PER_BATCH: Final = 10_000
