@@ -142,7 +142,7 @@ def test_what_is_refused_is_counted_and_what_is_no_request_is_not(
     async def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(world.reads, "fetch", fail)
+    monkeypatch.setattr(world.reads, "fetch_messages", fail)
     assert ask(world, request((0, 0))).error_code is ErrorCode.unknown_server_error
     with pytest.raises(InvalidFrame):
         asyncio.run(world.ask_raw(b"\0\1\0\x11\0\0\0\1\0\0nonsense"))
@@ -176,7 +176,7 @@ def test_a_fetch_that_is_refused_as_a_whole_counts_for_every_partition(
     async def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(world.reads, "fetch", fail)
+    monkeypatch.setattr(world.reads, "fetch_messages", fail)
     ask(world, request((0, 0)))
 
     assert errors(world, "Fetch") == {"UNKNOWN_SERVER_ERROR": 2}
