@@ -3,9 +3,10 @@
 Read :mod:`.main` (finds the verb, turns every end into an exit code), :mod:`.options` (what every
 verb shares), then one group, such as :mod:`.partition`.
 
-* Groups: ``broker``, ``cluster``, ``config``, ``controller``, ``demo``, ``history``, ``partition``,
-  ``quorum``, ``storage``, ``topic``, ``znode``.
+* Groups: ``broker``, ``cluster``, ``config``, ``controller``, ``demo``, ``doctor``, ``history``,
+  ``partition``, ``quorum``, ``storage``, ``topic``, ``znode``.
 * How they ask: :mod:`.zookeeper` (znodes, in bulk), :mod:`.wire` and ``wire_…`` (brokers).
+* What is wrong: :mod:`.doctor`, its rules, and its readings of ZooKeeper and of brokers.
 * How they answer: :mod:`.render`, one result in six formats; :mod:`.errors`, the exit codes.
 * Processes: :mod:`.local_cluster`, :mod:`.processes`, :mod:`.broker_process`.
 

@@ -28,6 +28,7 @@ _GROUPS: Final = {
     "config": "Read and change the configuration of topics and brokers.",
     "controller": "Show, elect and watch the controller.",
     "demo": "A cluster loses its controller, then a broker: watch it.",
+    "doctor": "What is wrong, where it stands, and the next safe step.",
     "history": "What happened, out of the logs of all brokers.",
     "partition": "Who leads, who is in sync; move replicas, elect leaders.",
     "quorum": "Run a node of a raft quorum; describe one; read its log.",

@@ -214,7 +214,7 @@ async def create_topic(
 
     async def ask(connection: BrokerConnection) -> list[CreatableTopicResult]:
         response = await connection.request(
-            create_topics.CreateTopicsRequest(topics=(topic,), timeout=_timeout(deadline))
+            create_topics.CreateTopicsRequest(topics=(topic,), timeout=timeout_of(deadline))
         )
         assert isinstance(response, CreateTopicsResponse), "request() answers in kind"
         return list(response.topics)
@@ -232,7 +232,7 @@ async def delete_topics_named(
             delete_topics.DeleteTopicState(name=TopicName(name), topic_id=None) for name in names
         )
         response = await connection.request(
-            delete_topics.DeleteTopicsRequest(topics=wanted, timeout=_timeout(deadline))
+            delete_topics.DeleteTopicsRequest(topics=wanted, timeout=timeout_of(deadline))
         )
         assert isinstance(response, DeleteTopicsResponse), "request() answers in kind"
         return list(response.responses)
@@ -254,7 +254,8 @@ def error_text(code: ErrorCode) -> str:
     return code.name.replace("_", " ")
 
 
-def _timeout(deadline: Deadline) -> i32Timedelta:
+def timeout_of(deadline: Deadline) -> i32Timedelta:
+    """What is left, as the timeout of a request."""
     return i32Timedelta.parse(timedelta(milliseconds=deadline.left_ms))
 
 

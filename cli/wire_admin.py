@@ -6,7 +6,6 @@ What a broker refuses is part of a result, not an exception.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
 from typing import Final, NamedTuple, TypeVar
 
 from kio.schema.alter_partition_reassignments.v0 import request as alter_reassignments
@@ -31,7 +30,7 @@ from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterCon
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.list_partition_reassignments.v0.response import ListPartitionReassignmentsResponse
 from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i8, i32, i32Timedelta
+from kio.static.primitive import i8, i32
 
 from .errors import Refused, TimedOut
 from .moves import NamedPartition
@@ -44,6 +43,7 @@ from .wire import (
     error_text,
     metadata,
     parse_bootstrap,
+    timeout_of,
 )
 from .wire_versions import BrokerConnection
 
@@ -120,7 +120,7 @@ async def add_partitions(
         )
         response = await connection.request(
             create_partitions.CreatePartitionsRequest(
-                topics=(wanted,), timeout=_timeout(deadline), validate_only=is_dry_run
+                topics=(wanted,), timeout=timeout_of(deadline), validate_only=is_dry_run
             )
         )
         assert isinstance(response, CreatePartitionsResponse), "request() answers in kind"
@@ -148,7 +148,7 @@ async def reassign(
     async def ask(connection: BrokerConnection) -> AlterPartitionReassignmentsResponse:
         response = await connection.request(
             alter_reassignments.AlterPartitionReassignmentsRequest(
-                timeout=_timeout(deadline),
+                timeout=timeout_of(deadline),
                 topics=tuple(
                     alter_reassignments.ReassignableTopic(
                         name=TopicName(topic), partitions=tuple(partitions)
@@ -174,7 +174,7 @@ async def ongoing_reassignments(bootstrap: Bootstrap, deadline: Deadline) -> lis
 
     async def ask(connection: BrokerConnection) -> ListPartitionReassignmentsResponse:
         response = await connection.request(
-            ListPartitionReassignmentsRequest(timeout=_timeout(deadline), topics=None)
+            ListPartitionReassignmentsRequest(timeout=timeout_of(deadline), topics=None)
         )
         assert isinstance(response, ListPartitionReassignmentsResponse)
         return response
@@ -218,7 +218,7 @@ async def elect(
             elect_leaders.ElectLeadersRequest(
                 election_type=i8(int(is_unclean)),
                 topic_partitions=None if partitions is None else named,
-                timeout=_timeout(deadline),
+                timeout=timeout_of(deadline),
             )
         )
         assert isinstance(response, ElectLeadersResponse), "request() answers in kind"
@@ -352,7 +352,3 @@ def _raise_for(what: str, code: ErrorCode, message: str | None) -> None:
         return
     said = f"{what}: {message or error_text(code)} ({code.name.upper()})"
     raise TimedOut(said) if code is ErrorCode.request_timed_out else Refused(said)
-
-
-def _timeout(deadline: Deadline) -> i32Timedelta:
-    return i32Timedelta.parse(timedelta(milliseconds=deadline.left_ms))

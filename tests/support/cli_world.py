@@ -67,6 +67,12 @@ class Zkctl:
         self.connected_to.append(config.connect)
         return SimulatedSession(self.zookeeper, **callbacks)
 
+    def session(self) -> SimulatedSession:
+        """A session of the test's own."""
+        session = SimulatedSession(self.zookeeper)
+        session.start()
+        return session
+
     def create(self, path: str, data: bytes | None = None) -> None:
         """Put a znode, and its parents, into ZooKeeper."""
         session = SimulatedSession(self.zookeeper)

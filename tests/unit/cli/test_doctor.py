@@ -1,0 +1,368 @@
+"""``zkctl doctor``: each rule finds its trouble in ZooKeeper, with evidence, and nothing else.
+
+What brokers say has tests on real ones (``tests/integration/test_doctor.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any, Final
+
+import pytest
+
+from tests.support.cli_world import ORDERS_ID, Zkctl, installed_zkctl
+from zkcontroller.model import Broker, Endpoint, ReplicaAssignment, TopicPartition
+from zkcontroller.zookeeper.requests import Delete, SetData
+from zkcontroller.zookeeper.znodes import (
+    BrokerIdZnode,
+    ConfigZnode,
+    ControllerEpochZnode,
+    ControllerZnode,
+    PartitionStateZnode,
+    ReassignPartitionsZnode,
+    TopicZnode,
+)
+
+AT: Final = ("-z", "zk:1", "-o", "json")
+rules: Any = import_module("zkcontroller_cli.doctor_rules")
+
+
+@pytest.fixture
+def zkctl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Zkctl]:
+    monkeypatch.setattr(import_module("zkcontroller_cli.doctor"), "SETTLE_S", 0.0)
+
+    async def no_brokers(*_: Any) -> None:
+        """The brokers of these tests are znodes alone."""
+
+    monkeypatch.setattr(
+        import_module("zkcontroller_cli.doctor_brokers"), "read_brokers", no_brokers
+    )
+    yield from installed_zkctl(monkeypatch, capsys)
+
+
+@pytest.fixture
+def healthy(zkctl: Zkctl) -> Zkctl:
+    """Brokers 1 to 3 on two racks, 1 the controller; one topic of two partitions, all in sync."""
+    for broker_id in (1, 2, 3):
+        register(zkctl, broker_id)
+    zkctl.create(ControllerZnode.PATH, ControllerZnode(1, 1_700_000_000_123).encode())
+    zkctl.create(ControllerEpochZnode.PATH, ControllerEpochZnode.encode(7))
+    assign(zkctl, ReplicaAssignment((1, 2)), ReplicaAssignment((2, 3)))
+    for partition, (leader, isr) in enumerate(((1, (1, 2)), (2, (2, 3)))):
+        zkctl.create(
+            PartitionStateZnode.path("orders", partition),
+            PartitionStateZnode(leader, 4, isr, 7).encode(),
+        )
+    for parent in ("/admin/delete_topics", "/isr_change_notification", "/config/changes"):
+        zkctl.create(parent)
+    return zkctl
+
+
+def register(zkctl: Zkctl, broker_id: int, rack: str | None = None) -> None:
+    rack = rack or f"rack-{broker_id % 2}"
+    endpoint = Endpoint("127.0.0.1", 9090 + broker_id, "PLAINTEXT", "PLAINTEXT")
+    broker = Broker(broker_id, (endpoint,), rack)
+    zkctl.create(BrokerIdZnode.path(broker_id), BrokerIdZnode(broker, 1).encode())
+
+
+def assign(zkctl: Zkctl, *assignments: ReplicaAssignment) -> None:
+    put(
+        zkctl,
+        TopicZnode.path("orders"),
+        TopicZnode(ORDERS_ID, dict(enumerate(assignments))).encode(),
+    )
+
+
+def state(
+    zkctl: Zkctl,
+    leader: int,
+    isr: tuple[int, ...],
+    *,
+    controller_epoch: int = 7,
+    partition: int = 0,
+) -> None:
+    path = PartitionStateZnode.path("orders", partition)
+    put(zkctl, path, PartitionStateZnode(leader, 4, isr, controller_epoch).encode())
+
+
+def put(zkctl: Zkctl, path: str, data: bytes) -> None:
+    if zkctl.zookeeper.peek(path) is None:
+        zkctl.create(path, data)
+    else:
+        zkctl.session().write(SetData(path, data))
+
+
+def drop(zkctl: Zkctl, path: str) -> None:
+    zkctl.session().write(Delete(path))
+
+
+def found(zkctl: Zkctl, *arguments: str) -> dict[str, Any]:
+    """The findings by rule."""
+    answer = zkctl("doctor", *AT, *arguments)
+    assert answer.exit_code in (0, 1), answer.stderr
+    return {row["rule"]: row for row in answer.json}
+
+
+def test_a_healthy_cluster_has_nothing_wrong(healthy: Zkctl) -> None:
+    answer = healthy("doctor", "-z", "zk:1")
+
+    assert answer.exit_code == 0
+    assert answer.stderr == "nothing is wrong\n"
+
+
+def test_an_empty_cluster_is_told_apart_from_a_healthy_one(zkctl: Zkctl) -> None:
+    assert list(found(zkctl)) == ["C04", "C06"]
+
+
+def no_controller(zkctl: Zkctl) -> None:
+    drop(zkctl, ControllerZnode.PATH)
+
+
+def corrupt_controller(zkctl: Zkctl) -> None:
+    put(zkctl, ControllerZnode.PATH, b"{")
+
+
+def dead_controller(zkctl: Zkctl) -> None:
+    put(zkctl, ControllerZnode.PATH, ControllerZnode(9, 1).encode())
+
+
+def left_migration(zkctl: Zkctl) -> None:
+    zkctl.create("/migration", b"{}")
+
+
+def epoch_went_back(zkctl: Zkctl) -> None:
+    state(zkctl, 1, (1, 2), controller_epoch=8)
+
+
+def epoch_gone(zkctl: Zkctl) -> None:
+    drop(zkctl, ControllerEpochZnode.PATH)
+
+
+def no_leader(zkctl: Zkctl) -> None:
+    state(zkctl, -1, (1, 2))
+
+
+def no_state(zkctl: Zkctl) -> None:
+    drop(zkctl, PartitionStateZnode.path("orders", 0))
+
+
+def dead_leader(zkctl: Zkctl) -> None:
+    assign(zkctl, ReplicaAssignment((9, 2)), ReplicaAssignment((2, 3)))
+    state(zkctl, 9, (9, 2))
+
+
+def leader_out_of_sync(zkctl: Zkctl) -> None:
+    assign(zkctl, ReplicaAssignment((1, 2, 3)), ReplicaAssignment((2, 3)))
+    state(zkctl, 1, (2, 3))
+
+
+def stranger_in_sync(zkctl: Zkctl) -> None:
+    state(zkctl, 1, (1, 2, 3))
+
+
+def fewer_than_min(zkctl: Zkctl) -> None:
+    put(zkctl, ConfigZnode.topic_path("orders"), ConfigZnode({"min.insync.replicas": "2"}).encode())
+    state(zkctl, 1, (1,))
+
+
+def as_few_as_min(zkctl: Zkctl) -> None:
+    state(zkctl, 1, (1,))
+
+
+def under_replicated(zkctl: Zkctl) -> None:
+    assign(zkctl, ReplicaAssignment((1, 2, 3)), ReplicaAssignment((2, 3)))
+    state(zkctl, 1, (1, 2))
+
+
+def one_rack(zkctl: Zkctl) -> None:
+    assign(zkctl, ReplicaAssignment((1, 3)), ReplicaAssignment((2, 3)))
+    state(zkctl, 1, (1, 3))
+
+
+def not_preferred(zkctl: Zkctl) -> None:
+    state(zkctl, 2, (1, 2))
+
+
+def stuck_move(zkctl: Zkctl) -> None:
+    assign(zkctl, ReplicaAssignment((3, 1, 2), (3,), (1,)), ReplicaAssignment((2, 3)))
+
+
+def move_to_a_dead_broker(zkctl: Zkctl) -> None:
+    assign(zkctl, ReplicaAssignment((9, 1, 2), (9,), (1,)), ReplicaAssignment((2, 3)))
+
+
+def forgotten_order(zkctl: Zkctl) -> None:
+    order = ReassignPartitionsZnode({TopicPartition("orders", 1): (3, 2)})
+    zkctl.create(ReassignPartitionsZnode.PATH, order.encode())
+
+
+def stuck_deletion(zkctl: Zkctl) -> None:
+    assign(zkctl, ReplicaAssignment((9, 2)), ReplicaAssignment((2, 3)))
+    zkctl.create("/admin/delete_topics/orders")
+
+
+def old_notification(zkctl: Zkctl) -> None:
+    zkctl.create("/isr_change_notification/isr_change_0000000001", b"{}")
+
+
+def large_znode(zkctl: Zkctl) -> None:
+    assignments = [ReplicaAssignment((2, 3))] * 40_000
+    put(zkctl, TopicZnode.path("large"), TopicZnode(None, dict(enumerate(assignments))).encode())
+
+
+def unclean_topic(zkctl: Zkctl) -> None:
+    config = ConfigZnode({"unclean.leader.election.enable": "true"})
+    put(zkctl, ConfigZnode.topic_path("orders"), config.encode())
+
+
+def unclean_everywhere(zkctl: Zkctl) -> None:
+    config = ConfigZnode({"unclean.leader.election.enable": "true"})
+    put(zkctl, ConfigZnode.broker_path(None), config.encode())
+
+
+STATE: Final = "/brokers/topics/orders/partitions/0/state"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "rule", "where", "what"),
+    [
+        (no_controller, "C04", "/controller", "there is no such znode"),
+        (corrupt_controller, "C04", "/controller", "cannot be read: b'{'"),
+        (dead_controller, "C04", "/controller", "names broker 9, which is not registered"),
+        (left_migration, "C05", "/migration at version 0", "a migration to KRaft was begun"),
+        (epoch_went_back, "C06", f"{STATE} at version 1", "controller_epoch 8, above 7"),
+        (epoch_gone, "C06", "/controller_epoch", "is missing or cannot be read"),
+        (no_leader, "P01", f"{STATE} at version 1", "leader -1, in sync were 1,2"),
+        (no_state, "P01", STATE, "there is no readable state"),
+        (dead_leader, "P02", f"{STATE} at version 1", "leader 9 is not registered"),
+        (leader_out_of_sync, "P03", f"{STATE} at version 1", "leader 1, in sync 2,3"),
+        (stranger_in_sync, "P04", f"{STATE} at version 1", "in sync 3, assigned 1,2"),
+        (fewer_than_min, "P06", f"{STATE} at version 1", "fewer than min.insync.replicas=2"),
+        (as_few_as_min, "P06", f"{STATE} at version 1", "as few as min.insync.replicas=1"),
+        (under_replicated, "P14", f"{STATE} at version 1", "not in sync: 3"),
+        (one_rack, "P08", f"{STATE} at version 1", "1 racks of 2 possible"),
+        (not_preferred, "P09", f"{STATE} at version 1", "leader 2, preferred 1"),
+        (stuck_move, "R01", "/brokers/topics/orders", "not in sync yet: 3"),
+        (move_to_a_dead_broker, "R02", "/brokers/topics/orders", "not alive: 9"),
+        (forgotten_order, "R03", "/admin/reassign_partitions", "orders-1 is ordered there"),
+        (stuck_deletion, "D01", "/admin/delete_topics/orders", "broker 9 has replicas and is not"),
+        (old_notification, "N01", "/isr_change_notification/isr_change_0000000001", "s old"),
+        (large_znode, "Z01", "/brokers/topics/large", "bytes; ZooKeeper takes 1,048,575"),
+        (unclean_topic, "S01", "/config/topics/orders", "unclean.leader.election.enable=true"),
+        (unclean_everywhere, "S01", "/config/brokers/<default>", "for all topics without"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else str(value)[:20],
+)
+def test_each_rule_finds_its_trouble_and_says_where_it_stands(
+    healthy: Zkctl, trouble: Callable[[Zkctl], None], rule: str, where: str, what: str
+) -> None:
+    trouble(healthy)
+
+    findings = found(healthy, "--patience", "0")
+
+    assert rule in findings, findings
+    [evidence] = findings[rule]["evidence"][:1]
+    assert evidence["where"] == where
+    assert what in evidence["what"]
+    others = set(findings) - {rule} - FOLLOW.get(trouble.__name__, set())
+    assert not others, {other: findings[other]["evidence"] for other in others}
+
+
+FOLLOW: Final = {
+    # What such a trouble brings along, as it does in a real cluster.
+    "dead_leader": {"P08"},
+    "leader_out_of_sync": {"P14"},
+    "move_to_a_dead_broker": {"R01"},
+    "large_znode": {"P01"},
+}
+
+
+def test_the_blast_radius_counts_partitions_and_topics(healthy: Zkctl) -> None:
+    state(healthy, -1, (1, 2))
+    state(healthy, -1, (2, 3), partition=1)
+
+    finding = found(healthy)["P01"]
+
+    assert (finding["partition_count"], finding["topic_count"]) == (2, 1)
+
+
+def test_what_is_young_is_under_way_and_not_stuck(healthy: Zkctl) -> None:
+    stuck_move(healthy)
+    old_notification(healthy)
+    healthy.create("/admin/delete_topics/orders")
+
+    assert found(healthy, "--patience", "1e12") == {}
+
+
+def test_a_rule_is_ignored_everywhere_or_for_some_topics(healthy: Zkctl) -> None:
+    no_leader(healthy)
+
+    assert "P01" in found(healthy, "--ignore", "P01=other*")
+    assert found(healthy, "--ignore", "P01=ord*") == {}
+    assert found(healthy, "--ignore", "P01") == {}
+    assert healthy("doctor", "-z", "zk:1", "--ignore", "X99").exit_code == 2
+
+
+def test_only_what_is_worse_than_info_is_exit_code_1(healthy: Zkctl) -> None:
+    not_preferred(healthy)
+    informed = healthy("doctor", *AT)
+    no_leader(healthy)
+    warned = healthy("doctor", *AT)
+
+    assert [row["rule"] for row in informed.json] == ["P09"]
+    assert (informed.exit_code, warned.exit_code) == (0, 1)
+
+
+def test_what_is_there_in_one_look_alone_was_a_change_on_its_way() -> None:
+    def finding(*partitions: int) -> Any:
+        places = [
+            rules.Place(rules.Evidence(f"/state-{p} at version {p}", "-1"), "t", p)
+            for p in partitions
+        ]
+        return [rules._finding(rules.RULE_OF["P01"], places)] if places else []
+
+    def looked(*looks: Any) -> list[int]:
+        pending = list(looks)
+        last = rules.lasting_findings(lambda: pending.pop(0), lambda: None)
+        return [place.partition for each in last for place in each.places]
+
+    assert looked(finding()) == []
+    assert looked(finding(1), finding()) == []
+    assert looked(finding(1, 2), finding(2)) == [2]
+    assert looked(finding(1), finding(1)) == [1]
+    # What is new in the second look is looked at again.
+    assert looked(finding(1), finding(2), finding(2)) == [2]
+    assert looked(finding(1), finding(2), finding(3), finding(4)) == []
+
+
+def test_the_list_of_rules_names_each_once_with_what_it_needs(zkctl: Zkctl) -> None:
+    listed = zkctl("doctor", "--rules", "-o", "json").json
+
+    assert len({row["rule"] for row in listed}) == len(listed)
+    assert {row["needs"] for row in listed} == {"brokers", "ZooKeeper"}
+    assert zkctl.connected_to == []
+
+
+def test_rules_that_the_history_has_too_have_its_severity() -> None:
+    history = import_module("zkcontroller.history.analyses.rules").RULE_BY_ID
+
+    shared = [rule for rule in rules.RULES if rule.id in history]
+
+    assert len(shared) >= 6
+    for rule in shared:
+        assert rule.severity is history[rule.id].severity
+
+
+def test_every_place_is_in_json_and_a_few_are_on_the_terminal(healthy: Zkctl) -> None:
+    count = 20
+    assign(healthy, *[ReplicaAssignment((1, 2))] * count)
+    for partition in range(count):
+        state(healthy, -1, (1, 2), partition=partition)
+
+    told = healthy("doctor", "-z", "zk:1").stderr
+
+    assert len(found(healthy)["P01"]["evidence"]) == count
+    assert told.count("leader -1") == rules.SHOWN_EVIDENCE
+    assert f"and {count - rules.SHOWN_EVIDENCE} more" in told
+    assert "next: start a broker that was in sync" in told
