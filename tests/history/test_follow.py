@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +21,6 @@ from zkcontroller.history.following import batches
 from zkcontroller.history.following.spool import NOTE_SCHEMA, Spool
 from zkcontroller.history.following.tailer import Tailer
 from zkcontroller.history.readers.ingest import IngestOptions, ingest
-from zkcontroller.history.readers.packed import content_of
 from zkcontroller.history.readers.problems import HistoryInvalid
 from zkcontroller.history.readers.sources import look_at
 from zkcontroller.history.readers.store import read_events, read_manifest, read_sources
@@ -203,7 +201,7 @@ def test_small_ingests_are_merged_and_a_batch_that_comes_again_changes_nothing(
     logs.mkdir(parents=True)
     folder = out / "following"
     spool = Spool(folder)
-    tailer = Tailer(spool, [str(logs.parent)], look_at, partial(content_of, spark))
+    tailer = Tailer(spool, [str(logs.parent)], look_at)
     writer = batches.BatchWriter(spark, folder, IngestOptions(out=str(out)))
     seen, stored = [], []
     for number in range(5):

@@ -6,23 +6,21 @@ import gzip
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+import cramjam
 import pytest
-from pyspark.sql import SparkSession
 
+from zkcontroller.history.following import tailer
 from zkcontroller.history.following.cutting import whole_bytes
 from zkcontroller.history.following.news import KEYS, news
 from zkcontroller.history.following.spool import NOTES_MAX, Spool
 from zkcontroller.history.following.tailer import Tailer
-from zkcontroller.history.readers.packed import Content, content_of
+from zkcontroller.history.readers.content import Content
 from zkcontroller.history.readers.problems import HistoryInvalid
 from zkcontroller.history.readers.sources import Source, look_at
-
-# Only zst is unpacked by Spark's libraries.
-NO_SPARK = cast(SparkSession, None)
 
 
 def record(number: int, broker: int = 1) -> str:
@@ -54,7 +52,7 @@ class Folder:
         self.start_again()
 
     def start_again(self) -> None:
-        self.tailer = Tailer(self.spool, [str(self.logs.parent)], looked_at, unpacked)
+        self.tailer = Tailer(self.spool, [str(self.logs.parent)], looked_at)
 
     def write(self, name: str, text: str) -> None:
         with (self.logs / name).open("a") as file:
@@ -72,9 +70,7 @@ class Folder:
                 if "segment" in line:
                     segment = line["segment"]
                     name = Path(names[segment["id"]]["path"]).name
-                    content = Path(segment["path"]).read_bytes()
-                    if segment["path"].endswith(".gz"):
-                        content = gzip.decompress(content)
+                    content = b"".join(Content(Path(segment["path"])))
                     found[name] = found.get(name, "") + content.decode()
             self.spool.clean_up(lines[0]["last_look"])
         return found
@@ -85,10 +81,6 @@ class Folder:
 
 def looked_at(paths: Sequence[str]) -> list[Source]:
     return look_at(paths)
-
-
-def unpacked(path: Path, wanted: int) -> Content:
-    return content_of(NO_SPARK, path, wanted)
 
 
 @pytest.fixture
@@ -168,27 +160,77 @@ def test_a_log_that_is_copied_and_emptied_loses_nothing_and_repeats_nothing(
     assert folder.taken() == {"controller.log": records(22, 30)}
 
 
+def zst(content: bytes) -> bytes:
+    return bytes(cramjam.zstd.compress(content))
+
+
+PACKERS = pytest.mark.parametrize(
+    ("suffix", "packed"), [(".gz", gzip.compress), (".zst", zst)], ids=["gzip", "zst"]
+)
+Packed = Callable[[bytes], bytes]
+
+
+@PACKERS
 def test_a_file_that_is_packed_after_its_hour_adds_only_what_had_not_been_read(
-    folder: Folder,
+    folder: Folder, suffix: str, packed: Packed
 ) -> None:
     folder.write("controller.log.2026-11-20-18", records(0, 20))
     folder.taken()
     folder.write("controller.log.2026-11-20-18", records(20, 25))
     content = (folder.logs / "controller.log.2026-11-20-18").read_bytes()
-    (folder.logs / "controller.log.2026-11-20-18.gz").write_bytes(gzip.compress(content))
+    (folder.logs / f"controller.log.2026-11-20-18{suffix}").write_bytes(packed(content))
     (folder.logs / "controller.log.2026-11-20-18").unlink()
 
-    assert folder.taken() == {"controller.log.2026-11-20-18.gz": records(20, 25)}
+    assert folder.taken() == {f"controller.log.2026-11-20-18{suffix}": records(20, 25)}
     assert folder.taken() == {}
 
 
-def test_a_packed_file_not_read_before_is_read_in_place(folder: Folder) -> None:
-    packed = folder.logs / "controller.log.2026-11-20-17.gz"
-    packed.write_bytes(gzip.compress(records(0, 20).encode()))
+@PACKERS
+def test_a_packed_file_not_read_before_is_read_in_place(
+    folder: Folder, suffix: str, packed: Packed
+) -> None:
+    path = folder.logs / f"controller.log.2026-11-20-17{suffix}"
+    path.write_bytes(packed(records(0, 20).encode()))
 
-    assert folder.taken() == {packed.name: records(0, 20)}
+    assert folder.taken() == {path.name: records(0, 20)}
     assert folder.taken() == {}
-    assert packed.exists()
+    assert path.exists()
+
+
+@PACKERS
+def test_of_a_file_that_was_packed_and_damaged_the_rest_is_taken_up_to_the_damage(
+    folder: Folder, suffix: str, packed: Packed
+) -> None:
+    name = "controller.log.2026-11-20-18"
+    folder.write(name, records(0, 20))
+    folder.taken()
+    content = packed(records(0, 20_000).encode())
+    (folder.logs / f"{name}{suffix}").write_bytes(content[: len(content) * 3 // 4])
+    (folder.logs / name).unlink()
+
+    taken = folder.taken(looks=1)[f"{name}{suffix}"]
+
+    assert records(20, 20_000).startswith(taken)
+    assert len(taken) > 100_000
+    (problem,) = folder.tailer.problems
+    assert f"damaged {suffix.removeprefix('.')}" in problem.problem.replace("gzip", "gz")
+    assert "bytes came out of it: " in problem.problem
+
+
+@PACKERS
+def test_a_file_in_many_chunks_is_taken_whole(
+    folder: Folder, suffix: str, packed: Packed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tailer, "CHUNK_BYTES", 5_000)
+    name = "controller.log.2026-11-20-18"
+    folder.write(name, records(0, 500))
+    before = folder.taken()
+    content = records(0, 2_000).encode()
+    (folder.logs / f"{name}{suffix}").write_bytes(packed(content))
+    (folder.logs / name).unlink()
+
+    assert before == {name: records(0, 500)}
+    assert folder.taken() == {f"{name}{suffix}": records(500, 2_000)}
 
 
 def test_an_inode_that_is_used_again_is_another_file(folder: Folder) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final, NamedTuple
 
+from zkcontroller.history.readers.content import PACKED
+
 HEAD_BYTES: Final = 512
 """What a file begins with: three or four lines with their milliseconds."""
-PACKED: Final = (".gz", ".zst")
 
 
 class Entry(NamedTuple):
@@ -27,7 +28,7 @@ class Entry(NamedTuple):
     @property
     def is_packed(self) -> bool:
         """Whether it has to be unpacked; such files come whole and do not grow."""
-        return self.path.endswith(PACKED)
+        return self.path.endswith(tuple(PACKED))
 
 
 class Position(NamedTuple):

@@ -24,7 +24,6 @@ from zkcontroller.history.following.news import news
 from zkcontroller.history.following.spool import NOTE_SCHEMA, Spool
 from zkcontroller.history.following.tailer import Problem, Tailer
 from zkcontroller.history.readers.ingest import IngestOptions
-from zkcontroller.history.readers.packed import content_of
 from zkcontroller.history.readers.problems import HistoryInvalid
 from zkcontroller.history.readers.session import SparkFailed, first_line
 from zkcontroller.history.readers.sources import look_at
@@ -111,7 +110,7 @@ class _Following:
         self._folder = Path(options.read.out) / FOLLOWING
         self._spool = Spool(self._folder)
         look = partial(look_at, cluster=options.read.cluster, broker_id=options.read.broker_id)
-        self._tailer = Tailer(self._spool, paths, look, partial(content_of, spark))
+        self._tailer = Tailer(self._spool, paths, look)
         self._is_stored = Event()
         # What was stored by a run that was killed before it could tell.
         self._is_stored.set()

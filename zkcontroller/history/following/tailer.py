@@ -7,14 +7,12 @@ been read yet.  A new file waits for a few looks until its lines tell whose it i
 
 from __future__ import annotations
 
-import gzip
 import re
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from stat import S_ISREG
-from typing import BinaryIO, Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from zkcontroller.history.following.clusters import Clusters
 from zkcontroller.history.following.cutting import whole_bytes
@@ -26,7 +24,7 @@ from zkcontroller.history.following.positions import (
     recognise,
 )
 from zkcontroller.history.following.spool import Segment, Spool
-from zkcontroller.history.readers.packed import Content
+from zkcontroller.history.readers.content import BLOCK_BYTES, Content, beginning_of, size_of
 from zkcontroller.history.readers.problems import HistoryInvalid
 from zkcontroller.history.readers.sources import Source
 
@@ -45,8 +43,6 @@ _LOG: Final = re.compile(r"\.(?:log|jsonl|out|txt)(?:[.-]\w[\w.-]*)?$")
 
 LookAt = Callable[[Sequence[str]], list[Source]]
 """What files are: :func:`.readers.sources.look_at`."""
-Unpack = Callable[[Path, int], Content]
-"""The beginning of a file and its size, unpacked: :func:`.readers.packed.content_of`."""
 
 
 class Problem(NamedTuple):
@@ -59,11 +55,10 @@ class Problem(NamedTuple):
 class Tailer:
     """Goes on where the newest note of the spool ends; one process, one thread."""
 
-    def __init__(self, spool: Spool, paths: Sequence[str], look_at: LookAt, unpack: Unpack) -> None:
+    def __init__(self, spool: Spool, paths: Sequence[str], look_at: LookAt) -> None:
         self._spool = spool
         self._paths = [Path(path) for path in paths]
         self._look_at = look_at
-        self._unpack = unpack
         self._look, self._positions = spool.remembered()
         self._sizes: dict[tuple[int, int], int] = {}
         self._waited: dict[tuple[int, int], int] = {}
@@ -144,7 +139,7 @@ class Tailer:
 
     def _head(self, entry: Entry) -> str:
         try:
-            return head_of(self._unpack(Path(entry.path), HEAD_BYTES).beginning)
+            return head_of(beginning_of(Path(entry.path), HEAD_BYTES))
         except OSError:
             return ""
 
@@ -236,10 +231,10 @@ class Tailer:
         return positions, taken
 
     def _whole(self, position: Position, taken: _Taken) -> Position:
-        """A packed file that was not read yet: Spark unpacks it in place."""
-        content = self._unpack(Path(position.path), 0)
-        taken.add(Segment(position.path, position.id, 0, 0, content.size_bytes))
-        return position._replace(offset=max(content.size_bytes, 1))
+        """A packed file that was not read yet: a worker unpacks it in place."""
+        size_bytes = size_of(Path(position.path))
+        taken.add(Segment(position.path, position.id, 0, 0, size_bytes))
+        return position._replace(offset=max(size_bytes, 1))
 
     def _grown(self, look: int, position: Position, entry: Entry, taken: _Taken) -> Position:
         if entry.is_packed:
@@ -256,29 +251,27 @@ class Tailer:
         moved = position.at(entry)
         if not moved.head and not entry.is_packed:
             moved = moved._replace(head=self._head(entry))
-        if entry.path.endswith(".zst"):
-            moved = self._unread_zst(moved)
-            return moved
-        try:
-            with _opened(entry) as file:
-                file.seek(moved.offset)
-                while entry.is_packed or taken.bytes < LOOK_BYTES:
-                    content = file.read(CHUNK_BYTES)
-                    is_full = len(content) == CHUNK_BYTES
-                    assert moved.kind is not None, "only files that can be read are read"
-                    whole = whole_bytes(
-                        content, moved.kind, is_quiet=is_quiet, is_over=is_over, is_full=is_full
-                    )
-                    if not whole:
-                        break
-                    moved = self._written(look, moved, content[:whole], taken)
-                    file.seek(moved.offset)
-                    if not is_full:
-                        break
-        except (OSError, EOFError, zlib.error) as error:
-            problem = f"behind byte {moved.offset} it could not be read: {error}"
-            self.problems.append(Problem(entry.path, problem))
-            moved = moved._replace(problem=problem)
+        content = Content(Path(entry.path), moved.offset, min(BLOCK_BYTES, CHUNK_BYTES))
+        blocks = iter(content)
+        unread = b""
+        while entry.is_packed or taken.bytes < LOOK_BYTES:
+            while len(unread) < CHUNK_BYTES and (block := next(blocks, b"")):
+                unread += block
+            chunk = unread[:CHUNK_BYTES]
+            is_full = len(chunk) == CHUNK_BYTES
+            assert moved.kind is not None, "only files that can be read are read"
+            whole = whole_bytes(
+                chunk, moved.kind, is_quiet=is_quiet, is_over=is_over, is_full=is_full
+            )
+            if not whole:
+                break
+            moved = self._written(look, moved, chunk[:whole], taken)
+            unread = unread[whole:]
+            if not is_full:
+                break
+        if content.damage:
+            self.problems.append(Problem(entry.path, content.damage))
+            moved = moved._replace(problem=content.damage)
         # What the chunks left is met again by its size; a packed file does not change any more.
         return moved
 
@@ -289,14 +282,6 @@ class Tailer:
         return position._replace(
             offset=position.offset + len(content), lines=position.lines + content.count(b"\n")
         )
-
-    def _unread_zst(self, position: Position) -> Position:
-        size = self._unpack(Path(position.path), 0).size_bytes
-        if size <= position.offset:
-            return position
-        problem = f"{size - position.offset} bytes were packed before they were read"
-        self.problems.append(Problem(position.path, problem))
-        return position._replace(problem=problem)
 
 
 class _Taken:
@@ -321,9 +306,3 @@ def _outside(position: Position) -> tuple[object, ...]:
 def _is_log(path: Path) -> bool:
     name = path.name.removesuffix(".gz").removesuffix(".zst")
     return bool(_LOG.search(name)) and path.name != "timeline.jsonl"
-
-
-def _opened(entry: Entry) -> BinaryIO:
-    if entry.path.endswith(".gz"):
-        return cast(BinaryIO, gzip.open(entry.path))
-    return open(entry.path, "rb")

@@ -23,7 +23,7 @@ PACKED: Final = {".gz": "gzip", ".zst": "zst"}
 
 
 class Content:
-    """The bytes of a file from ``start`` on; packed files are read from their beginning."""
+    """The bytes of a file from ``start`` on; in a packed file ``start`` counts unpacked bytes."""
 
     def __init__(self, path: Path, start: int = 0, step_bytes: int = BLOCK_BYTES) -> None:
         self.damage: str | None = None
@@ -57,9 +57,12 @@ class Content:
                 else pa.CompressedInputStream(pa.OSFile(str(self._path)), "zstd")
             ) as unpacked:
                 while part := unpacked.read1(STEP_BYTES):
+                    size += len(part)
+                    if size <= self._start:
+                        continue
+                    part = part[max(self._start - size, -len(part)) :]
                     parts.append(part)
                     held += len(part)
-                    size += len(part)
                     if held >= self._step_bytes:
                         yield b"".join(parts)
                         parts.clear()
@@ -68,6 +71,11 @@ class Content:
             self.damage = f"damaged {PACKED[packing]}, {size} bytes came out of it: {error}"
         if parts:
             yield b"".join(parts)
+
+
+def size_of(path: Path) -> int:
+    """How many bytes a file holds, unpacked; of a damaged one, those before the damage."""
+    return sum(map(len, Content(path, step_bytes=STEP_BYTES)))
 
 
 def beginning_of(path: Path, wanted: int) -> bytes:

@@ -25,7 +25,6 @@ from zkcontroller.history.readers.problems import HistoryInvalid
 SNIFFED_BYTES: Final = 256 * 1024
 """How much of a file is looked at."""
 _SUFFIXES: Final = (".log", ".jsonl", ".txt", ".out")
-_COMPRESSIONS: Final = (".gz", ".zst")
 _ROTATED: Final = re.compile(r"\.(?:log|jsonl|out)(?:[.-][\w.-]*)?$")
 
 _HEAD: Final = re.compile(
