@@ -170,3 +170,33 @@ def test_times_and_numbers_are_written_for_eyes() -> None:
     ]  # fmt: skip
     assert counted(1, "partition") == "1 partition"
     assert counted(12_000, "partition") == "12,000 partitions"
+
+
+HOSTILE = '<script>alert("x&y\'")</script>{0}'
+
+
+def hostile(value: Any) -> Any:
+    """The findings, every text of them hostile."""
+    match value:
+        case dict():
+            # A severity is one of four words of our own.
+            return {k: v if k == "severity" else hostile(v) for k, v in value.items()}
+        case list():
+            return [hostile(entry) for entry in value]
+        case str():
+            return value + HOSTILE
+        case _:
+            return value
+
+
+def test_no_text_of_the_findings_becomes_html(found: Findings) -> None:
+    page = html(hostile(found), HOSTILE)
+
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") > 500
+    tags = re.compile(r"<(/?[a-z0-9]+)[^>]*>")
+    without_pictures = re.compile(r"<svg.*?</svg>", re.S)
+    of_hostile, of_plain = (
+        tags.findall(without_pictures.sub("", text)) for text in (page, html(found))
+    )
+    assert of_hostile == of_plain

@@ -1,4 +1,8 @@
-"""The report as one HTML page: no script, no network, legible on paper and to a screen reader."""
+"""The report as one HTML page: no script, no network, legible on paper and to a screen reader.
+
+Logs are hostile text.  So a text is escaped wherever it is put into the page, unless it is
+:class:`_Html`, and only :func:`_html` and :func:`_joined` make that.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,19 @@ from . import plots
 from .moments import clock, counted, duration, moment
 
 Finding = Mapping[str, Any]
-Cell = Callable[[Finding], str]
+Cell = Callable[[Finding], object]
 
+
+class _Html(str):
+    """HTML that needs no escaping any more."""
+
+    __slots__ = ()
+
+
+_NOTHING: Final = _Html()
 ROWS_SHOWN: Final = 100
 """A page shows this many rows of a table; ``report.json`` has more."""
-_CSS: Final = """
+_CSS: Final = _Html("""
 :root{color-scheme:light}
 body{font:15px/1.5 system-ui,"DejaVu Sans",Arial,sans-serif;color:#20262d;background:#fff;
  max-width:70rem;margin:0 auto;padding:1.5rem}
@@ -39,37 +51,48 @@ details{margin:.3rem 0}summary{cursor:pointer;font-weight:600}
 @media print{body{max-width:none;padding:0;font-size:10pt}h2{break-after:avoid}
  figure,tr,.verdict{break-inside:avoid}details{display:block}details>*{display:block}
  .tag{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
-"""
+""")
+
+
+def _html(pattern: str, *values: object) -> _Html:
+    """The pattern, which is HTML, with each ``{}`` filled by a value, escaped if it is no HTML."""
+    return _Html(pattern.format(*map(_escaped, values)))
+
+
+def _joined(values: Iterable[object], between: str = "") -> _Html:
+    """The values one after the other; ``between`` is HTML."""
+    return _Html(between.join(map(_escaped, values)))
+
+
+def _escaped(value: object) -> str:
+    return value if isinstance(value, _Html) else escape(str(value))
 
 
 def html(found: Finding, title: str = "What happened?") -> str:
     """The whole page, for the mapping that ``report.json`` holds."""
-    body = "\n".join(
-        part
-        for part in (
-            _head(found, title),
-            _verdict(found),
-            _figures(found),
-            _rules(found),
-            _controllers(found),
-            _brokers(found),
-            _partitions(found),
-            _topics(found),
-            _failures(found),
-            _biographies(found),
-            _foot(found),
-        )
-        if part
+    parts = (
+        _head(found, title),
+        _verdict(found),
+        _figures(found),
+        _rules(found),
+        _controllers(found),
+        _brokers(found),
+        _partitions(found),
+        _topics(found),
+        _failures(found),
+        _biographies(found),
+        _foot(found),
     )
-    return (
+    return _html(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_CSS}</style></head>\n<body>\n{body}\n"
-        "</body></html>\n"
-    )
+        "<title>{}</title><style>{}</style></head>\n<body>\n{}\n"
+        "</body></html>\n",
+        title, _CSS, _joined((part for part in parts if part), "\n"),
+    )  # fmt: skip
 
 
-def _head(found: Finding, title: str) -> str:
+def _head(found: Finding, title: str) -> _Html:
     typed = 100 * found["typed"] / found["records"] if found["records"] else 100.0
     facts = [
         f"{counted(found['records'], 'record')} ({typed:.2f} % of them understood)",
@@ -80,37 +103,38 @@ def _head(found: Finding, title: str) -> str:
         facts.append("Kafka " + ", ".join(found["kafka_versions"]))
     if found["cluster_ids"]:
         facts.append("cluster " + ", ".join(found["cluster_ids"]))
-    return f'<h1>{escape(title)}</h1><p class="small">{escape(" · ".join(facts))}</p>'
+    return _html('<h1>{}</h1><p class="small">{}</p>', title, " · ".join(facts))
 
 
-def _verdict(found: Finding) -> str:
+def _verdict(found: Finding) -> _Html:
     said = found["verdict"]
     calm = "" if said["since_ms"] is not None else " calm"
-    parts = [f'<section class="verdict{calm}" id="verdict"><p>{escape(said["headline"])}</p>']
-    parts += [f"<p>{escape(sentence)}</p>" for sentence in said["sentences"]]
+    parts = [_html('<section class="verdict{}" id="verdict"><p>{}</p>', calm, said["headline"])]
+    parts += [_html("<p>{}</p>", sentence) for sentence in said["sentences"]]
     if said["since_ms"] is not None:
         hit = said["hit"]
         more = hit["topic_count"] - len(hit["topics"])
         names = ", ".join(hit["topics"]) + (f" and {more} more" if more else "")
         parts.append(
-            f"<p>Trouble from <b>{moment(said['since_ms'])}</b> to "
-            f"<b>{moment(said['until_ms'])}</b> UTC; hit: "
-            f"{counted(hit['partitions'], 'partition')}"
-            f"{f' of {escape(names)}' if names else ''}.</p>"
-        )
-    parts.append("</section>")
+            _html(
+                "<p>Trouble from <b>{}</b> to <b>{}</b> UTC; hit: {}{}.</p>",
+                moment(said["since_ms"]), moment(said["until_ms"]),
+                counted(hit["partitions"], "partition"), f" of {names}" if names else "",
+            )
+        )  # fmt: skip
+    parts.append(_html("</section>"))
     if said["causes"]:
         rows = _table(
             said["causes"],
             ("when (UTC)", lambda row: moment(row["at_ms"])),
-            ("probable cause, and what followed", lambda row: escape(row["says"])),
+            ("probable cause, and what followed", lambda row: row["says"]),
             ("evidence", _evidence),
         )
-        parts.append(f"<h2>Causes</h2>{rows}")
-    return "".join(parts)
+        parts.append(_html("<h2>Causes</h2>{}", rows))
+    return _joined(parts)
 
 
-def _figures(found: Finding) -> str:
+def _figures(found: Finding) -> _Html:
     figures = (
         (plots.timeline, "Controllers over the lives of brokers (UTC)."),
         (plots.leaderless_over_time, "Partitions without a leader (UTC)."),
@@ -118,39 +142,39 @@ def _figures(found: Finding) -> str:
         (plots.top_partitions, "Partitions that were without a leader longest."),
     )
     drawn = [(draw(found), caption) for draw, caption in figures]
-    shown = "".join(
-        f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
+    shown = _joined(
+        # Matplotlib escapes the texts in what it draws.
+        _html("<figure>{}<figcaption>{}</figcaption></figure>", _Html(svg), caption)
         for svg, caption in drawn
         if svg
     )
-    return f"<h2>Time line</h2>{shown}" if shown else ""
+    return _html("<h2>Time line</h2>{}", shown) if shown else _NOTHING
 
 
-def _rules(found: Finding) -> str:
+def _rules(found: Finding) -> _Html:
     table = _table(
         found["rules"],
-        ("rule", lambda row: f"<code>{row['id']}</code>"),
-        ("", lambda row: f'<span class="tag {row["severity"]}">{row["severity"]}</span>'),
+        ("rule", lambda row: _html("<code>{}</code>", row["id"])),
+        ("", lambda row: _html('<span class="tag {}">{}</span>', *[row["severity"]] * 2)),
         (
             "finding",
-            lambda row: (
-                f"<b>{escape(row['title'])}</b> ({row['count']:,})<br>{escape(row['says'])}"
-                f'<br><span class="small">{escape(row["meaning"])} {escape(row["next_step"])}'
-                "</span>"
+            lambda row: _html(
+                '<b>{}</b> ({})<br>{}<br><span class="small">{} {}</span>',
+                row["title"], f"{row['count']:,}", row["says"], row["meaning"], row["next_step"],
             ),
         ),
-        ("evidence", lambda row: "<br>".join(_evidence(proof) for proof in row["evidence"][:4])),
-    )
-    return f'<h2 id="rules">Rules hit</h2>{table}' if found["rules"] else ""
+        ("evidence", lambda row: _joined(map(_evidence, row["evidence"][:4]), "<br>")),
+    )  # fmt: skip
+    return _html('<h2 id="rules">Rules hit</h2>{}', table) if found["rules"] else _NOTHING
 
 
-def _controllers(found: Finding) -> str:
+def _controllers(found: Finding) -> _Html:
     if not found["tenures"]:
-        return ""
+        return _NOTHING
     table = _table(
         found["tenures"],
-        ("epoch", lambda row: str(row["controller_epoch"])),
-        ("broker", lambda row: str(row["broker"])),
+        ("epoch", lambda row: row["controller_epoch"]),
+        ("broker", lambda row: row["broker"]),
         ("from (UTC)", lambda row: moment(row["from_ms"])),
         ("to", lambda row: clock(row["to_ms"])),
         ("ended by", lambda row: row["ended_by"].replace("_", " ")),
@@ -158,35 +182,35 @@ def _controllers(found: Finding) -> str:
         ("went on", lambda row: duration(row["overlap_ms"])),
         ("evidence", _evidence),
     )
-    steps = "".join(_steps(row) for row in found["tenures"][:ROWS_SHOWN] if row["phases"])
-    return f'<h2 id="tenures">Controllers</h2>{table}{steps}'
+    steps = _joined(_steps(row) for row in found["tenures"][:ROWS_SHOWN] if row["phases"])
+    return _html('<h2 id="tenures">Controllers</h2>{}{}', table, steps)
 
 
-def _steps(row: Finding) -> str:
+def _steps(row: Finding) -> _Html:
     table = _table(
         row["phases"],
-        ("step", lambda step: escape(step["phase"])),
+        ("step", lambda step: step["phase"]),
         ("at", lambda step: clock(step["at_ms"])),
         ("took", lambda step: duration(step["took_ms"])),
     )
     name = f"Failover to broker {row['broker']}, epoch {row['controller_epoch']}"
-    return f"<details><summary>{name}</summary>{table}</details>"
+    return _html("<details><summary>{}</summary>{}</details>", name, table)
 
 
 def _failover(row: Finding) -> str:
     return duration(row["ready_ms"] - row["from_ms"]) if row["ready_ms"] else "-"
 
 
-def _brokers(found: Finding) -> str:
+def _brokers(found: Finding) -> _Html:
     if not found["broker_lives"]:
-        return ""
+        return _NOTHING
     lives = _table(
         found["broker_lives"],
-        ("broker", lambda row: str(row["broker"])),
+        ("broker", lambda row: row["broker"]),
         ("from (UTC)", lambda row: moment(row["from_ms"])),
         ("to", lambda row: moment(row["to_ms"])),
         ("ended by", lambda row: row["ended_by"].replace("_", " ")),
-        ("broker epoch", lambda row: str(row["broker_epoch"] or "-")),
+        ("broker epoch", lambda row: row["broker_epoch"] or "-"),
         (
             "evidence",
             lambda row: _evidence(
@@ -196,7 +220,7 @@ def _brokers(found: Finding) -> str:
     )
     changes = _table(
         found["isr_changes"]["by_broker"],
-        ("broker", lambda row: str(row["broker"])),
+        ("broker", lambda row: row["broker"]),
         ("left an ISR", lambda row: f"{row['shrinks']:,}"),
         ("came back", lambda row: f"{row['expands']:,}"),
         ("partitions", lambda row: f"{row['partitions']:,}"),
@@ -204,52 +228,52 @@ def _brokers(found: Finding) -> str:
     )
     requests = _table(
         found["requests"],
-        ("broker", lambda row: str(row["broker"])),
+        ("broker", lambda row: row["broker"]),
         ("LeaderAndIsr requests", lambda row: f"{row['requests']:,}"),
         ("p50", lambda row: duration(row["p50_ms"])),
         ("p99", lambda row: duration(row["p99_ms"])),
         ("longest", lambda row: duration(row["max_ms"])),
         ("evidence", _evidence),
     )
-    parts = [f'<h2 id="brokers">Brokers</h2>{lives}']
+    parts = [_html('<h2 id="brokers">Brokers</h2>{}', lives)]
     if found["isr_changes"]["by_broker"]:
-        parts.append(f"<h2>In-sync replicas</h2>{changes}")
+        parts.append(_html("<h2>In-sync replicas</h2>{}", changes))
     if found["requests"]:
-        parts.append(f"<h2>Requests of the controller</h2>{requests}")
-    return "".join(parts)
+        parts.append(_html("<h2>Requests of the controller</h2>{}", requests))
+    return _joined(parts)
 
 
-def _partitions(found: Finding) -> str:
-    parts = []
+def _partitions(found: Finding) -> _Html:
+    parts: list[_Html] = []
     if found["unclean_elections"]:
-        parts.append(
-            '<h2 id="unclean">Unclean elections</h2>'
-            + _table(
+        parts += (
+            _html('<h2 id="unclean">Unclean elections</h2>'),
+            _table(
                 found["unclean_elections"],
                 ("partition", _partition),
                 ("when (UTC)", lambda row: moment(row["at_ms"])),
-                ("new leader", lambda row: str(row["leader"])),
+                ("new leader", lambda row: row["leader"]),
                 ("was in sync", lambda row: _ids(row["last_isr"])),
                 ("records lost", _lost),
-                ("proof", lambda row: escape(row["proof"])),
+                ("proof", lambda row: row["proof"]),
                 ("evidence", _evidence),
-            )
+            ),
         )
     if found["leaderless"]:
-        parts.append(
-            '<h2 id="leaderless">Partitions without a leader</h2>'
-            + _table(
+        parts += (
+            _html('<h2 id="leaderless">Partitions without a leader</h2>'),
+            _table(
                 found["leaderless"],
                 ("partition", _partition),
                 ("from (UTC)", lambda row: moment(row["from_ms"])),
                 ("to", lambda row: clock(row["to_ms"])),
                 ("for", lambda row: _span(row, found)),
-                ("cause", lambda row: escape(row["cause"])),
+                ("cause", lambda row: row["cause"]),
                 ("evidence", _evidence),
                 all_of=found["leaderless_summary"]["windows"],
-            )
+            ),
         )
-    return "".join(parts)
+    return _joined(parts)
 
 
 def _span(row: Finding, found: Finding) -> str:
@@ -266,62 +290,63 @@ def _lost(row: Finding) -> str:
     return f"{row['lost_records']:,} ({row['lost_from']}-{row['lost_to'] - 1})"
 
 
-def _topics(found: Finding) -> str:
-    parts = []
+def _topics(found: Finding) -> _Html:
+    parts: list[_Html] = []
     if found["deletions"]:
-        parts.append(
-            "<h2>Deletions of topics</h2>"
-            + _table(
+        parts += (
+            _html("<h2>Deletions of topics</h2>"),
+            _table(
                 found["deletions"],
-                ("topic", lambda row: escape(row["topic"])),
+                ("topic", lambda row: row["topic"]),
                 ("from (UTC)", lambda row: moment(row["from_ms"])),
                 ("took", lambda row: duration(row["took_ms"])),
-                ("held up by", lambda row: escape(row["blocked_by"] or "nothing")),
+                ("held up by", lambda row: row["blocked_by"] or "nothing"),
                 ("evidence", _evidence),
-            )
+            ),
         )
     if found["reassignments"]:
-        parts.append(
-            "<h2>Reassignments</h2>"
-            + _table(
+        parts += (
+            _html("<h2>Reassignments</h2>"),
+            _table(
                 found["reassignments"],
                 ("partition", _partition),
                 ("from (UTC)", lambda row: moment(row["from_ms"])),
                 ("took", lambda row: duration(row["took_ms"])),
-                ("outcome", lambda row: escape(row["outcome"] or "not ended")),
+                ("outcome", lambda row: row["outcome"] or "not ended"),
                 (
                     "replicas",
                     lambda row: f"{_ids(row['old_replicas'])} → {_ids(row['new_replicas'])}",
                 ),
                 ("evidence", _evidence),
-            )
+            ),
         )
-    return "".join(parts)
+    return _joined(parts)
 
 
-def _failures(found: Finding) -> str:
+def _failures(found: Finding) -> _Html:
     if not found["failed_transitions"]:
-        return ""
-    return "<h2>Failed transitions</h2>" + _table(
+        return _NOTHING
+    table = _table(
         found["failed_transitions"],
         ("count", lambda row: f"{row['count']:,}"),
         ("partitions", lambda row: f"{row['partitions']:,}"),
         (
             "what",
-            lambda row: escape(
+            lambda row: (
                 " → ".join(state for state in (row["from_state"], row["to_state"]) if state)
                 or row["kind"]
             ),
         ),
         ("first", lambda row: clock(row["first_ms"])),
         ("last", lambda row: clock(row["last_ms"])),
-        ("sample", lambda row: escape(row["sample"] or "")),
+        ("sample", lambda row: row["sample"] or ""),
         ("evidence", _evidence),
     )
+    return _html("<h2>Failed transitions</h2>{}", table)
 
 
-def _biographies(found: Finding) -> str:
-    parts = []
+def _biographies(found: Finding) -> _Html:
+    parts: list[_Html] = []
     for life in found["biographies"]:
         table = _table(
             life["states"],
@@ -333,15 +358,19 @@ def _biographies(found: Finding) -> str:
             ("controller epoch", lambda row: _number(row["controller_epoch"])),
             ("evidence", _evidence),
         )
-        parts.append(f"<details><summary>{_partition(life)}</summary>{table}</details>")
-    return f'<h2 id="biographies">Biographies</h2>{"".join(parts)}' if parts else ""
+        name = _partition(life)
+        parts.append(_html("<details><summary>{}</summary>{}</details>", name, table))
+    if not parts:
+        return _NOTHING
+    return _html('<h2 id="biographies">Biographies</h2>{}', _joined(parts))
 
 
-def _foot(found: Finding) -> str:
+def _foot(found: Finding) -> _Html:
     cut = "".join(f" {number:,} more of {key}." for key, number in found["left_out"].items())
-    return (
+    return _html(
         '<p class="small">Times are UTC by the clocks of the brokers. Evidence names file and '
-        f"line. Made by <code>zkctl history report</code>.{escape(cut)}</p>"
+        "line. Made by <code>zkctl history report</code>.{}</p>",
+        cut,
     )
 
 
@@ -357,27 +386,26 @@ def _ids(ids: Iterable[int] | None) -> str:
     return ", ".join(map(str, ids or ())) or "-"
 
 
-def _partition(row: Finding) -> str:
-    return f"<code>{escape(str(row['topic']))}-{row['partition']}</code>"
+def _partition(row: Finding) -> _Html:
+    return _html("<code>{}-{}</code>", row["topic"], row["partition"])
 
 
-def _evidence(row: Finding) -> str:
+def _evidence(row: Finding) -> _Html:
     if row.get("file") is None:
-        return ""
+        return _NOTHING
     # The end of a path tells more than its beginning.
     name = "/".join(str(row["file"]).split("/")[-2:])
-    return (
-        f'<code title="{escape(str(row["file"]), quote=True)}">{escape(name)}:{row["line"]}</code>'
-    )
+    return _html('<code title="{}">{}:{}</code>', row["file"], name, row["line"])
 
 
-def _table(rows: Sequence[Finding], *columns: tuple[str, Cell], all_of: int | None = None) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name, _ in columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{cell(row)}</td>" for _, cell in columns) + "</tr>"
+def _table(rows: Sequence[Finding], *columns: tuple[str, Cell], all_of: int | None = None) -> _Html:
+    head = _joined(_html("<th>{}</th>", name) for name, _ in columns)
+    body = _joined(
+        _html("<tr>{}</tr>", _joined(_html("<td>{}</td>", cell(row)) for _, cell in columns))
         for row in rows[:ROWS_SHOWN]
     )
     total = len(rows) if all_of is None else all_of
     shown = min(len(rows), ROWS_SHOWN)
-    more = f'<p class="small">{shown:,} of {total:,} rows.</p>' if total > shown else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+    note = f"{shown:,} of {total:,} rows."
+    more = _html('<p class="small">{}</p>', note) if total > shown else _NOTHING
+    return _html("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>{}", head, body, more)
