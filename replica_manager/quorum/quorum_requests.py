@@ -25,9 +25,9 @@ from replica_manager.network.connection import Answer, Peer
 from replica_manager.quorum.controller_apis.call import (
     Call,
     Controller,
+    ControllerRequestContext,
     ControllerServices,
     LocalNode,
-    RequestContext,
     permissions_of,
 )
 from replica_manager.quorum.controller_apis.envelope import (
@@ -119,7 +119,7 @@ class QuorumRequests:
         ConnectionAbortedError if it cannot be, or the node ends.
         """
         header, start = parse_request_header(data)
-        context = RequestContext(
+        context = ControllerRequestContext(
             header.api_key,
             header.api_version,
             header.client_id or "",
@@ -142,7 +142,7 @@ class QuorumRequests:
         return Answer(frame((head, body)))
 
     async def _whole_body(
-        self, header: RequestHeader, data: bytes, start: int, context: RequestContext
+        self, header: RequestHeader, data: bytes, start: int, context: ControllerRequestContext
     ) -> bytes:
         if header.api_key == ApiKey.API_VERSIONS:
             return write(await self._versions.answer(header, data, start))
@@ -156,7 +156,7 @@ class QuorumRequests:
         header: RequestHeader,
         data: bytes,
         start: int,
-        context: RequestContext,
+        context: ControllerRequestContext,
         services: ControllerServices | None,
     ) -> bytes:
         if services is not None and header.api_key in OFFERED_BY_CONTROLLER:
@@ -199,7 +199,7 @@ class QuorumRequests:
         return write_envelope(head + body)
 
     async def _raft(
-        self, header: RequestHeader, data: bytes, start: int, context: RequestContext
+        self, header: RequestHeader, data: bytes, start: int, context: ControllerRequestContext
     ) -> bytes:
         api_key, version = header.api_key, header.api_version
         first, last = OFFERED.get(api_key, (0, -1))
@@ -213,7 +213,7 @@ class QuorumRequests:
             return request.body
         return write_response(await self._driver.ask(request, context.listener_name), version)
 
-    def _refusal_of(self, context: RequestContext) -> ErrorCode | None:
+    def _refusal_of(self, context: ControllerRequestContext) -> ErrorCode | None:
         """The error if the client may not send that quorum request."""
         operation = _OPERATIONS.get(context.api_key, AclOperation.CLUSTER_ACTION)
         try:
@@ -223,7 +223,7 @@ class QuorumRequests:
         return None if is_allowed else ErrorCode.cluster_authorization_failed
 
 
-def _log_failure(header: RequestHeader, context: RequestContext) -> None:
+def _log_failure(header: RequestHeader, context: ControllerRequestContext) -> None:
     _log.exception(
         "Unexpected error handling request: clientId=%s, correlationId=%d, api=%s, version=%d, "
         "listener=%s, principal=%s",

@@ -18,30 +18,30 @@ from replica_manager.coordinators.groups.requests import (
 )
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.request_topics import NamedPartition, NamedTopic
+from replica_manager.server.request_topics import IndexedPartition, NamedTopic
 from replica_manager.server.slices import PIECE, in_pieces, in_slices
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.model import TopicPartition
 
 
-def partitions_of(topics: Iterable[NamedTopic[NamedPartition]]) -> dict[TopicPartition, None]:
+def partitions_of(topics: Iterable[NamedTopic[IndexedPartition]]) -> dict[TopicPartition, None]:
     """The partitions that OffsetCommit or OffsetDelete names, each once, in their order."""
     return dict.fromkeys(_named_in(topics))
 
 
-def named_count(topics: Iterable[NamedTopic[NamedPartition]]) -> int:
+def named_count(topics: Iterable[NamedTopic[IndexedPartition]]) -> int:
     """How many partitions the request names, each as often as it is named."""
     return sum(len(topic.partitions) for topic in topics)
 
 
 async def partitions_in_slices(
-    topics: Iterable[NamedTopic[NamedPartition]],
+    topics: Iterable[NamedTopic[IndexedPartition]],
 ) -> dict[TopicPartition, None]:
     """The same, with other tasks running in between."""
     return {partition: None async for partition in in_slices(_named_in(topics))}
 
 
-def _named_in(topics: Iterable[NamedTopic[NamedPartition]]) -> Iterator[TopicPartition]:
+def _named_in(topics: Iterable[NamedTopic[IndexedPartition]]) -> Iterator[TopicPartition]:
     return (
         TopicPartition(topic.name, each.partition_index)
         for topic in topics

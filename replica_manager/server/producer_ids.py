@@ -48,7 +48,7 @@ class ProducerIds(Protocol):
         """Cancels a request in flight."""
 
 
-class Block(NamedTuple):
+class ProducerIdRange(NamedTuple):
     """The ids from ``start`` on."""
 
     start: int
@@ -62,7 +62,7 @@ class Block(NamedTuple):
 class Blocks(Protocol):
     """Provides blocks of producer ids."""
 
-    async def allocate(self) -> Block:
+    async def allocate(self) -> ProducerIdRange:
         """A new block of ids; RequestRefused or TimeoutError if there is none now."""
 
     async def close(self) -> None:
@@ -79,7 +79,7 @@ class BlocksOfController:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
 
-    async def allocate(self) -> Block:
+    async def allocate(self) -> ProducerIdRange:
         """The controller's next block."""
         request: Any = request_type(ApiKey.ALLOCATE_PRODUCER_IDS, 0)
         answer = await self._channel.ask(
@@ -89,7 +89,7 @@ class BlocksOfController:
             raise RequestRefused(
                 answer.error_code, f"the controller answers {error_name(answer.error_code)}"
             )
-        return Block(answer.producer_id_start, answer.producer_id_len)
+        return ProducerIdRange(answer.producer_id_start, answer.producer_id_len)
 
     async def close(self) -> None:
         """Closes the connection."""
@@ -102,9 +102,9 @@ class ProducerIdsFromController:
     def __init__(self, blocks: Blocks, now_ms: Callable[[], int]) -> None:
         self._blocks = blocks
         self._now_ms = now_ms
-        self._current = Block(0, 0)
+        self._current = ProducerIdRange(0, 0)
         self._next = 0
-        self._following: Block | None = None
+        self._following: ProducerIdRange | None = None
         self._asking: asyncio.Task[None] | None = None
         self._not_before_ms = 0
 
@@ -163,7 +163,7 @@ class ProducerIdsFromZooKeeper:
         self._executor = executor
         self._broker_id = broker_id
         self._turn = asyncio.Lock()
-        self._current = Block(0, 0)
+        self._current = ProducerIdRange(0, 0)
         self._next = 0
 
     async def next_id(self) -> int:
@@ -182,7 +182,7 @@ class ProducerIdsFromZooKeeper:
     async def stop(self) -> None:
         """Does nothing: no request runs in the background."""
 
-    def _take_block(self) -> Block:
+    def _take_block(self) -> ProducerIdRange:
         path = ProducerIdBlockZnode.PATH
         for _ in range(MOST_ATTEMPTS):
             znode = optional(path, self._session.read(path))
@@ -207,7 +207,7 @@ class ProducerIdsFromZooKeeper:
                     "version %d",
                     self._broker_id, self._broker_id, start, BLOCK_LENGTH, written.zk_version,
                 )  # fmt: skip
-                return Block(start, BLOCK_LENGTH)
+                return ProducerIdRange(start, BLOCK_LENGTH)
             if written is not ZkCode.BAD_VERSION:  # else another broker was faster
                 raise ZooKeeperRefused(path, written.name)
         raise ZooKeeperRefused(path, f"BAD_VERSION {MOST_ATTEMPTS} times")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 
-class NamedPartition(Protocol):
+class IndexedPartition(Protocol):
     """A partition of a topic of a request."""
 
     @property
@@ -14,7 +14,7 @@ class NamedPartition(Protocol):
         """The partition."""
 
 
-P_co = TypeVar("P_co", bound=NamedPartition, covariant=True)
+P_co = TypeVar("P_co", bound=IndexedPartition, covariant=True)
 
 
 class NamedTopic(Protocol[P_co]):

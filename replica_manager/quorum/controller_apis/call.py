@@ -42,7 +42,7 @@ class Controller(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestContext:
+class ControllerRequestContext:
     """The client and header of a request; of a forwarded request, those of the original client."""
 
     api_key: int
@@ -93,7 +93,7 @@ class ControllerServices:
 class Call:
     """One request being handled."""
 
-    context: RequestContext
+    context: ControllerRequestContext
     services: ControllerServices
     refusal: ApiException | None = None
     """Why the client may not ask at all."""
@@ -140,7 +140,7 @@ class ControllerApi(NamedTuple):
     """What must be allowed on the cluster; None: the function itself looks at what it needs."""
 
 
-def permissions_of(context: RequestContext, authorizer: Authorizer | None) -> Permissions:
+def permissions_of(context: ControllerRequestContext, authorizer: Authorizer | None) -> Permissions:
     """A client's permissions, given the authorizer."""
     requester = Requester(context.principal, context.client_host, api(context.api_key).name)
     return Permissions(authorizer, requester)

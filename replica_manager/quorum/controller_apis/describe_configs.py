@@ -21,7 +21,7 @@ from replica_manager.configuration.config import BrokerConfig
 from replica_manager.quorum.controller_apis.call import Call, ControllerApi
 from replica_manager.quorum.controller_apis.refusals import CLUSTER_REFUSED, TOPIC_REFUSED
 from replica_manager.server.configs.config_entries import (
-    ConfigEntry,
+    DescribedEntry,
     broker_entries,
     client_metrics_entries,
     default_broker_entries,
@@ -134,7 +134,7 @@ def _row(
     return config_result(schema, resource, ErrorCode.none, "", rows)
 
 
-def _entries(resource_type: int, name: str, metadata: _Metadata) -> Sequence[ConfigEntry]:
+def _entries(resource_type: int, name: str, metadata: _Metadata) -> Sequence[DescribedEntry]:
     node_id = metadata.broker.broker_id
     match resource_type:
         case ConfigResourceType.TOPIC:
@@ -155,7 +155,7 @@ def _entries(resource_type: int, name: str, metadata: _Metadata) -> Sequence[Con
             return logger_entries(log_levels())
 
 
-def _topic(name: str, metadata: _Metadata) -> Sequence[ConfigEntry]:
+def _topic(name: str, metadata: _Metadata) -> Sequence[DescribedEntry]:
     reason = invalid_name_reason(name)
     if reason is not None:
         raise ApiException(ErrorCode.invalid_topic_exception, reason)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from kio.schema.default_principal_data.v0.data import DefaultPrincipalData
 from kio.schema.errors import ErrorCode
 
-from replica_manager.quorum.controller_apis.call import RequestContext
+from replica_manager.quorum.controller_apis.call import ControllerRequestContext
 from replica_manager.security.principals import Principal, host_name_of
 from zkcontroller.errors import InvalidFrame, ZkControllerError
 from zkcontroller.protocol import request_types
@@ -68,11 +68,11 @@ class ForwardedRequest(NamedTuple):
     data: bytes
     start: int
     """Where its body begins."""
-    context: RequestContext
+    context: ControllerRequestContext
 
 
 def open_envelope(
-    request: request_types.EnvelopeRequest, envelope: RequestContext
+    request: request_types.EnvelopeRequest, envelope: ControllerRequestContext
 ) -> ForwardedRequest:
     """The request inside, with the client's own context; EnvelopeRefused if malformed.
 

@@ -18,7 +18,7 @@ from kio.serial.writers import write_compact_array_length, write_legacy_array_le
 from kio.static.primitive import i32
 
 from replica_manager.request_errors import RequestRefused
-from replica_manager.server.configs.config_entries import ConfigEntry
+from replica_manager.server.configs.config_entries import DescribedEntry
 from replica_manager.server.configs.config_rows import config_result, config_rows
 from replica_manager.server.context import EncodedBody
 from zkcontroller.protocol import request_types
@@ -33,7 +33,7 @@ _NO_TAGS: Final = b"\0"
 class _Written(NamedTuple):
     """The end of a result: its configuration entries."""
 
-    entries: Sequence[ConfigEntry]
+    entries: Sequence[DescribedEntry]
     wanted: tuple[str, ...]
     data: bytes
 
@@ -59,7 +59,7 @@ class ConfigResults:
         resource: request_types.DescribeConfigsResource,
         error: ErrorCode,
         message: str,
-        entries: Sequence[ConfigEntry] = (),
+        entries: Sequence[DescribedEntry] = (),
     ) -> None:
         """Adds a result; RequestRefused(INVALID_REQUEST) if the response becomes too large."""
         self._errors[error] += 1
@@ -94,7 +94,7 @@ class ConfigResults:
         return 2 if self._is_flexible else 4
 
     def _end_of(
-        self, resource: request_types.DescribeConfigsResource, entries: Sequence[ConfigEntry]
+        self, resource: request_types.DescribeConfigsResource, entries: Sequence[DescribedEntry]
     ) -> bytes:
         wanted = resource.configuration_keys or ()
         last = self._last.get(resource.resource_type)

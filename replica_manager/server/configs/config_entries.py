@@ -41,7 +41,7 @@ _UNKNOWN_TYPE: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigSynonym:
+class DescribedSynonym:
     """A key that can provide the value, in order of precedence."""
 
     name: str
@@ -50,7 +50,7 @@ class ConfigSynonym:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class DescribedEntry:
     """One key of a topic or broker."""
 
     name: str
@@ -58,23 +58,25 @@ class ConfigEntry:
     source: ConfigSource
     is_read_only: bool
     is_sensitive: bool
-    synonyms: tuple[ConfigSynonym, ...]
+    synonyms: tuple[DescribedSynonym, ...]
     type_id: int
     documentation: str | None
     """Empty, as the schema has it, where Kafka says nothing whether it is asked or not."""
 
 
-def topic_entries(config: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
+def topic_entries(config: Mapping[str, str], broker: BrokerConfig) -> list[DescribedEntry]:
     """Every topic key, given the topic's own configuration; unknown keys included."""
     known = [_topic_entry(key, config, broker) for key in TOPIC_KEYS.values()]
     return known + [
-        _unknown_entry(name, (ConfigSynonym(name, None, ConfigSource.TOPIC),), is_read_only=False)
+        _unknown_entry(
+            name, (DescribedSynonym(name, None, ConfigSource.TOPIC),), is_read_only=False
+        )
         for name in config
         if name not in TOPIC_KEYS
     ]
 
 
-def broker_entries(broker: BrokerConfig) -> list[ConfigEntry]:
+def broker_entries(broker: BrokerConfig) -> list[DescribedEntry]:
     """Every broker key, and all other keys of its configuration."""
     others = dict.fromkeys((*broker.originals, *broker.dynamic_default, *broker.dynamic_own))
     return [
@@ -90,7 +92,7 @@ def broker_entries(broker: BrokerConfig) -> list[ConfigEntry]:
     ] + [_other_entry(name, broker) for name in others if name not in BROKER_KEYS]
 
 
-def default_broker_entries(broker: BrokerConfig) -> list[ConfigEntry]:
+def default_broker_entries(broker: BrokerConfig) -> list[DescribedEntry]:
     """The dynamic defaults of all brokers."""
     entries = []
     for name, text in broker.dynamic_default.items():
@@ -111,32 +113,32 @@ def default_broker_entries(broker: BrokerConfig) -> list[ConfigEntry]:
     return entries
 
 
-def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
+def logger_entries(levels: Mapping[str, str]) -> list[DescribedEntry]:
     """Every logger with its level."""
     return _plain_entries(levels, ConfigSource.DYNAMIC_BROKER_LOGGER)
 
 
-def client_metrics_entries(config: Mapping[str, str]) -> list[ConfigEntry]:
+def client_metrics_entries(config: Mapping[str, str]) -> list[DescribedEntry]:
     """Every key of a client metrics subscription (KIP-714)."""
     return _plain_entries(config, ConfigSource.CLIENT_METRICS)
 
 
-def _plain_entries(texts: Mapping[str, str], source: ConfigSource) -> list[ConfigEntry]:
+def _plain_entries(texts: Mapping[str, str], source: ConfigSource) -> list[DescribedEntry]:
     return [
-        ConfigEntry(name, text, source, False, False, (), _UNKNOWN_TYPE, "")
+        DescribedEntry(name, text, source, False, False, (), _UNKNOWN_TYPE, "")
         for name, text in texts.items()
     ]
 
 
-def _topic_entry(key: ConfigKey, config: Mapping[str, str], broker: BrokerConfig) -> ConfigEntry:
+def _topic_entry(key: ConfigKey, config: Mapping[str, str], broker: BrokerConfig) -> DescribedEntry:
     value: ConfigValue
-    synonyms: tuple[ConfigSynonym, ...] = ()
+    synonyms: tuple[DescribedSynonym, ...] = ()
     if key.name in BROKER_SYNONYMS:
         strongest, _ = BROKER_SYNONYMS[key.name][0]
         synonyms = _broker_synonyms(strongest, broker)
     if key.name in config:
         value = key.parse(config[key.name])
-        own = ConfigSynonym(key.name, text_of(value), ConfigSource.TOPIC)
+        own = DescribedSynonym(key.name, text_of(value), ConfigSource.TOPIC)
         synonyms = (own, *synonyms)
     else:
         value = inherited_value(key.name, broker.values)
@@ -144,7 +146,7 @@ def _topic_entry(key: ConfigKey, config: Mapping[str, str], broker: BrokerConfig
     return _entry(key, value, synonyms, is_read_only=False, documentation=documentation)
 
 
-def _broker_synonyms(name: str, broker: BrokerConfig) -> tuple[ConfigSynonym, ...]:
+def _broker_synonyms(name: str, broker: BrokerConfig) -> tuple[DescribedSynonym, ...]:
     """The keys and sources of a value for ``name``, the strongest first.
 
     What precedes the first place of ``name`` itself is left out, even if that is all there is.
@@ -152,7 +154,7 @@ def _broker_synonyms(name: str, broker: BrokerConfig) -> tuple[ConfigSynonym, ..
     key = _key_of(name)
     is_sensitive = key is None or key.type_name == "password"
     found = [
-        ConfigSynonym(synonym, None if is_sensitive else text, source)
+        DescribedSynonym(synonym, None if is_sensitive else text, source)
         for source, texts in (
             (ConfigSource.DYNAMIC_BROKER, broker.dynamic_own),
             (ConfigSource.DYNAMIC_DEFAULT_BROKER, broker.dynamic_default),
@@ -189,7 +191,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {
 }
 
 
-def _other_entry(name: str, broker: BrokerConfig) -> ConfigEntry:
+def _other_entry(name: str, broker: BrokerConfig) -> DescribedEntry:
     key, synonyms = _key_of(name), _broker_synonyms(name, broker)
     if key is None:
         return _unknown_entry(name, synonyms, is_read_only=True)
@@ -198,23 +200,23 @@ def _other_entry(name: str, broker: BrokerConfig) -> ConfigEntry:
 
 
 def _unknown_entry(
-    name: str, synonyms: tuple[ConfigSynonym, ...], *, is_read_only: bool
-) -> ConfigEntry:
+    name: str, synonyms: tuple[DescribedSynonym, ...], *, is_read_only: bool
+) -> DescribedEntry:
     """The entry of an unknown key, whose value may be a secret."""
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-    return ConfigEntry(name, None, source, is_read_only, True, synonyms, _UNKNOWN_TYPE, None)
+    return DescribedEntry(name, None, source, is_read_only, True, synonyms, _UNKNOWN_TYPE, None)
 
 
 def _entry(
     key: ConfigKey,
     value: ConfigValue,
-    synonyms: tuple[ConfigSynonym, ...],
+    synonyms: tuple[DescribedSynonym, ...],
     *,
     is_read_only: bool,
     documentation: str | None,
-) -> ConfigEntry:
+) -> DescribedEntry:
     is_sensitive = key.type_name == "password"
-    return ConfigEntry(
+    return DescribedEntry(
         key.name,
         None if is_sensitive else text_of(value),
         synonyms[0].source if synonyms else ConfigSource.DEFAULT,

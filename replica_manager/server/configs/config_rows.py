@@ -10,7 +10,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.server.configs.config_entries import ConfigEntry
+from replica_manager.server.configs.config_entries import DescribedEntry
 from zkcontroller.protocol import request_types
 from zkcontroller.protocol.request_types import field_or
 from zkcontroller.protocol.versioned_messages import ResponseSchema
@@ -36,7 +36,7 @@ def config_result(
 
 def config_rows(
     schema: ResponseSchema,
-    entries: Sequence[ConfigEntry],
+    entries: Sequence[DescribedEntry],
     request: request_types.DescribeConfigsRequest,
     wanted: Collection[str],
 ) -> tuple[Any, ...]:
@@ -52,7 +52,7 @@ def config_rows(
 
 
 def _row(
-    schema: ResponseSchema, entry: ConfigEntry, *, has_synonyms: bool, has_documentation: bool
+    schema: ResponseSchema, entry: DescribedEntry, *, has_synonyms: bool, has_documentation: bool
 ) -> Any:
     synonyms: tuple[Any, ...] = ()
     if has_synonyms and schema.has("DescribeConfigsSynonym"):

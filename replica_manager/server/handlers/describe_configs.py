@@ -16,7 +16,7 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import is_allowed, is_cluster_allowed
 from replica_manager.server.configs.config_answers import ConfigResults
 from replica_manager.server.configs.config_entries import (
-    ConfigEntry,
+    DescribedEntry,
     broker_entries,
     default_broker_entries,
     logger_entries,
@@ -59,7 +59,7 @@ async def handle(
             continue
         # The schema's default, which Kafka leaves where it has nothing to say.
         error, message = ErrorCode.none, ""
-        entries: Sequence[ConfigEntry] = ()
+        entries: Sequence[DescribedEntry] = ()
         try:
             entries = await _entries(resource, broker, own)
         except RequestRefused as refused:
@@ -106,21 +106,21 @@ class _OwnEntries:
         self._broker = broker
 
     @cached_property
-    def config(self) -> Sequence[ConfigEntry]:
+    def config(self) -> Sequence[DescribedEntry]:
         return broker_entries(self._broker.config())
 
     @cached_property
-    def default_config(self) -> Sequence[ConfigEntry]:
+    def default_config(self) -> Sequence[DescribedEntry]:
         return default_broker_entries(self._broker.config())
 
     @cached_property
-    def loggers(self) -> Sequence[ConfigEntry]:
+    def loggers(self) -> Sequence[DescribedEntry]:
         return logger_entries(log_levels())
 
 
 async def _entries(
     resource: request_types.DescribeConfigsResource, broker: BrokerContext, own: _OwnEntries
-) -> Sequence[ConfigEntry]:
+) -> Sequence[DescribedEntry]:
     match resource.resource_type:
         case 2:  # TOPIC
             return await _topic(resource.resource_name, broker)
@@ -132,7 +132,7 @@ async def _entries(
             raise RequestRefused(ErrorCode.invalid_request, f"Unsupported resource type: {other}")
 
 
-async def _topic(name: str, broker: BrokerContext) -> Sequence[ConfigEntry]:
+async def _topic(name: str, broker: BrokerContext) -> Sequence[DescribedEntry]:
     check_name(name)
     if name not in broker.metadata_cache.snapshot.partitions:
         raise RequestRefused(ErrorCode.unknown_topic_or_partition)
@@ -140,7 +140,7 @@ async def _topic(name: str, broker: BrokerContext) -> Sequence[ConfigEntry]:
     return topic_entries(config, broker.config())
 
 
-def _loggers(name: str, broker: BrokerContext, own: _OwnEntries) -> Sequence[ConfigEntry]:
+def _loggers(name: str, broker: BrokerContext, own: _OwnEntries) -> Sequence[DescribedEntry]:
     if not name:
         raise RequestRefused(ErrorCode.invalid_request, "Broker id must not be empty")
     if _broker_id(name) != broker.broker_id:
@@ -151,7 +151,7 @@ def _loggers(name: str, broker: BrokerContext, own: _OwnEntries) -> Sequence[Con
     return own.loggers
 
 
-def _broker(name: str, broker: BrokerContext, own: _OwnEntries) -> Sequence[ConfigEntry]:
+def _broker(name: str, broker: BrokerContext, own: _OwnEntries) -> Sequence[DescribedEntry]:
     if not name:
         return own.default_config
     if _broker_id(name) != broker.broker_id:

@@ -14,9 +14,9 @@ from kio.static.primitive import i64Timedelta
 
 from replica_manager.quorum.controller_apis.call import (
     Call,
+    ControllerRequestContext,
     ControllerServices,
     LocalNode,
-    RequestContext,
 )
 from replica_manager.quorum.controller_apis.envelope import principal_bytes
 from replica_manager.quorum.controller_apis.tokens import TOKEN_APIS
@@ -263,7 +263,7 @@ def asked(
     api_key: ApiKey, protocol: str, who: Principal, authorizer: Authorizer | None = None
 ) -> Call:
     """A call at a controller that must not be asked; of its node nothing is looked at."""
-    context = RequestContext(
+    context = ControllerRequestContext(
         int(api_key), NEWEST[api_key], principal=who, security_protocol=protocol
     )
     node = LocalNode("cluster", "CONTROLLER", UNCONFIGURED, None)  # type: ignore[arg-type] # see above

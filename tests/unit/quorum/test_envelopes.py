@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from typing_extensions import override
 
 from replica_manager.network.connection import Peer
-from replica_manager.quorum.controller_apis.call import Controller, RequestContext
+from replica_manager.quorum.controller_apis.call import Controller, ControllerRequestContext
 from replica_manager.quorum.controller_apis.envelope import (
     EnvelopeRefused,
     open_envelope,
@@ -25,7 +25,7 @@ from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.protocol.versioned_messages import request_schema
 
-BROKER = RequestContext(
+BROKER = ControllerRequestContext(
     int(ApiKey.ENVELOPE), 0, "broker", Principal("User", "broker"), "10.0.0.9", "CONTROLLER", "SSL"
 )
 ALICE = principal_bytes(Principal("User", "alice"))
@@ -47,7 +47,7 @@ def test_a_forwarded_request_is_the_clients_own() -> None:
 
     assert data[start:] == b"body"
     assert header.correlation_id == 42
-    assert context == RequestContext(
+    assert context == ControllerRequestContext(
         int(ApiKey.CREATE_TOPICS),
         7,
         "admin",

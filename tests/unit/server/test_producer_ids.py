@@ -17,7 +17,7 @@ from kio.static.constants import EntityType
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.producer_ids import (
     RETRY_MS,
-    Block,
+    ProducerIdRange,
     ProducerIdsFromController,
     ProducerIdsFromZooKeeper,
 )
@@ -79,14 +79,14 @@ def test_who_does_not_coordinate_a_transactional_id_says_so(world: BrokerWorld) 
 class OneByOne:
     """Blocks of a controller that answers when the test says so."""
 
-    def __init__(self, *blocks: Block | Exception) -> None:
+    def __init__(self, *blocks: ProducerIdRange | Exception) -> None:
         self.blocks = list(blocks)
         self.asked = 0
         self.is_closed = False
         self.may_answer = asyncio.Event()
         self.may_answer.set()
 
-    async def allocate(self) -> Block:
+    async def allocate(self) -> ProducerIdRange:
         self.asked += 1
         await self.may_answer.wait()
         block = self.blocks.pop(0)
@@ -115,7 +115,7 @@ NOT_YET = ErrorCode.coordinator_load_in_progress
 
 def test_who_asks_before_the_controller_has_answered_is_to_ask_again() -> None:
     async def run() -> None:
-        blocks = OneByOne(Block(3000, 1000))
+        blocks = OneByOne(ProducerIdRange(3000, 1000))
         ids = ProducerIdsFromController(blocks, lambda: 0)
         blocks.may_answer.clear()
         assert [await take(ids) for _ in range(3)] == [NOT_YET] * 3
@@ -132,7 +132,7 @@ def test_who_asks_before_the_controller_has_answered_is_to_ask_again() -> None:
 
 def test_the_next_block_is_there_before_the_one_in_use_has_ended() -> None:
     async def run() -> None:
-        blocks = OneByOne(Block(0, 10), Block(50, 10))
+        blocks = OneByOne(ProducerIdRange(0, 10), ProducerIdRange(50, 10))
         ids = ProducerIdsFromController(blocks, lambda: 0)
         await take(ids)
         await settle()
@@ -151,18 +151,18 @@ def test_the_next_block_is_there_before_the_one_in_use_has_ended() -> None:
     [
         TimeoutError("silence"),
         RequestRefused(ErrorCode.stale_broker_epoch),
-        Block(5, 10),
-        Block(-10, 10),
-        Block(20, 0),
-        Block(2**63 - 5, 10),
+        ProducerIdRange(5, 10),
+        ProducerIdRange(-10, 10),
+        ProducerIdRange(20, 0),
+        ProducerIdRange(2**63 - 5, 10),
     ],
 )
 def test_a_block_that_cannot_be_used_is_asked_for_again_after_a_while(
-    useless: Block | Exception,
+    useless: ProducerIdRange | Exception,
 ) -> None:
     async def run() -> None:
         now_ms = 0
-        blocks = OneByOne(Block(0, 10), useless, Block(10, 10))
+        blocks = OneByOne(ProducerIdRange(0, 10), useless, ProducerIdRange(10, 10))
         ids = ProducerIdsFromController(blocks, lambda: now_ms)
         await take(ids)
         await settle()
