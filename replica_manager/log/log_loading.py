@@ -38,7 +38,7 @@ from replica_manager.log.log_recovery import (
     recover_segment,
     split_segment,
 )
-from replica_manager.log.producer_snapshots import SnapshotFiles
+from replica_manager.log.producer_snapshots import ProducerSnapshotFiles
 from replica_manager.log.producer_state import ProducerStates
 from replica_manager.log.segment import LogSegment
 from replica_manager.log.segments import Segments
@@ -64,7 +64,7 @@ class LoadedLog:
     log_start_offset: int
     epochs: LeaderEpochs
     producers: ProducerStates
-    snapshots: SnapshotFiles
+    snapshots: ProducerSnapshotFiles
 
 
 def _no_progress(progress: RecoveryProgress) -> None:
@@ -96,13 +96,13 @@ class LogLoader:
         self._on_progress = on_progress
         self._segments = Segments()
         self._prefix = f"[LogLoader partition={directory.name}, dir={directory.parent}]"
-        self._snapshots = SnapshotFiles(directory)
+        self._snapshots = ProducerSnapshotFiles(directory)
 
     def load(self) -> LoadedLog:
         """The log; OSError if the disk fails."""
         self._finish_interrupted_swaps()
         # The snapshots are listed again: a swap may have removed some.
-        self._snapshots = SnapshotFiles(self._directory)
+        self._snapshots = ProducerSnapshotFiles(self._directory)
         recovery_point, end_offset = self._load_and_recover()
         active = self._segments.active
         active.activate(self._config.index_bytes)

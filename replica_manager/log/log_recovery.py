@@ -14,9 +14,9 @@ from replica_manager.log.files import CLEANED_SUFFIX, SWAP_SUFFIX
 from replica_manager.log.index import MAX_RELATIVE_OFFSET, TimestampOffset
 from replica_manager.log.leader_epochs import LeaderEpochs
 from replica_manager.log.log_config import LogConfig
-from replica_manager.log.producer_snapshots import SnapshotCorrupt, SnapshotFiles
+from replica_manager.log.producer_snapshots import ProducerSnapshotFiles, SnapshotCorrupt
 from replica_manager.log.producer_state import AppendOrigin, ProducerStates, advance
-from replica_manager.log.segment import BatchPlace, LogSegment
+from replica_manager.log.segment import BatchPosition, LogSegment
 from replica_manager.log.segments import Segments
 from replica_manager.log.transaction_index import AbortedTransaction
 from zkcontroller.errors import CorruptRecord, InvalidRecord, ZkControllerError
@@ -112,7 +112,7 @@ def recover_segment(
 
 def whole_batches(
     segment: LogSegment, position: int = 0, end: int | None = None
-) -> Iterator[tuple[BatchPlace, bytes, int]]:
+) -> Iterator[tuple[BatchPosition, bytes, int]]:
     """Every batch with bytes that hold it and its place in them, read in large pieces.
 
     Ends before a batch that is cut off; CorruptRecord for one that cannot be.
@@ -126,7 +126,7 @@ def whole_batches(
                 return
             if header.size > len(content) - at:
                 break
-            yield BatchPlace(position + at, header), content, at
+            yield BatchPosition(position + at, header), content, at
             at += header.size
         if header is None and at == 0:
             return
@@ -136,7 +136,7 @@ def whole_batches(
             content = segment.file.read(position, header.size)
             if len(content) < header.size:
                 return
-            yield BatchPlace(position, header), content, 0
+            yield BatchPosition(position, header), content, 0
             at = header.size
         position += at
 
@@ -208,7 +208,7 @@ def replay_batches(
 
 def rebuild_producers(
     producers: ProducerStates,
-    snapshots: SnapshotFiles,
+    snapshots: ProducerSnapshotFiles,
     segments: Segments,
     log_start_offset: int,
     end_offset: int,
@@ -252,7 +252,7 @@ def rebuild_producers(
 
 
 def _load_newest_snapshot(
-    producers: ProducerStates, snapshots: SnapshotFiles, log_start_offset: int, now_ms: int
+    producers: ProducerStates, snapshots: ProducerSnapshotFiles, log_start_offset: int, now_ms: int
 ) -> None:
     while (latest := snapshots.latest) is not None:
         with contextlib.suppress(FileNotFoundError):

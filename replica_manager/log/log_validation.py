@@ -89,7 +89,7 @@ Examination: TypeAlias = Generator[None, None, Examined | None]
 """Ends with None if no whole batch was given."""
 
 
-class Source(NamedTuple):
+class AppendSource(NamedTuple):
     """The origin and the partition of the batches."""
 
     origin: AppendOrigin
@@ -99,7 +99,7 @@ class Source(NamedTuple):
     """Bytes that the batch may unpack to."""
 
 
-def examine(records: MemoryRecords, config: LogConfig, source: Source) -> Examination:
+def examine(records: MemoryRecords, config: LogConfig, source: AppendSource) -> Examination:
     """The one batch to append; raises a RecordsRefused (zkcontroller.errors) if invalid.
 
     ``records`` may end within a batch, which is left out.  Old messages become one batch, as do all
@@ -188,7 +188,7 @@ class _Found(NamedTuple):
 
 
 def _look_through(
-    data: Buffer, position: int, header: BatchHeader, config: LogConfig, source: Source
+    data: Buffer, position: int, header: BatchHeader, config: LogConfig, source: AppendSource
 ) -> Generator[None, None, _Found]:
     """Checks a batch's records, and the offset deltas of compressed ones."""
     count = header.record_count
@@ -227,7 +227,7 @@ _APPEND_TIME_REFUSAL: Final = (
 )
 
 
-def _check_batch(header: BatchHeader, source: Source) -> None:
+def _check_batch(header: BatchHeader, source: AppendSource) -> None:
     if source.origin is not AppendOrigin.CLIENT:
         return
     where = f"in topic partition {source.partition}"
@@ -277,7 +277,7 @@ def _check_records(
     records: Iterator[Record],
     header: BatchHeader,
     config: LogConfig,
-    source: Source,
+    source: AppendSource,
     *,
     keeps: bool,
 ) -> Generator[None, None, list[Record]]:
@@ -336,7 +336,7 @@ def _refuse(errors: Sequence[tuple[int, str]], *, is_timestamp: bool) -> None:
 
 
 def _converted(
-    data: Buffer, batches: Batches, config: LogConfig, source: Source
+    data: Buffer, batches: Batches, config: LogConfig, source: AppendSource
 ) -> Generator[None, None, Examined]:
     """Messages of magic 0 or 1 as one batch of magic 2."""
     first = batches[0][1]
@@ -360,7 +360,7 @@ def _converted(
     return _rebuilt(records, codec if config.codec is None else config.codec, None, config, source)
 
 
-def _messages(data: Buffer, batches: Batches, source: Source) -> Iterator[Record]:
+def _messages(data: Buffer, batches: Batches, source: AppendSource) -> Iterator[Record]:
     count = 0
     limit = min(UNPACKED_BYTES, source.unpacked_limit)
     for position, header in batches:
@@ -381,7 +381,7 @@ def _rebuilt(
     target: Codec,
     header: BatchHeader | None,
     config: LogConfig,
-    source: Source,
+    source: AppendSource,
 ) -> Examined:
     """The records as a new batch, whose first offset is 0."""
     began_ns = perf_counter_ns()

@@ -87,7 +87,7 @@ def decode_snapshot(content: bytes) -> list[ProducerEntry]:
     return entries
 
 
-class SnapshotFiles:
+class ProducerSnapshotFiles:
     """The snapshots in a log's folder, by their offsets."""
 
     def __init__(self, directory: Path) -> None:

@@ -21,7 +21,7 @@ class SegmentFacts(NamedTuple):
     """Of its records, or of its file if they have none."""
 
 
-class Breach(NamedTuple):
+class RetentionBreach(NamedTuple):
     """The number of oldest segments to delete, and the reason."""
 
     segments: int
@@ -36,7 +36,7 @@ def breaches(
     log_end_offset: int,
     high_watermark: int,
     now_ms: int,
-) -> Breach | None:
+) -> RetentionBreach | None:
     """The first rule that deletes segments, None if none does; call again after deleting.
 
     Only a prefix goes, and nothing at or past the high watermark, so that the log start never
@@ -71,7 +71,7 @@ def breaches(
     for reason, may_go in rules:
         count = _prefix(segments, may_go, log_end_offset, high_watermark)
         if count:
-            return Breach(count, reason)
+            return RetentionBreach(count, reason)
     return None
 
 

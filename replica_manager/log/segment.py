@@ -38,7 +38,7 @@ _SCAN_BYTES: Final = 8 * 1024
 _UNKNOWN_TIMESTAMP: Final = TimestampOffset(-1, -1)
 
 
-class BatchPlace(NamedTuple):
+class BatchPosition(NamedTuple):
     """A batch and where it is in the file."""
 
     position: int
@@ -193,7 +193,7 @@ class LogSegment:
         first = self._first_timestamp()
         return first if first is not None and first >= 0 else 2**63 - 1
 
-    def batches_from(self, position: int, end: int | None = None) -> Iterator[BatchPlace]:
+    def batches_from(self, position: int, end: int | None = None) -> Iterator[BatchPosition]:
         """Headers from ``position``, which must be a batch's start, as far as they are whole."""
         end = self.file.size if end is None else min(end, self.file.size)
         chunk, start = b"", position
@@ -204,10 +204,10 @@ class LogSegment:
                 header = read_header(chunk, 0)
             if header is None or header.size > end - position:
                 return
-            yield BatchPlace(position, header)
+            yield BatchPosition(position, header)
             position += header.size
 
-    def find_batch(self, offset: int, from_position: int = 0) -> BatchPlace | None:
+    def find_batch(self, offset: int, from_position: int = 0) -> BatchPosition | None:
         """The first batch that reaches up to ``offset``; None if none does."""
         start = max(self.offset_index.lookup(offset).position, from_position)
         for place in self.batches_from(start):
@@ -236,7 +236,7 @@ class LogSegment:
             place.position, FileSlice(self.file, place.position, max_bytes), max_bytes < size
         )
 
-    def read_batch(self, place: BatchPlace) -> bytes:
+    def read_batch(self, place: BatchPosition) -> bytes:
         """The bytes of a batch; CorruptRecord if the file ends before."""
         content = self.file.read(place.position, place.header.size)
         if len(content) < place.header.size:

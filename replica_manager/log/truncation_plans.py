@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from replica_manager.log.log_recovery import replay_batches
-from replica_manager.log.producer_snapshots import SnapshotFiles, decode_snapshot
+from replica_manager.log.producer_snapshots import ProducerSnapshotFiles, decode_snapshot
 from replica_manager.log.producer_state import ProducerEntry, ProducerStates
 from replica_manager.log.segment import LogSegment
 from replica_manager.log.segments import Segments
@@ -29,7 +29,7 @@ READ_AT_ONCE_BYTES: Final = 256 * 1024
 _log = logging.getLogger("kafka.log.UnifiedLog")
 
 
-class Piece(NamedTuple):
+class SegmentPiece(NamedTuple):
     """Batches of one segment to read."""
 
     segment: LogSegment
@@ -41,7 +41,7 @@ class Piece(NamedTuple):
     """Whether recovery wants to know the producers at ``start_offset``."""
 
 
-class Snapshot(NamedTuple):
+class ProducerSnapshot(NamedTuple):
     """The producers at an offset, for a snapshot file."""
 
     offset: int
@@ -53,7 +53,7 @@ class Prepared(NamedTuple):
 
     producers: ProducerStates
     """At the offset to which the log will be cut."""
-    snapshots: tuple[Snapshot, ...]
+    snapshots: tuple[ProducerSnapshot, ...]
     """To be written on the way there."""
 
 
@@ -70,7 +70,7 @@ class TruncationPlan:
     """Where the reading begins."""
     snapshot_path: Path | None
     """The producers at that offset; None if there is no snapshot."""
-    pieces: list[Piece]
+    pieces: list[SegmentPiece]
     expiration_ms: int
     now_ms: int
     is_done: bool = False
@@ -109,17 +109,19 @@ class TruncationPlan:
         if self.snapshot_path is not None:
             entries = decode_snapshot(read_file(self.snapshot_path))
             producers.load(entries, self.snapshot_offset, self.now_ms)
-        snapshots: list[Snapshot] = []
+        snapshots: list[ProducerSnapshot] = []
         for piece in self.pieces:
             if piece.needs_snapshot:
-                snapshots.append(Snapshot(piece.start_offset, tuple(producers.entries.values())))
+                snapshots.append(
+                    ProducerSnapshot(piece.start_offset, tuple(producers.entries.values()))
+                )
             replay_batches(producers, piece.segment, piece.position, piece.end, self.offset)
         producers.end_offset = self.offset
         return Prepared(producers, tuple(snapshots))
 
 
 def plan_truncation(
-    snapshots: SnapshotFiles,
+    snapshots: ProducerSnapshotFiles,
     segments: Segments,
     *,
     offset: int,
@@ -132,7 +134,7 @@ def plan_truncation(
     usable = [each for each in snapshots.offsets if log_start_offset < each <= offset]
     start = usable[-1] if usable else log_start_offset
     newest = [base for base in segments.base_offsets if base <= offset][-2:]
-    pieces: list[Piece] = []
+    pieces: list[SegmentPiece] = []
     for segment in segments.from_offset(start):
         if segment.base_offset >= offset:
             break
@@ -140,7 +142,7 @@ def plan_truncation(
         place, end = segment.find_batch(piece_start), segment.find_batch(offset)
         position = segment.size if place is None else place.position
         pieces.append(
-            Piece(
+            SegmentPiece(
                 segment,
                 piece_start,
                 position,
@@ -157,7 +159,7 @@ def plan_truncation(
 def take_over(
     prepared: Prepared,
     producers: ProducerStates,
-    snapshots: SnapshotFiles,
+    snapshots: ProducerSnapshotFiles,
     log_start_offset: int,
     offset: int,
 ) -> None:

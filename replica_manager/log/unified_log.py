@@ -30,9 +30,9 @@ from replica_manager.log.log_loading import LoadedLog, LogLoader, RecoveryProgre
 from replica_manager.log.log_recovery import rebuild_producers
 from replica_manager.log.log_validation import (
     UNPACKED_BYTES,
+    AppendSource,
     Examination,
     Examined,
-    Source,
     assign,
     examine,
 )
@@ -369,7 +369,7 @@ class UnifiedLog:
 
         Changes nothing, so that it may go on in another thread.  Raises a RecordsRefused.
         """
-        source = Source(origin, self.name, self._environment.now_ms(), unpacked_limit)
+        source = AppendSource(origin, self.name, self._environment.now_ms(), unpacked_limit)
         return examine(records, self.config, source)
 
     def append_examined(

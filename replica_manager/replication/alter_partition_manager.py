@@ -32,7 +32,7 @@ _log: Final = logging.getLogger("kafka.server.AlterPartitionManager")
 Answers = Mapping[TopicPartition, AlteredIsr | ErrorCode]
 
 
-class Refused(NamedTuple):
+class AlterPartitionRefused(NamedTuple):
     """The whole request was refused."""
 
     error: ErrorCode
@@ -43,7 +43,7 @@ class Refused(NamedTuple):
 class IsrRoute(Protocol):
     """Sends proposals to the controller or to ZooKeeper."""
 
-    async def propose(self, call: AlterPartitionCall, /) -> Answers | Refused | None:
+    async def propose(self, call: AlterPartitionCall, /) -> Answers | AlterPartitionRefused | None:
         """The result of each proposal; None if the controller or ZooKeeper was not reached."""
 
     async def close(self) -> None:
@@ -115,7 +115,7 @@ class AlterPartitionManager:
             if not self._take_guarded(answer):
                 await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
 
-    def _take_guarded(self, answer: Answers | Refused | None) -> bool:
+    def _take_guarded(self, answer: Answers | AlterPartitionRefused | None) -> bool:
         try:
             return self._take(answer)
         except Exception as error:  # noqa: BLE001 proposals must go on whatever happens
@@ -123,12 +123,12 @@ class AlterPartitionManager:
             _log.error("Error while handling altered partitions", extra={"cause": cause})
             return False
 
-    def _take(self, answer: Answers | Refused | None) -> bool:
+    def _take(self, answer: Answers | AlterPartitionRefused | None) -> bool:
         """Applies results; False if some proposals are sent again after a pause."""
         if answer is None:
             self._proposals.lost()
             return False
-        if isinstance(answer, Refused):
+        if isinstance(answer, AlterPartitionRefused):
             self._proposals.refused(*answer)
             return False
         has_retry = False

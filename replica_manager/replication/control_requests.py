@@ -12,7 +12,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.replication.partition import PartitionState
+from replica_manager.replication.partition import LeaderAndIsrPartitionState
 from zkcontroller.model import TopicPartition
 
 
@@ -23,7 +23,7 @@ class LeaderAndIsrRequest:
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-    partitions: Mapping[TopicPartition, PartitionState]
+    partitions: Mapping[TopicPartition, LeaderAndIsrPartitionState]
     topic_ids: Mapping[str, UUID]
     """Ids of the topics that have one; a version without ids has none."""
     is_kraft_controller: bool = False

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from replica_manager.replication.alter_partition_manager import Answers, Refused
+from replica_manager.replication.alter_partition_manager import AlterPartitionRefused, Answers
 from replica_manager.replication.controller_connection import (
     ControllerConnection,
     ControllerNode,
@@ -79,7 +79,7 @@ class ControllerLink:
             f"[zk-broker-{settings.broker_id}-to-controller-alter-partition-channel-manager]: "
         )
 
-    async def propose(self, call: AlterPartitionCall) -> Answers | Refused | None:
+    async def propose(self, call: AlterPartitionCall) -> Answers | AlterPartitionRefused | None:
         """The controller's response; None if it was not reached or is no longer the controller."""
         try:
             return await self._controller.call(lambda found: self._ask(found, call))
@@ -95,7 +95,7 @@ class ControllerLink:
 
     async def _ask(
         self, connection: Connection, call: AlterPartitionCall
-    ) -> Answers | Refused | None:
+    ) -> Answers | AlterPartitionRefused | None:
         if connection is not self._negotiated_on:
             self._newest = await self._negotiated(connection)
             self._negotiated_on = connection
@@ -107,7 +107,7 @@ class ControllerLink:
         if ErrorCode.not_controller in (error, *answers.values()):
             await self.close()
             return None
-        return answers if error is ErrorCode.none else Refused(error, broker_epoch)
+        return answers if error is ErrorCode.none else AlterPartitionRefused(error, broker_epoch)
 
     def _record(self, found: ControllerNode) -> None:
         where = f"{found.endpoint.host}:{found.endpoint.port}"

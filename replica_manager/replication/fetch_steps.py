@@ -52,7 +52,7 @@ from replica_manager.replication.fetch_state import (
     truncation_for,
 )
 from replica_manager.replication.fetch_values import UNKNOWN_OFFSET, FetchPartitionData
-from replica_manager.replication.replica_log import FollowerAppend, ReplicaLog, TruncationPlan
+from replica_manager.replication.replica_log import FollowerAppend, PlannedTruncation, ReplicaLog
 from replica_manager.replication.throttle import ReplicationThrottle
 from zkcontroller.errors import (
     CorruptRecord,
@@ -119,7 +119,7 @@ class ReplicaFetcher:
         self.partitions: dict[TopicPartition, PartitionFetchState] = {}
         self.failed: set[TopicPartition] = set() if failed is None else failed
         """Partitions that cannot go on before they are added again; may be shared by fetchers."""
-        self._planned: dict[TopicPartition, TruncationPlan] = {}
+        self._planned: dict[TopicPartition, PlannedTruncation] = {}
         self._turn = 0
 
     # ------------------------------------------------------------------ partitions
@@ -156,7 +156,7 @@ class ReplicaFetcher:
 
     # ------------------------------------------------------------------ asking
 
-    def take_planned(self) -> list[TruncationPlan]:
+    def take_planned(self) -> list[PlannedTruncation]:
         """Reads to run in a thread before the next request, so that truncations need not wait.
 
         A partition that has a plan stays as it is.  So its leader is asked again, and what it

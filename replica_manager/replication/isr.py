@@ -28,7 +28,7 @@ from replica_manager.replication.fetch_values import UNKNOWN_OFFSET
 from zkcontroller.model import RECOVERED, UNKNOWN_BROKER_EPOCH
 
 
-class ReplicaState(NamedTuple):
+class RemoteReplica(NamedTuple):
     """A leader's view of one follower; a new one has not fetched yet."""
 
     log_end_offset: int = UNKNOWN_OFFSET
@@ -47,7 +47,7 @@ class ReplicaState(NamedTuple):
         leader_end_offset: int,
         now_ms: int,
         broker_epoch: int = UNKNOWN_BROKER_EPOCH,
-    ) -> ReplicaState:
+    ) -> RemoteReplica:
         """The state after the follower fetched from ``fetch_offset``: it has everything below.
 
         ``leader_end_offset`` is from before the read: records appended meanwhile must not make the
@@ -60,7 +60,7 @@ class ReplicaState(NamedTuple):
             # Under a steady load a follower is always a batch behind; it is in sync if it now has
             # all that there was when it asked before.
             caught_up_ms = max(caught_up_ms, self.last_fetch_time_ms)
-        return ReplicaState(
+        return RemoteReplica(
             fetch_offset,
             log_start_offset,
             max(leader_end_offset, self.last_fetch_leader_log_end_offset),
@@ -71,7 +71,7 @@ class ReplicaState(NamedTuple):
 
     def at_election(
         self, epoch_start_offset: int, now_ms: int, *, is_new_leader: bool, is_in_sync: bool
-    ) -> ReplicaState:
+    ) -> RemoteReplica:
         """The follower's state when this broker begins a new leader epoch.
 
         A new leader forgets the position: it is from an earlier rule, and the follower may have
@@ -81,7 +81,7 @@ class ReplicaState(NamedTuple):
         grace_ms = now_ms if is_in_sync else 0
         if is_new_leader:
             return _forgotten(grace_ms)
-        return ReplicaState(
+        return RemoteReplica(
             self.log_end_offset,
             self.log_start_offset,
             epoch_start_offset,
@@ -98,17 +98,17 @@ class ReplicaState(NamedTuple):
 
 
 @lru_cache(maxsize=2)
-def _forgotten(grace_ms: int) -> ReplicaState:
+def _forgotten(grace_ms: int) -> RemoteReplica:
     """The state of a new leader's follower.
 
     Kept, since a failover makes leaders by the ten thousand, all of them with the same two.
     """
-    return ReplicaState(
+    return RemoteReplica(
         last_fetch_leader_log_end_offset=UNKNOWN_OFFSET, last_caught_up_time_ms=grace_ms
     )
 
 
-NEVER_HEARD_OF: Final = ReplicaState()
+NEVER_HEARD_OF: Final = RemoteReplica()
 """A follower that has not fetched yet; shared, since a value never changes."""
 
 
@@ -239,7 +239,7 @@ def proposed_shrink(
 def out_of_sync_replicas(
     isr: Iterable[int],
     leader: int,
-    followers: Mapping[int, ReplicaState],
+    followers: Mapping[int, RemoteReplica],
     leader_end_offset: int,
     now_ms: int,
     max_lag_ms: int,
@@ -260,7 +260,7 @@ def out_of_sync_replicas(
 
 
 def may_join_isr(
-    follower: ReplicaState, high_watermark: int, leader_epoch_start_offset: int | None
+    follower: RemoteReplica, high_watermark: int, leader_epoch_start_offset: int | None
 ) -> bool:
     """Whether a follower meets the conditions to join the ISR.
 
@@ -274,7 +274,7 @@ def may_join_isr(
 
 def high_watermark_by_isr(
     isr_state: IsrState,
-    followers: Mapping[int, ReplicaState],
+    followers: Mapping[int, RemoteReplica],
     leader_end_offset: int,
     now_ms: int,
     max_lag_ms: int,

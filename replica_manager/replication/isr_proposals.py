@@ -46,7 +46,7 @@ class AlterPartitionCall:
         return newest if has_ids else min(newest, FIRST_TOPIC_ID_VERSION - 1)
 
 
-class Verdict(NamedTuple):
+class ProposalResult(NamedTuple):
     """The controller's result for one proposal."""
 
     partition: TopicPartition
@@ -101,18 +101,20 @@ class IsrProposals:
             _log.warning("Controller refused AlterPartition with %s", error.name.upper())
         self._under_way = None
 
-    def answered(self, answers: Mapping[TopicPartition, AlteredIsr | ErrorCode]) -> list[Verdict]:
+    def answered(
+        self, answers: Mapping[TopicPartition, AlteredIsr | ErrorCode]
+    ) -> list[ProposalResult]:
         """The result for each proposal; partitions left out stay pending.
 
         NOT_CONTROLLER for a partition is like a lost request: to be checked before.
         """
         call, self._under_way = self._under_way, None
         assert call is not None
-        verdicts: list[Verdict] = []
+        verdicts: list[ProposalResult] = []
         for partition, proposed in call.partitions.items():
             answer = answers.get(partition)
             if answer is None:
                 continue
             del self._waiting[partition]
-            verdicts.append(Verdict(partition, proposed.pending, answer))
+            verdicts.append(ProposalResult(partition, proposed.pending, answer))
         return verdicts

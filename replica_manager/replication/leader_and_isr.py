@@ -13,7 +13,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.control_requests import LeaderAndIsrRequest, PartitionErrors
-from replica_manager.replication.partition import Partition, PartitionState
+from replica_manager.replication.partition import LeaderAndIsrPartitionState, Partition
 from replica_manager.replication.replica_log import ABSENT_LOG
 from zkcontroller.errors import InconsistentTopicId, KafkaStorage
 from zkcontroller.model import RECOVERING, TopicPartition
@@ -73,8 +73,8 @@ class LeaderAndIsrHandling:
             stale = ErrorCode.stale_controller_epoch
             return PartitionErrors(stale, dict.fromkeys(request.partitions, stale))
         replicas.controller_epoch = request.controller_epoch
-        leaders: dict[Partition, PartitionState] = {}
-        followers: dict[Partition, PartitionState] = {}
+        leaders: dict[Partition, LeaderAndIsrPartitionState] = {}
+        followers: dict[Partition, LeaderAndIsrPartitionState] = {}
         for tp, state in request.partitions.items():
             yield
             reason = invalid_partition_reason(*tp)
@@ -117,7 +117,7 @@ class LeaderAndIsrHandling:
             reason,
         )
 
-    def _check(self, partition: Partition, state: PartitionState) -> ErrorCode | None:
+    def _check(self, partition: Partition, state: LeaderAndIsrPartitionState) -> ErrorCode | None:
         """The error for this partition; None if its state is taken over."""
         topic_id = self._request.topic_ids.get(partition.topic_partition.topic)
         known_id = partition.topic_id
@@ -150,7 +150,7 @@ class LeaderAndIsrHandling:
         return self._same_epoch(partition, state, topic_id)
 
     def _same_epoch(
-        self, partition: Partition, state: PartitionState, topic_id: UUID | None
+        self, partition: Partition, state: LeaderAndIsrPartitionState, topic_id: UUID | None
     ) -> ErrorCode:
         """The controller repeats what is known: only the topic id may be new."""
         if topic_id is not None and partition.topic_id is None:
@@ -184,7 +184,9 @@ class LeaderAndIsrHandling:
         if self._replicas.fetchers is not None:
             self._replicas.fetchers.update_topic_id(partition.topic_partition, topic_id)
 
-    def _opens_log(self, partition: Partition, state: PartitionState, role: str) -> bool:
+    def _opens_log(
+        self, partition: Partition, state: LeaderAndIsrPartitionState, role: str
+    ) -> bool:
         """Opens the partition's log; False if it is offline, which marks the partition too."""
         tp = partition.topic_partition
         if tp in self._replicas.offline:
@@ -222,7 +224,7 @@ class LeaderAndIsrHandling:
         return True
 
     def _make_leaders(
-        self, leaders: Mapping[Partition, PartitionState]
+        self, leaders: Mapping[Partition, LeaderAndIsrPartitionState]
     ) -> Generator[None, None, None]:
         yield from self._trace_transition(leaders, Kind.TRANSITION_STARTED, "leader")
         self.records.append(
@@ -247,7 +249,7 @@ class LeaderAndIsrHandling:
         yield from self._trace_transition(leaders, Kind.TRANSITION_COMPLETED, "leader")
 
     def _make_followers(
-        self, followers: Mapping[Partition, PartitionState]
+        self, followers: Mapping[Partition, LeaderAndIsrPartitionState]
     ) -> Generator[None, None, None]:
         yield from self._trace_transition(followers, Kind.TRANSITION_STARTED, "follower")
         live = self._replicas.metadata_cache.snapshot.live_brokers
@@ -288,7 +290,7 @@ class LeaderAndIsrHandling:
     def _ignore(
         self,
         tp: TopicPartition,
-        state: PartitionState,
+        state: LeaderAndIsrPartitionState,
         reason: Reason,
         *,
         replicas: tuple[int, ...] | None = None,
@@ -351,7 +353,7 @@ class LeaderAndIsrHandling:
             )
 
     def _trace_transition(
-        self, partitions: Mapping[Partition, PartitionState], kind: Kind, role: str
+        self, partitions: Mapping[Partition, LeaderAndIsrPartitionState], kind: Kind, role: str
     ) -> Generator[None, None, None]:
         if not self._replicas.is_tracing():
             return

@@ -26,7 +26,7 @@ from replica_manager.replication.isr import (
     Consequence,
     IsrState,
     PendingIsr,
-    ReplicaState,
+    RemoteReplica,
     consequence_of,
     high_watermark_by_isr,
     may_join_isr,
@@ -46,7 +46,7 @@ DEFAULT_REPLICA_LAG_TIME_MAX_MS: Final = 30_000
 _log = logging.getLogger("kafka.cluster.Partition")
 
 
-class PartitionState(NamedTuple):
+class LeaderAndIsrPartitionState(NamedTuple):
     """One partition of a LeaderAndIsr request."""
 
     controller_epoch: int
@@ -158,7 +158,7 @@ class Partition:
         """Offset at which this broker began to lead; None while it does not."""
         self.isr_state: IsrState = CommittedIsr()
         """Empty on a follower: only the leader knows who is in sync."""
-        self.remote_replicas: dict[int, ReplicaState] = {}
+        self.remote_replicas: dict[int, RemoteReplica] = {}
         """The followers; empty unless this broker leads."""
 
     @property
@@ -228,7 +228,11 @@ class Partition:
             self.topic_id = topic_id
 
     def make_leader(
-        self, state: PartitionState, topic_id: UUID | None, base: StateChange, now_ms: int
+        self,
+        state: LeaderAndIsrPartitionState,
+        topic_id: UUID | None,
+        base: StateChange,
+        now_ms: int,
     ) -> Transition:
         """Makes this broker the leader, unless the request is outdated.
 
@@ -269,7 +273,7 @@ class Partition:
         return Transition(is_new_leader, record, self.maybe_increment_high_watermark(now_ms))
 
     def _begin_leader_epoch(
-        self, state: PartitionState, now_ms: int, *, is_new_leader: bool
+        self, state: LeaderAndIsrPartitionState, now_ms: int, *, is_new_leader: bool
     ) -> None:
         start_offset = self.log_end_offset
         # Followers may have records of later epochs than any record here, if elections followed
@@ -284,7 +288,7 @@ class Partition:
         self.leader_epoch_start_offset = start_offset
 
     def make_follower(
-        self, state: PartitionState, topic_id: UUID | None, base: StateChange
+        self, state: LeaderAndIsrPartitionState, topic_id: UUID | None, base: StateChange
     ) -> Transition:
         """Makes this broker a follower; ``has_changed``: fetching must restart."""
         if state.partition_epoch < self.partition_epoch:
@@ -312,13 +316,13 @@ class Partition:
             record = self._already(base, state, topic_id, Reason.ALREADY_FOLLOWER, "follower")
         return Transition(is_new_epoch, record)
 
-    def _assign(self, state: PartitionState) -> None:
+    def _assign(self, state: LeaderAndIsrPartitionState) -> None:
         self.replicas = state.replicas
         self.adding_replicas = state.adding_replicas
         self.removing_replicas = state.removing_replicas
 
     def _skipped(
-        self, base: StateChange, state: PartitionState, topic_id: UUID | None, role: str
+        self, base: StateChange, state: LeaderAndIsrPartitionState, topic_id: UUID | None, role: str
     ) -> StateChange:
         """The record of a request that is older than this partition epoch."""
         skipped = self._described(base, Kind.TRANSITION_SKIPPED, state, topic_id, role)
@@ -329,7 +333,7 @@ class Partition:
     def _already(
         self,
         base: StateChange,
-        state: PartitionState,
+        state: LeaderAndIsrPartitionState,
         topic_id: UUID | None,
         reason: Reason,
         role: str,
@@ -346,7 +350,7 @@ class Partition:
         self,
         base: StateChange,
         kind: Kind,
-        state: PartitionState,
+        state: LeaderAndIsrPartitionState,
         topic_id: UUID | None,
         role: str,
     ) -> StateChange:
@@ -426,7 +430,7 @@ class Partition:
             may_move and self.low_watermark > old_low_watermark,
         )
 
-    def _maybe_expand_isr(self, replica_id: int, follower: ReplicaState) -> PendingIsr | None:
+    def _maybe_expand_isr(self, replica_id: int, follower: RemoteReplica) -> PendingIsr | None:
         committed = self.isr_state
         if not self.is_leader or not isinstance(committed, CommittedIsr):
             return None

@@ -29,7 +29,7 @@ class FollowerAppend(Protocol):
         """The epoch of the last appended record; None if there was none."""
 
 
-class TruncationPlan(Protocol):
+class PlannedTruncation(Protocol):
     """Reads the data that a log needs when it is truncated."""
 
     def run(self) -> None:
@@ -83,7 +83,7 @@ class ReplicaLog(Protocol):
     def maybe_increment_log_start_offset(self, offset: int, reason: str, /) -> bool:
         """Raises the log start offset, True if it moved; OffsetOutOfRange above the HW."""
 
-    def plan_truncation(self, offset: int, /) -> TruncationPlan | None:
+    def plan_truncation(self, offset: int, /) -> PlannedTruncation | None:
         """A read to run in a thread before ``truncate_to``; None if none is needed."""
 
     def truncate_to(self, offset: int, /) -> bool:

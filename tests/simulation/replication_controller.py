@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.isr import AlteredIsr, IsrProposal
-from replica_manager.replication.partition import PartitionState
+from replica_manager.replication.partition import LeaderAndIsrPartitionState
 from zkcontroller.model import NO_LEADER, TopicPartition
 
 CONTROLLER_EPOCH = 1
@@ -29,9 +29,9 @@ class Decided:
     leader_epoch: int = 0
     partition_epoch: int = 0
 
-    def state(self) -> PartitionState:
+    def state(self) -> LeaderAndIsrPartitionState:
         """As LeaderAndIsr tells it."""
-        return PartitionState(
+        return LeaderAndIsrPartitionState(
             CONTROLLER_EPOCH,
             self.leader,
             self.leader_epoch,
@@ -50,7 +50,7 @@ class ControlMessage(NamedTuple):
 
     broker_epoch: int
     live_brokers: tuple[int, ...]
-    partitions: Mapping[TopicPartition, PartitionState]
+    partitions: Mapping[TopicPartition, LeaderAndIsrPartitionState]
 
 
 class Mail(Protocol):

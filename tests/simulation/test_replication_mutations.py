@@ -19,7 +19,7 @@ from replica_manager.replication import (
     partition_reads,
 )
 from replica_manager.replication.fetch_state import Truncation
-from replica_manager.replication.isr import Consequence, PendingShrink, ReplicaState
+from replica_manager.replication.isr import Consequence, PendingShrink, RemoteReplica
 from tests.simulation.replication_broker import SimulatedBroker
 from tests.simulation.replication_log import InMemoryLog
 from tests.simulation.replication_world import replicated_world
@@ -133,7 +133,7 @@ def note_no_epoch_at_the_election(patch: Patch) -> None:
 def let_laggards_join(patch: Patch) -> None:
     """The high watermark is enough to join; where the leader's epoch began is not asked."""
 
-    def join(follower: ReplicaState, high_watermark: int, _: int | None) -> bool:
+    def join(follower: RemoteReplica, high_watermark: int, _: int | None) -> bool:
         return follower.log_end_offset >= high_watermark
 
     patch.setattr(partition, "may_join_isr", join)

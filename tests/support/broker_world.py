@@ -46,7 +46,7 @@ from replica_manager.replication.metadata_cache import (
     PartitionMetadata,
     TopicMetadata,
 )
-from replica_manager.replication.partition import PartitionState
+from replica_manager.replication.partition import LeaderAndIsrPartitionState
 from replica_manager.replication.record_appends import RecordAppends
 from replica_manager.replication.record_reads import RecordReads
 from replica_manager.replication.replica_manager import ReplicaManager
@@ -302,7 +302,9 @@ class BrokerWorld:
             {topic: {partition: metadata(leader, isr=isr, replicas=replicas)}},
             topic_ids={topic: topic_id} if topic_id else None,
         )
-        state = PartitionState(1, leader, leader_epoch, isr, 0, replicas, (), (), True, 0)
+        state = LeaderAndIsrPartitionState(
+            1, leader, leader_epoch, isr, 0, replicas, (), (), True, 0
+        )
         answer = completed(
             self.replicas.become_leader_or_follower(
                 LeaderAndIsrRequest(1, 1, -1, {tp: state}, {topic: topic_id} if topic_id else {}),

@@ -7,7 +7,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.control_requests import LeaderAndIsrRequest
-from replica_manager.replication.partition import Partition, PartitionState
+from replica_manager.replication.partition import LeaderAndIsrPartitionState, Partition
 from tests.support.broker_world import BROKER_EPOCH, CORRELATION_ID, BrokerWorld
 from tests.support.steps import completed
 from zkcontroller.model import RECOVERED, TopicPartition
@@ -24,7 +24,7 @@ def lead(
     topic_id: UUID | None = None,
 ) -> Partition:
     """What the controller's LeaderAndIsr does; broker 1 is the one under test."""
-    state = PartitionState(
+    state = LeaderAndIsrPartitionState(
         1, leader, leader_epoch, isr, leader_epoch, replicas, (), (),
         is_new=leader_epoch == 0, leader_recovery_state=RECOVERED,
     )  # fmt: skip

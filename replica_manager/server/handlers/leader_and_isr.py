@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.replication.control_requests import LeaderAndIsrRequest
-from replica_manager.replication.partition import PartitionState
+from replica_manager.replication.partition import LeaderAndIsrPartitionState
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
 from replica_manager.server.handlers.control_requests import (
     broker_epoch_of,
@@ -101,7 +101,7 @@ def _forget_what_was_led(
 def _decode(
     request: request_types.LeaderAndIsrRequest,
     version: int,
-    states: Mapping[TopicPartition, PartitionState],
+    states: Mapping[TopicPartition, LeaderAndIsrPartitionState],
 ) -> LeaderAndIsrRequest:
     topic_ids: dict[str, UUID] = {}
     if version >= _TOPIC_IDS_SINCE:
@@ -122,11 +122,11 @@ def _decode(
 
 def _partitions(
     request: request_types.LeaderAndIsrRequest, version: int
-) -> Iterator[tuple[TopicPartition, PartitionState]]:
+) -> Iterator[tuple[TopicPartition, LeaderAndIsrPartitionState]]:
     for topic, state in _states(request, version):
         yield (
             TopicPartition(topic, state.partition_index),
-            PartitionState(
+            LeaderAndIsrPartitionState(
                 state.controller_epoch,
                 state.leader,
                 state.leader_epoch,

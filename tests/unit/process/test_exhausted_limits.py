@@ -18,7 +18,7 @@ from replica_manager.log.checkpoints import CheckpointFile
 from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogDirFailure, LogManager
 from replica_manager.log.maintenance import RETRY_MS, LogMaintenance
-from replica_manager.log.producer_snapshots import SnapshotFiles
+from replica_manager.log.producer_snapshots import ProducerSnapshotFiles
 from tests.support.log_world import (
     START_MS,
     LogWorld,
@@ -182,7 +182,7 @@ def test_a_snapshot_of_producers_that_may_not_be_opened_is_synced_later(
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", counting)
-    snapshots = SnapshotFiles(tmp_path)
+    snapshots = ProducerSnapshotFiles(tmp_path)
     snapshots.take([], 5)
 
     with no_more_files(), pytest.raises(OSError, match="Too many open files"):

@@ -24,7 +24,7 @@ from replica_manager.replication.control_requests import (
     StopReplicaPartition,
     StopReplicaRequest,
 )
-from replica_manager.replication.partition import PartitionState
+from replica_manager.replication.partition import LeaderAndIsrPartitionState
 from tests.support.broker_world import CORRELATION_ID, ORDERS_ID, BrokerWorld, broker
 from tests.support.log_world import batch
 from tests.support.steps import completed
@@ -57,7 +57,9 @@ def hear(
     topic_id: UUID | None = ORDERS_ID,
     is_new: bool = True,
 ) -> ErrorCode:
-    state = PartitionState(1, leader, leader_epoch, (1, 2), 0, (1, 2), (), (), is_new, 0)
+    state = LeaderAndIsrPartitionState(
+        1, leader, leader_epoch, (1, 2), 0, (1, 2), (), (), is_new, 0
+    )
     answer = completed(
         world.replicas.become_leader_or_follower(
             LeaderAndIsrRequest(

@@ -25,7 +25,7 @@ from replica_manager.replication.controller_link import (
 )
 from replica_manager.replication.isr import CommittedIsr, PendingIsr
 from replica_manager.replication.isr_znodes import CHECK_INTERVAL_MS, IsrZnodes
-from replica_manager.replication.partition import Partition, PartitionState
+from replica_manager.replication.partition import LeaderAndIsrPartitionState, Partition
 from tests.simulation.replication_log import InMemoryLog
 from tests.simulation.zookeeper import SimulatedSession
 from tests.simulation.zookeeper_server import SimulatedZooKeeper
@@ -57,7 +57,7 @@ def led(tp: TopicPartition = ZERO, topic_id: UUID | None = ID) -> Partition:
     """A partition that broker 1 leads for brokers 2 and 3, all of them in sync at time 0."""
     partition = Partition(tp, 1, log=InMemoryLog(), replica_lag_time_max_ms=LAG_MS)
     partition.log.append_as_leader("x", LEADER_EPOCH)  # type: ignore[attr-defined]
-    state = PartitionState(
+    state = LeaderAndIsrPartitionState(
         3, 1, LEADER_EPOCH, (1, 2, 3), PARTITION_EPOCH, (1, 2, 3), (), (), False, 0
     )
     base = StateChange(Kind.LEADER_AND_ISR_HANDLING, "broker", 1, 3, 1)

@@ -20,7 +20,7 @@ from replica_manager.replication.fetch_requests import AskEpochEnds, EpochQuesti
 from replica_manager.replication.fetch_state import FetchStage
 from replica_manager.replication.fetch_steps import ReplicaFetcher
 from replica_manager.replication.metadata_cache import MetadataCache, MetadataUpdate
-from replica_manager.replication.partition import PartitionState
+from replica_manager.replication.partition import LeaderAndIsrPartitionState
 from replica_manager.replication.replica_fetchers import FetcherKey, ReplicaFetchers
 from replica_manager.replication.replica_manager import ReplicaManager
 from tests.simulation.replication_log import InMemoryLog
@@ -90,7 +90,7 @@ class Host:
         topic_id: UUID | None = ID,
         partition_epoch: int = 0,
     ) -> list[ErrorCode]:
-        state = PartitionState(
+        state = LeaderAndIsrPartitionState(
             1, leader, leader_epoch, (1, 2, 3), partition_epoch, (1, 2, 3), (), (), False, 0
         )
         chosen = partitions or (ZERO,)

@@ -18,10 +18,10 @@ from replica_manager.replication.isr import (
     Consequence,
     PendingExpand,
     PendingShrink,
-    ReplicaState,
+    RemoteReplica,
     consequence_of,
 )
-from replica_manager.replication.partition import ALL_IN_SYNC, Partition, PartitionState
+from replica_manager.replication.partition import ALL_IN_SYNC, LeaderAndIsrPartitionState, Partition
 from replica_manager.replication.partition_reads import (
     LogReadInfo,
     check_latest_offset,
@@ -60,11 +60,13 @@ class Replica:
         partition_epoch: int = 1,
         replicas: tuple[int, ...] = (1, 2, 3),
     ) -> bool:
-        state = PartitionState(1, 1, leader_epoch, isr, partition_epoch, replicas, (), (), False, 0)
+        state = LeaderAndIsrPartitionState(
+            1, 1, leader_epoch, isr, partition_epoch, replicas, (), (), False, 0
+        )
         return self.partition.make_leader(state, None, BASE, self.now_ms).has_changed
 
     def follow(self, leader_epoch: int, partition_epoch: int = 1) -> bool:
-        state = PartitionState(
+        state = LeaderAndIsrPartitionState(
             1, 2, leader_epoch, (2, 3), partition_epoch, (1, 2, 3), (), (), False, 0
         )
         return self.partition.make_follower(state, None, BASE).has_changed
@@ -110,7 +112,7 @@ def test_a_new_leader_forgets_where_its_followers_were(replica: Replica) -> None
     replica.lead(3)
 
     follower = replica.partition.remote_replicas[2]
-    assert follower == ReplicaState(-1, -1, -1, 0, replica.now_ms)
+    assert follower == RemoteReplica(-1, -1, -1, 0, replica.now_ms)
 
 
 def test_a_leader_elected_again_keeps_their_positions_and_grants_a_new_grace(
@@ -124,7 +126,7 @@ def test_a_leader_elected_again_keeps_their_positions_and_grants_a_new_grace(
     replica.lead(2, isr=(1, 2))
 
     in_sync, other = (replica.partition.remote_replicas[broker] for broker in (2, 3))
-    assert in_sync == ReplicaState(4, 0, 5, replica.now_ms, replica.now_ms)
+    assert in_sync == RemoteReplica(4, 0, 5, replica.now_ms, replica.now_ms)
     assert (other.last_fetch_time_ms, other.last_caught_up_time_ms) == (0, 0)
 
 

@@ -14,7 +14,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from replica_manager.replication.control_requests import LeaderAndIsrRequest, PartitionErrors
-from replica_manager.replication.partition import PartitionState, Role
+from replica_manager.replication.partition import LeaderAndIsrPartitionState, Role
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, broker
 from tests.support.steps import completed
 from zkcontroller.model import TopicPartition
@@ -42,15 +42,15 @@ def state(
     partition_epoch: int = 0,
     adding: tuple[int, ...] = (),
     recovery: int = 0,
-) -> PartitionState:
-    return PartitionState(
+) -> LeaderAndIsrPartitionState:
+    return LeaderAndIsrPartitionState(
         1, leader, leader_epoch, isr, partition_epoch, replicas, adding, (), False, recovery
     )
 
 
 def send(
     world: BrokerWorld,
-    partitions: Mapping[TopicPartition, PartitionState],
+    partitions: Mapping[TopicPartition, LeaderAndIsrPartitionState],
     *,
     controller_epoch: int = 1,
     topic_id: UUID | None = ORDERS_ID,
@@ -71,7 +71,7 @@ def send(
     )
 
 
-def send_one(world: BrokerWorld, one: PartitionState, **options: object) -> ErrorCode:
+def send_one(world: BrokerWorld, one: LeaderAndIsrPartitionState, **options: object) -> ErrorCode:
     answer = send(world, {ORDERS_0: one}, **options)  # type: ignore[arg-type]
     assert answer.error is ErrorCode.none
     return answer.partitions[ORDERS_0]

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
-from replica_manager.replication.partition import Partition, PartitionState
+from replica_manager.replication.partition import LeaderAndIsrPartitionState, Partition
 from replica_manager.security.acl_cache import AclBinding, AclCache
 from replica_manager.security.acl_store import AclStore
 from replica_manager.security.authorizer import CLUSTER_NAME, Authorizer
@@ -56,7 +56,7 @@ def hosted(index: int, leader: int) -> Partition:
     for epoch in (3, 3, 3, 5, 5):
         log.append_as_leader("x", epoch)
     partition = Partition(TopicPartition("orders", index), 1, log=log)
-    state = PartitionState(1, leader, LEADER_EPOCH, (1, 2), 0, (1, 2), (), (), False, 0)
+    state = LeaderAndIsrPartitionState(1, leader, LEADER_EPOCH, (1, 2), 0, (1, 2), (), (), False, 0)
     base = StateChange(Kind.LEADER_AND_ISR_HANDLING, "broker", 1, 1, 1)
     if leader == 1:
         partition.make_leader(state, None, base, 0)

@@ -14,7 +14,7 @@ from replica_manager.replication.control_requests import (
     StopReplicaPartition,
     StopReplicaRequest,
 )
-from replica_manager.replication.partition import PartitionState, Role
+from replica_manager.replication.partition import LeaderAndIsrPartitionState, Role
 from tests.support.broker_world import BrokerWorld
 from tests.support.steps import completed
 from zkcontroller.model import TopicPartition
@@ -28,7 +28,7 @@ def world() -> Iterator[BrokerWorld]:
     """Broker 1 leads orders-0 at leader epoch 4."""
     with ThreadPoolExecutor(1) as executor:
         world = BrokerWorld(executor)
-        led = PartitionState(1, 1, 4, (1,), 0, (1,), (), (), True, 0)
+        led = LeaderAndIsrPartitionState(1, 1, 4, (1,), 0, (1,), (), (), True, 0)
         completed(
             world.replicas.become_leader_or_follower(
                 LeaderAndIsrRequest(1, 3, -1, {ORDERS_0: led}, {}), 1
