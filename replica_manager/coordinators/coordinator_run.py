@@ -13,7 +13,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from typing import Any, Generic, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -23,6 +22,7 @@ from replica_manager.coordinators.groups.events import Load, Loaded, LoadFailed,
 from replica_manager.log.producer_state import AppendOrigin, VerificationGuard
 from zkcontroller.errors import ZkControllerError
 from zkcontroller.model import TopicPartition
+from zkcontroller.net.awaited_answers import AwaitedAnswers
 from zkcontroller.net.presence import abandonable
 from zkcontroller.process.wall_clock import WallClock
 from zkcontroller.protocol.record_batch import MemoryRecords
@@ -94,9 +94,8 @@ class CoordinatorRun(Generic[_O]):
         self._led_log = led_log
         self._load_buffer_bytes = load_buffer_bytes
         self._now_ms = WallClock() if now_ms is None else now_ms
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        """By request id; one or a few for each connection whose request is here."""
-        self._request_ids = count(1)
+        self._answers: AwaitedAnswers[Any] = AwaitedAnswers()
+        """One or a few wait for each connection whose request is here."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._ticker: asyncio.TimerHandle | None = None
         self._loader = ThreadPoolExecutor(1, thread_name_prefix=thread_name)
@@ -104,29 +103,23 @@ class CoordinatorRun(Generic[_O]):
 
     def new_request_id(self) -> int:
         """A new request id."""
-        return next(self._request_ids)
+        return self._answers.new_id()
 
     async def ask(self, request: Asks, result_type: type[_R]) -> _R:
         """The coordinator's answer, which may take as long as a rebalance.
 
         CancelledError if the client goes away meanwhile; the coordinator has the request.
         """
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[request.request_id] = future
-        try:
+        with self._answers.expected(request.request_id) as answer:
             self.step(request)
             with abandonable():
-                result = await future
-        finally:
-            self._waiting.pop(request.request_id, None)
+                result = await answer
         assert isinstance(result, result_type), (request, result)
         return result
 
     def answer(self, request_id: int, result: object) -> None:
         """Completes the waiting request, unless it has ended."""
-        future = self._waiting.pop(request_id, None)
-        if future is not None and not future.done():
-            future.set_result(result)
+        self._answers.answer(request_id, result)
 
     def step(self, given: object) -> None:
         """Passes an input to the coordinator and performs the outputs.
@@ -163,9 +156,7 @@ class CoordinatorRun(Generic[_O]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         # Commits whose requests have ended.
-        for future in self._waiting.values():
-            future.cancel()
-        self._waiting.clear()
+        self._answers.cancel_all()
         self._loader.shutdown(wait=False, cancel_futures=True)
 
     def _set_ticker(self) -> None:

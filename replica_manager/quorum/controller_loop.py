@@ -54,6 +54,7 @@ from zkcontroller.kraft.metadata.metadata_batches import (
     iterate_metadata_batches,
 )
 from zkcontroller.kraft.values import LeaderAndEpoch, OffsetAndEpoch
+from zkcontroller.net.awaited_answers import AwaitedAnswers
 from zkcontroller.net.presence import abandonable
 
 LISTENER_NAME: Final = "controller"
@@ -162,8 +163,7 @@ class ControllerLoop:
         """Done, with the reason, when the process must end."""
         self._driver = driver
         self._now_ms = now_ms
-        self._answers: dict[int, asyncio.Future[Any]] = {}
-        self._last_request_id = 0
+        self._answers: AwaitedAnswers[Any] = AwaitedAnswers()
         self._is_closed = False
         # No longer than there are connections, each of which waits for its answer, and listeners,
         # each of which gets a commit when it has taken in the last one.
@@ -191,9 +191,7 @@ class ControllerLoop:
         self._is_closed = True
         self._put(_Stop())
         await asyncio.to_thread(self._thread.join)
-        for answer in self._answers.values():
-            if not answer.done():
-                answer.set_exception(ConnectionAbortedError("the controller stops"))
+        self._answers.refuse_all(lambda: ConnectionAbortedError("the controller stops"))
 
     async def ask(self, request: ControllerRequest, timeout_ms: int | None = None) -> Any:
         """The controller's response, once its records are committed; ApiException if refused.
@@ -202,11 +200,10 @@ class ControllerLoop:
         """
         if self.failure.done():
             raise ApiException(ErrorCode.not_controller, "this controller has failed")
-        self._last_request_id += 1
-        request_id = self._last_request_id
+        request_id = self._answers.new_id()
         deadline_ms = None if timeout_ms is None else self._now_ms() + timeout_ms
         happened = RequestReceived(request_id, request, deadline_ms)
-        return await self._answer_to(request_id, happened, self._loop.create_future())
+        return await self._answer_to(request_id, lambda _: happened)
 
     async def look(self, read: Callable[[QuorumController], T]) -> T:
         """The result of ``read``, called with the controller between two steps.
@@ -215,22 +212,20 @@ class ControllerLoop:
         change anything nor give away what changes later.  ConnectionAbortedError if the controller
         has ended.
         """
-        self._last_request_id += 1
-        result: asyncio.Future[T] = self._loop.create_future()
-        return await self._answer_to(self._last_request_id, _Look(read, result), result)
+        result: T = await self._answer_to(
+            self._answers.new_id(), lambda answer: _Look(read, answer)
+        )
+        return result
 
     async def _answer_to(
-        self, request_id: int, asked: RequestReceived | _Look, answer: asyncio.Future[T]
-    ) -> T:
+        self, request_id: int, asked: Callable[[asyncio.Future[Any]], RequestReceived | _Look]
+    ) -> Any:
         if self._is_closed:
             raise ConnectionAbortedError("the controller stops")
-        self._answers[request_id] = answer
-        self._put(asked)
-        try:
+        with self._answers.expected(request_id) as answer:
+            self._put(asked(answer))
             with abandonable():  # the controller has it, and goes on
                 return await answer
-        finally:
-            del self._answers[request_id]
 
     def _put(self, happened: _Happened | _Stop) -> None:
         self._waiting.put(_InQueue(happened, time.monotonic_ns()))
@@ -255,20 +250,11 @@ class ControllerLoop:
         for output in outputs:
             match output:
                 case RequestCompleted(request_id, response):
-                    self._answer(request_id, response, None)
+                    self._answers.answer(request_id, response)
                 case RequestFailed(request_id, refusal):
-                    self._answer(request_id, None, refusal)
+                    self._answers.refuse(request_id, refusal)
                 case NonFatalFault(event, fault):
                     _log.error("Encountered a fault in %s", event, exc_info=fault)
-
-    def _answer(self, request_id: int, response: object, error: ApiException | None) -> None:
-        answer = self._answers.get(request_id)
-        if answer is None or answer.done():
-            return  # the caller has gone
-        if error is None:
-            answer.set_result(response)
-        else:
-            answer.set_exception(error)
 
     def _fail(self, error: Exception) -> None:
         if not self.failure.done():

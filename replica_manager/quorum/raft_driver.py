@@ -51,6 +51,7 @@ from zkcontroller.kraft.outputs import (
 )
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch
+from zkcontroller.net.awaited_answers import AwaitedAnswers
 from zkcontroller.process.wall_clock import WallClock
 from zkcontroller.protocol.record_batch import iterate_batches
 
@@ -173,8 +174,7 @@ class RaftDriver:
         self._inputs: deque[_Input] = deque()
         self._has_input = asyncio.Event()
         self._room = asyncio.Semaphore(MAX_QUEUED_REQUESTS)
-        self._answers: dict[int, asyncio.Future[AnyRaftResponse]] = {}
-        self._last_request_id = 0
+        self._answers: AwaitedAnswers[AnyRaftResponse] = AwaitedAnswers()
         self._listeners: dict[str, RaftListener] = {}
         self._left: bool | None = None
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="raft-disk")
@@ -189,16 +189,10 @@ class RaftDriver:
         if self._left is not None:
             raise ConnectionAbortedError("the node has left the quorum")
         await self._room.acquire()
-        self._last_request_id += 1
-        request_id = self._last_request_id
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[AnyRaftResponse] = loop.create_future()
-        self._answers[request_id] = answer
-        self.put(RequestReceived(request_id, request, listener_name))
-        try:
+        request_id = self._answers.new_id()
+        with self._answers.expected(request_id) as answer:
+            self.put(RequestReceived(request_id, request, listener_name))
             return await answer
-        finally:
-            del self._answers[request_id]
 
     def put(self, happened: Outcome | RequestReceived) -> None:
         """Takes the outcome of a sent request."""
@@ -305,9 +299,7 @@ class RaftDriver:
 
     async def _end(self) -> None:
         self._left = bool(self._left)
-        for answer in self._answers.values():
-            if not answer.done():
-                answer.set_exception(ConnectionAbortedError("the node has left the quorum"))
+        self._answers.refuse_all(lambda: ConnectionAbortedError("the node has left the quorum"))
         # The log must not be closed during a write.
         await asyncio.to_thread(self._disk.shutdown)
 
@@ -378,9 +370,7 @@ class RaftDriver:
                     assert self._channels is not None, "run() has them"
                     self._channels.send(output)
                 case Answer(request_id, response):
-                    answer = self._answers.get(request_id)
-                    if answer is not None and not answer.done():
-                        answer.set_result(response)
+                    self._answers.answer(request_id, response)
                 case DeliverCommit():
                     self._deliver_commit(output)
                 case DeliverSnapshot(name, snapshot_id):

@@ -3,6 +3,7 @@
 * :mod:`.byte_stream`: bytes over TCP or TLS; :mod:`.connection`: one request after the other on
   top of it; :mod:`.client_security`: TLS and SASL from a client's side.
 * :mod:`.presence`: whether the client that a server works for is still there.
+* :mod:`.awaited_answers`: which coroutine waits for the answer with which id.
 
 May import ``protocol``, ``model`` and ``errors``.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import Final, assert_never
@@ -44,6 +43,7 @@ from zkcontroller.core.events import (
 )
 from zkcontroller.core.watches import event_for_watch
 from zkcontroller.errors import ControllerMoved, EventQueueFull, SessionExpired
+from zkcontroller.net.awaited_answers import AwaitedAnswers
 from zkcontroller.net.presence import abandonable
 from zkcontroller.observability.log_files import StateChangeSink, log_line
 from zkcontroller.observability.metrics import Metrics, mbean
@@ -122,8 +122,7 @@ class ControllerRuntime:
         )
         self._has_expired = False
         self._is_shutting_down = False
-        self._request_ids = itertools.count(1)
-        self._awaiting_answer: dict[int, asyncio.Future[Result]] = {}
+        self._answers: AwaitedAnswers[Result] = AwaitedAnswers()
         self._delayed: set[asyncio.TimerHandle] = set()
         self._gauges = self._register_gauges()
 
@@ -231,21 +230,18 @@ class ControllerRuntime:
         own kind of refusal.
         """
         timeout_s = max(ANSWER_TIMEOUT_S, timeout_ms / 1000)
-        request_id = next(self._request_ids)
+        request_id = self._answers.new_id()
         event = make(request_id)
-        answer: asyncio.Future[Result] = self._loop.create_future()
-        self._awaiting_answer[request_id] = answer
-        try:
-            self._queue.put(event)
-            if self._is_shutting_down:  # perhaps the caller has given up
-                return self._controller.refusal(event)
-            with abandonable():  # the event is in the queue, and is handled in any case
-                async with asyncio.timeout(timeout_s):
-                    return await answer
-        except (EventQueueFull, TimeoutError):
-            return None
-        finally:
-            del self._awaiting_answer[request_id]
+        with self._answers.expected(request_id) as answer:
+            try:
+                self._queue.put(event)
+                if self._is_shutting_down:  # perhaps the caller has given up
+                    return self._controller.refusal(event)
+                with abandonable():  # the event is in the queue, and is handled in any case
+                    async with asyncio.timeout(timeout_s):
+                        return await answer
+            except (EventQueueFull, TimeoutError):
+                return None
 
     def _preempt(self, event: Event) -> None:
         self._refuse(event, None)
@@ -275,12 +271,7 @@ class ControllerRuntime:
     def _answer(self, answer: Answer) -> None:
         # On a closed loop no caller waits.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._resolve, answer)
-
-    def _resolve(self, answer: Answer) -> None:
-        waiting = self._awaiting_answer.get(answer.request_id)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(answer.result)
+            self._loop.call_soon_threadsafe(self._answers.answer, answer.request_id, answer.result)
 
     def _put_later(self, put: Put) -> None:
         def due() -> None:

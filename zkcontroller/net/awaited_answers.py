@@ -1,0 +1,71 @@
+"""Answers that coroutines wait for, by the id of their requests.
+
+A request goes to a thread or a queue as a value with an id, and its answer comes back as a value
+with the same id.  Between the two its coroutine waits here.  An answer for a request that has ended
+is dropped: its client has gone, or its time was over.
+
+Source: Kafka ``CompletableFuture`` in ``QuorumController.ControllerWriteEvent``,
+``KafkaRaftClient.RaftRequest.Inbound``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+_R = TypeVar("_R")
+
+
+class AwaitedAnswers(Generic[_R]):
+    """The requests that wait for an answer.  For the event loop.
+
+    There is no bound here: the senders of requests bound how many are under way.
+    """
+
+    def __init__(self) -> None:
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[_R]] = {}
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def new_id(self) -> int:
+        """A request id that no other request has."""
+        return next(self._ids)
+
+    @contextmanager
+    def expected(self, request_id: int) -> Iterator[asyncio.Future[_R]]:
+        """The future of a request that is sent within the block, and ends with it."""
+        answer: asyncio.Future[_R] = asyncio.get_running_loop().create_future()
+        self._waiting[request_id] = answer
+        try:
+            yield answer
+        finally:
+            self._waiting.pop(request_id, None)
+
+    def answer(self, request_id: int, result: _R) -> None:
+        """Completes a request, unless it has ended."""
+        waiting = self._waiting.get(request_id)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(result)
+
+    def refuse(self, request_id: int, error: Exception) -> None:
+        """Ends a request by that error, unless it has ended."""
+        waiting = self._waiting.get(request_id)
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(error)
+
+    def refuse_all(self, error: Callable[[], Exception]) -> None:
+        """Ends every request by an error of its own."""
+        for request_id in list(self._waiting):
+            self.refuse(request_id, error())
+
+    def cancel_all(self) -> None:
+        """Cancels every request."""
+        for waiting in list(self._waiting.values()):
+            waiting.cancel()
+        self._waiting.clear()
