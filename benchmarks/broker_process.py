@@ -1,6 +1,6 @@
 """Brokers as processes, ours and Kafka's alike: same properties in, same words out.
 
-Both write Kafka's log files and say ``started`` on stdout when they serve, so whoever starts one
+Both write Kafka's log files and say ``started`` on stdout when they serve, so one who starts one
 need not know which kind it is.
 """
 
@@ -150,7 +150,7 @@ class BrokerProcess(ABC):
                 if STARTED in line:
                     self._spoke.set()
         process.wait()
-        self._spoke.set()  # wakes whoever waits; is_running tells the truth
+        self._spoke.set()  # wakes those who wait; is_running tells the truth
 
     def _last_words(self) -> str:
         return "\n".join((self.directory / "stdout.log").read_text().splitlines()[-20:])

@@ -45,7 +45,7 @@ def topic_znode(topic: str, assignment: Sequence[Sequence[int]]) -> bytes:
 
 
 def state_znode(replicas: Sequence[int], controller_epoch: int) -> bytes:
-    """``…/partitions/<p>/state``: led by the preferred leader, everybody in sync."""
+    """``…/partitions/<p>/state``: led by the preferred leader, all in sync."""
     return (
         f'{{"controller_epoch":{controller_epoch},"leader":{replicas[0]},"version":1,'
         f'"leader_epoch":0,"isr":[{",".join(map(str, replicas))}]}}'

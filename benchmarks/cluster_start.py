@@ -47,7 +47,7 @@ def seconds_until_acknowledged(make: MakeCluster, directory: Path, zookeeper: st
 def _create_topic(bootstrap_servers: str) -> None:
     deadline_s = time.monotonic() + TIMEOUT_S
     while True:
-        # A new client each time: librdkafka 2.16 asks no more once a broker that has not heard of
+        # A new client each time: librdkafka 2.16 asks no more once a broker that does not know
         # any controller has answered with no brokers.
         admin = _admin.AdminClient({"bootstrap.servers": bootstrap_servers})
         wanted = _admin.NewTopic("first", 1, 3)

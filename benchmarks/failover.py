@@ -3,11 +3,11 @@
 One ZooKeeper, two chroots with the same cluster.  In each: all topics, brokers that only listen,
 one broker that runs for ``/controller``.  A round deletes ``/controller`` and ends when the last
 listening broker has the last byte of its last UpdateMetadata; rounds of the two sides alternate, so
-that whatever else the machine does falls on both.  A round counts only if every broker was told of
+that whatever else the machine does falls on both.  A round counts only if every broker got
 every partition and every replica, by a controller one epoch younger.
 
 Kafka 3.9.1 with one candidate is left without a controller for ever if ``/controller`` goes while a
-failover is running, so each round waits until the brokers hear nothing for a while.
+failover is running, so each round waits until the brokers get nothing for a while.
 
 Run ``python -m benchmarks.failover`` in the repository; ``--only ours`` needs no Kafka.
 """
@@ -72,7 +72,7 @@ class Round:
 
 
 class UnfinishedFailoverError(Exception):
-    """Not every broker was told everything."""
+    """Not every broker got everything."""
 
 
 class Side:
@@ -107,7 +107,7 @@ class Side:
         self._told_everything(self._collect())
 
     def fail_over(self) -> Round:
-        """Deletes ``/controller`` and waits until every broker was told everything."""
+        """Deletes ``/controller`` and waits until every broker got everything."""
         self._stubs.mark()
         epoch = self._controller_epoch()
         cpu_ms = self._candidate.cpu_ms()

@@ -10,7 +10,7 @@ shifted brokers, topics and times, into files of some 256 MB, and reads them fro
 * grep: ``grep -c`` of one pattern, which writes nothing: how fast are the bytes there?
 
 Memory is the highest sum of the resident sets of a way's processes, looked at ten times a second.
-Processor seconds are told beside the clock's, for machines with company.
+Processor seconds stand beside the clock's, for machines with company.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def measured(command: Sequence[str]) -> Measured:
 class _Watched:
     """A process and all below it, looked at ten times a second.
 
-    Nobody waits for the JVM, so no parent knows its processor time when it has ended.
+    No one waits for the JVM, so no parent knows its processor time when it has ended.
     """
 
     def __init__(self, root: int) -> None:

@@ -12,7 +12,7 @@ only listen.  A round does to each side in turn:
 * controlled shutdown of a broker that leads a tenth, until the answer;
 * death of another broker, until the last request to the others; its return, until the last request.
 
-After each operation both sides must hold the same znodes, byte for byte, and must have told every
+After each operation both sides must hold the same znodes, byte for byte, and must have sent every
 broker of as many partitions in each API.  ``stalls`` is how long another client of the same broker
 waited for an ApiVersions answer meanwhile (:mod:`benchmarks.stall_probe`).
 

@@ -1,6 +1,6 @@
 """One side of :mod:`benchmarks.operations`: a cluster, its candidate, and what is done to it.
 
-Every operation returns how long it took and what its brokers were told; whoever compares two sides
+Every operation returns how long it took and what its brokers got; a script that compares sides
 also compares those, and the znodes that each operation left.
 """
 
@@ -53,7 +53,7 @@ PARTITIONS_PER_TOPIC: Final = 100
 TIMEOUT_S: Final = 600.0
 QUIET_MS: Final = 1_500
 IDLE_SHARE: Final = 0.08
-"""Of one processor: below this a broker whose stubs hear nothing has nothing left to do."""
+"""Of one processor: below this a broker whose stubs get nothing has nothing left to do."""
 _PROBE_CPU_MS: Final = 150.0
 """What answering the stall probe costs a broker in one look of ``QUIET_MS``, at most."""
 _POLL_S: Final = 0.01
@@ -299,7 +299,7 @@ class OperationsSide:
         )
 
     def _settle(self, *, brokers: int, began_s: float) -> None:
-        """Waits until the stubs hear nothing more and the candidate has stopped computing."""
+        """Waits until the stubs get nothing more and the candidate has stopped computing."""
         status: dict[str, Any] = {}
         while time.monotonic() - began_s < TIMEOUT_S:
             cpu_ms, then_s = self._candidate.cpu_ms(), time.monotonic()

@@ -3,7 +3,7 @@
 ``python -m benchmarks.produce_consume`` starts both clusters on one ZooKeeper, each below a path of
 its own, and drives them in turn with Kafka's own ``ProducerPerformance`` (acks=all, batches of
 64 KiB) and ``ConsumerPerformance``: records of 100 and of 1000 bytes, one replica and three; then
-2,000 records of 100 bytes a second, for their latency.  Each figure is told beside its peer's, with
+2,000 records of 100 bytes a second, for their latency.  Each figure stands beside its peer's, with
 the ratio; memory and processor time are the three processes' together.  A fifth of the records
 warms a cluster up, uncounted.
 

@@ -51,9 +51,9 @@ async def change(connection: Connection, subscription: str, value: int) -> int:
 
 
 class ChangesInARow:
-    """Sets the key to 101, 102, 103, … in a thread, whoever leads; remembers what was acknowledged.
+    """Sets the key to 101, 102, 103, … in a thread, under any leader; keeps what was acknowledged.
 
-    A value whose answer is a refusal or does not come is never tried again: nobody knows whether
+    A value whose answer is a refusal or does not come is never tried again: no one knows whether
     it is there.
     """
 

@@ -3,7 +3,7 @@
 ``python -m benchmarks.quorum_fencing`` has three voters of ours, and then three of Kafka 3.9.1's,
 lead three brokers that do nothing but register and send heartbeats.  Topics of three replicas are
 created until there are so many partitions; then one broker's heartbeats end.  Its session is over
-nine seconds later, and every partition gets another ISR, a third of them another leader.  Told are
+nine seconds later, and every partition gets another ISR, a third of them another leader.  It prints
 
 * how long after the end of the session all that is committed;
 * how often the leader of the quorum changed on the way: it must not;
@@ -37,7 +37,7 @@ from zkcontroller.protocol.api_versions import ApiKey
 BROKERS: Final = (11, 12, 13)
 SILENT: Final = 11
 SESSION_S: Final = 9.0
-"""``broker.session.timeout.ms``, as it is if nobody sets it."""
+"""``broker.session.timeout.ms``, as it is by default."""
 PARTITIONS_A_TOPIC: Final = 1_000
 PROBE_S: Final = 0.02
 PATIENCE_S: Final = 300.0
@@ -83,7 +83,7 @@ class Watch:
 
 
 async def measure(port: int, topics: int) -> Measured:
-    """Tells the story to the active controller, which listens at that port."""
+    """Sends the steps to the active controller, which listens at that port."""
     async with AsyncExitStack() as connections:
 
         async def connect(client_id: str) -> Connection:

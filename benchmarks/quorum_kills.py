@@ -5,7 +5,7 @@ the mix says.  In each round the leader, now and then a follower, is killed, sto
 others go on, it comes back, and all follow.  Meanwhile a client changes a configuration, one change
 after the other.  Looked at are
 
-* who led: nobody but one node in an epoch, by what the nodes answer, by their logs' own records,
+* who led: one node alone in an epoch, by what the nodes answer, by their logs' own records,
   and by what they write of themselves in the files of their loggers;
 * the logs: the same bytes on every node, up to what is committed;
 * the changes: each that was acknowledged is in the log, in its place;
@@ -15,7 +15,7 @@ With ``--cut-logs`` the logs are cut behind each snapshot, and now and then a fo
 the others have cut off what it lacks: it comes back by way of a snapshot.
 
 Exit code 1, with what is known of every node, if one of these does not hold; the files of the
-nodes are kept then.  So much of the story as takes a minute runs in ``tests/peers``.
+nodes are kept then.  So much of it as takes a minute runs in ``tests/peers``.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def _folder(directory: Path, kind: str, broker_id: int) -> Path:
 
 
 def _address(broker: BrokerProcess) -> str:
-    deadline_s = time.monotonic() + _LOG_TIMEOUT_S  # lines are written a little after the deed
+    deadline_s = time.monotonic() + _LOG_TIMEOUT_S  # lines are written a little after the event
     while time.monotonic() < deadline_s:
         for line in broker.log_lines("server.log"):
             if found := re.search(r"with addresses: PLAINTEXT://([^,\s]+)", line):

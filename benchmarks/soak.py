@@ -3,8 +3,8 @@
 ``python -m benchmarks.soak --minutes 30 --records 3000`` lets Kafka's ``ProducerPerformance`` send
 records of 1000 bytes, three replicas, acks=all, at a steady rate through three brokers of ours, and
 a consumer group follow; old segments are deleted all the while.  Every line of the producer (five
-seconds each) and the memory of the brokers are kept; told are the first and the last third, and the
-slope of memory.
+seconds each) and the memory of the brokers are kept; reported are the first and the last third, and
+the slope of memory.
 """
 
 from __future__ import annotations

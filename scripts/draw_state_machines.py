@@ -4,7 +4,7 @@
     .venv/bin/python scripts/draw_state_machines.py --check    only says whether they are stale
 
 The diagrams come from the tables the code itself obeys (``VALID_PREVIOUS``), so they cannot
-tell another story than the code; ``tests/test_house.py`` makes sure of it.
+differ from the code; ``tests/test_house.py`` makes sure of it.
 """
 
 from __future__ import annotations

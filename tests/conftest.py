@@ -24,8 +24,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in every run: a run that fails must fail again.  Others come with
-# pytest --hypothesis-profile=default.  No example has a time limit: a machine may be busy.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+# pytest --hypothesis-profile=default.  No example has a time limit: a machine may be busy.  A
+# failure prints the decorator that repeats its example alone.
+settings.register_profile("repeatable", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("repeatable")
 
 
@@ -84,7 +85,7 @@ def zookeeper_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 @pytest.fixture
 def chroot() -> str:
-    """A path below the server's root that nobody else uses; it does not exist yet."""
+    """A path below the server's root that no one else uses; it does not exist yet."""
     return f"/test-{next(_numbers)}"
 
 

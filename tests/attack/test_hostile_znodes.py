@@ -59,7 +59,7 @@ PATHS: Final = (
 
 @contextmanager
 def operator(target: BrokerTarget) -> Iterator[ZooKeeperSession]:
-    """A session of somebody who may write every znode."""
+    """A session of someone who may write every znode."""
     session = ZooKeeperSession(ZooKeeperConfig(connect=target.zookeeper))
     session.start()
     try:

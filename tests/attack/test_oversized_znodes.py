@@ -33,7 +33,7 @@ TIMEOUT: Final = timedelta(seconds=20)
 
 @pytest.fixture(scope="module")
 def target(new_broker: NewBroker) -> BrokerTarget:
-    """A broker with an authorizer; on its other listener everybody is a super user."""
+    """A broker with an authorizer; on its other listener everyone is a super user."""
     return new_broker(is_guarded=True)
 
 

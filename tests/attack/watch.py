@@ -124,7 +124,7 @@ class Watch:
         return sum(file.stat().st_size for file in self._logs.rglob("*") if file.is_file())
 
     def new_tracebacks(self) -> list[str]:
-        """Failures that nobody foresaw, from the logs; each is told once."""
+        """Failures that no one foresaw, from the logs; each is given once."""
         new = [each for each in dict.fromkeys(tracebacks_in(self._logs)) if each not in self._told]
         self._told.update(new)
         return new
@@ -155,7 +155,7 @@ def fingerprint(tree: Path) -> dict[str, str]:
 
 
 def tracebacks_in(logs: Path) -> Iterator[str]:
-    """Every failure in the log files below a folder that nobody foresaw."""
+    """Every failure in the log files below a folder that no one foresaw."""
     for file in sorted(logs.rglob("*")):
         if file.is_file():
             yield from (f"{file.name}: {each}" for each in _tracebacks(file))

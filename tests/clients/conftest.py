@@ -1,4 +1,4 @@
-"""Three of our brokers as processes, for clients that nobody has told about us."""
+"""Three of our brokers as processes, for clients that know nothing of us."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ async def until(is_it: Callable[[], bool], why: str) -> None:
 
 
 async def until_read(members: list[Member], offset: int) -> None:
-    """Every partition was read up to there, by whoever has it now."""
+    """Every partition was read up to there, by the member that has it now."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             places = {p: at for member in members for p, at in (await member.positions()).items()}

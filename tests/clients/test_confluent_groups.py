@@ -54,7 +54,7 @@ class Member:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "heartbeat.interval.ms": 200,
-                # Nobody is thought dead because the machine is slow.
+                # No one is thought dead because the machine is slow.
                 "session.timeout.ms": 45_000,
                 **settings,
             }

@@ -15,7 +15,7 @@ from zkcontroller.zookeeper.session import SessionState, ZooKeeperConfig, ZooKee
 
 
 class Client:
-    """A session, what it heard, and how to end it from the server's side."""
+    """A session, what it reported, and how to end it from the server's side."""
 
     def __init__(self, make: Callable[[Recorder[WatchFired], Recorder[SessionState]], Any]) -> None:
         self.watches: Recorder[WatchFired] = Recorder()

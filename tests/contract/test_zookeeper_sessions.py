@@ -1,4 +1,4 @@
-"""Sessions: what ends with them, in which order it is told, and who may still ask."""
+"""Sessions: what ends with them, in which order it is reported, and who may still ask."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def write(client: Client, *operations: Write) -> None:
 
 
 def heard(client: Client) -> list[WatchFired]:
-    """All that the client has heard; what fired earlier arrives before the answer to a read."""
+    """All that the client has got; what fired earlier arrives before the answer to a read."""
     client.perform(CheckExists(["/"]))
     return client.watches.heard
 

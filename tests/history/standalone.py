@@ -77,7 +77,7 @@ class Standalone:
         )  # fmt: skip
 
     def said(self) -> str:
-        """What master and workers wrote, for whoever has to explain a failure."""
+        """What master and workers wrote, for one who has to explain a failure."""
         return "\n".join(
             f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}"
             for log in sorted(self._folder.glob("*.log"))

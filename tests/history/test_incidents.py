@@ -1,4 +1,4 @@
-"""The test of truth: every deed of two real incidents is found, at its time, and nothing else."""
+"""The test of truth: every step of two real incidents is found, at its time, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.history, pytest.mark.timeout(900)]
 
 Findings = dict[str, Any]
 NEAR_MS = 300
-"""Deeds were noted right after they were done, by another process."""
+"""Steps were noted right after they were done, by another process."""
 SESSION_MS = 12_000
 """A paused broker is missed when its session of 6 s has run out; ZooKeeper looks in ticks."""
 

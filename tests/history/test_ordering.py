@@ -1,4 +1,4 @@
-"""Order by epochs, clocks that differ, contradictions told."""
+"""Order by epochs, clocks that differ, contradictions reported."""
 
 from __future__ import annotations
 

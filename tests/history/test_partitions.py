@@ -127,7 +127,7 @@ def test_a_leader_from_outside_the_isr_is_unclean_but_a_gap_in_the_versions_prov
         online(3_000, 9, 1, TP, 2, 2, [2], 2),
         created(1_000, 9, 1, other, [1, 2]),
         shrunk(2_000, 9, 1, other, 1, 1, [1], 1, removed=2),
-        online(3_000, 9, 1, other, 2, 4, [2], 4),  # what version 3 said, nobody knows
+        online(3_000, 9, 1, other, 2, 4, [2], 4),  # what version 3 said, no one knows
     )
 
     found = History(rows).unclean_elections

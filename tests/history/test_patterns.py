@@ -110,7 +110,7 @@ def rows_of(log: Path, pattern: str | None = None) -> pa.Table:
 
 
 def stripped(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without newlines at the end of its texts: at the end of a record nobody sees them."""
+    """A row without newlines at the end of its texts: at the end of a record no one sees them."""
     values = [(key, value.rstrip()) for key, value in row["values"] or ()]
     return {**row, "values": values, "text": row["text"].rstrip()}
 

@@ -81,7 +81,7 @@ def test_every_shape_is_recognised_and_its_fields_become_columns(tmp_path: Path)
 
 
 def stored(field: str, text: str) -> str:
-    """What becomes of a field; what does not fit its column is null."""
+    """What a field is read as; what does not fit its column is null."""
     match TYPES.get(field):
         case "array<int>":
             return ",".join(re.findall(r"brokerId=(\d+)", text) or re.findall(r"\d+", text))

@@ -106,7 +106,7 @@ def test_a_line_fits_the_expression_drawn_from_kafkas_sources(story: str) -> Non
     ("shape", "logger", "line", "fields"),
     [
         (
-            # Of a listener on port 0; told beside "Awaiting socket connections".
+            # Of a listener on port 0; reported beside "Awaiting socket connections".
             "socket-server",
             "kafka.network.DataPlaneAcceptor",
             "Opened wildcard endpoint 127.0.0.1:33001",

@@ -80,7 +80,7 @@ def test_what_is_kept_answers_as_spark_does(
     folder = folder_of(store, cluster)
     events = read_events(spark, store)
     history = History(events.where(events["cluster"] == cluster), folder)
-    assert kept.partitions_at(folder, None) is None  # nobody has asked yet
+    assert kept.partitions_at(folder, None) is None  # no one has asked yet
 
     def collected(answer: Any, *order: str) -> list[dict[str, Any]]:
         return [row.asDict(recursive=True) for row in answer.orderBy(*order).collect()]

@@ -42,7 +42,7 @@ def wait_for(what: Callable[[], T | None], why: str) -> T:
 
 
 def admin_client(bootstrap_servers: str) -> Any:
-    """confluent-kafka's AdminClient, after it was told who the controller is.
+    """confluent-kafka's AdminClient, after it has learned who the controller is.
 
     A broker serves before the first UpdateMetadata reaches it, as Kafka's does.  librdkafka does
     not ask again soon when no controller is named, so each try is another client.
@@ -127,7 +127,7 @@ class BrokerProcess:
         return "".join(file.read_text() for file in rolled) + text
 
     def wait_for_line(self, text: str) -> None:
-        """Waits until server.log holds ``text``; lines are written a little after the deed."""
+        """Waits until server.log holds ``text``; lines are written a little after the event."""
         wait_for(lambda: text in self.log(), f"{text!r} in the log of broker {self.broker_id}")
 
     def tell(self) -> None:

@@ -14,7 +14,7 @@ from zkcontroller.zookeeper.session import SessionState, ZooKeeperConfig, ZooKee
 
 
 class Client:
-    """A started session and what it heard."""
+    """A started session and what it reported."""
 
     def __init__(self, connect: str, **settings: Any) -> None:
         self.watches: Recorder[WatchFired] = Recorder()

@@ -124,7 +124,7 @@ def _credentials(password: str) -> dict[str, str]:
 
 
 def write_users(session: ZooKeeperSession) -> None:
-    """The brokers' own user and everybody else, by SCRAM."""
+    """The brokers' own user and everyone else, by SCRAM."""
     everybody = [("broker", BROKER_PASSWORD), *USERS.items()]
     session.create_missing([ConfigZnode.type_path("users")])
     for user, config in scram_config(*everybody).items():
@@ -147,7 +147,7 @@ def write_acl(
 
 
 def write_rules(session: ZooKeeperSession) -> None:
-    """Alice may see and create what begins with ``alice-``, whoever she is; nothing else."""
+    """Alice may see and create what begins with ``alice-``, however she logs in; nothing else."""
     who = ("User:alice", "User:CN=alice,O=Acme\\, Inc.,C=DE")
     write_acl(
         session,

@@ -82,7 +82,7 @@ class GatheringDoor:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.load_cert_chain(server.path("server.pem"))
         self.on_answer: Callable[[int], object] = lambda _: None
-        """Told which answer of its connection is about to be gathered, from 1 on."""
+        """Called with the number, from 1 on, of the answer that is about to be gathered."""
         self._passing: socket.socket | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.connect = f"127.0.0.1:{self._listener.getsockname()[1]}"

@@ -151,7 +151,7 @@ def test_a_graceful_stop_moves_the_leaderships_before_the_registration_goes(
 
 
 def last_in_sync_replica(cluster: Cluster, session: ZooKeeperSession) -> BrokerProcess:
-    """A broker whose leadership nobody can take over: the other replica is dead."""
+    """A broker whose leadership no one can take over: the other replica is dead."""
     [leader, other] = cluster.start(
         1, 2, default__replication__factor="2", controlled__shutdown__retry__backoff__ms="1000"
     )

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.integration
 
 
 class Unwritten:
-    """State changes that nobody reads."""
+    """State changes that no one reads."""
 
     def write(self, records: Sequence[StateChange]) -> None:
         assert all(isinstance(record, StateChange) for record in records)

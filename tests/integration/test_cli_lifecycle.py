@@ -1,4 +1,4 @@
-"""Clusters that live for one test: in the foreground, on a ZooKeeper of somebody else, failing."""
+"""Clusters that live for one test: in the foreground, on a ZooKeeper of someone else, failing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 
 
 def is_running(pid: int) -> bool:
-    """Zombies, whom nobody has reaped yet, do not count."""
+    """Zombies, which no parent has reaped yet, do not count."""
     return import_module("zkcontroller_cli.processes").ProcessId.of(pid) is not None
 
 
@@ -110,7 +110,7 @@ def test_a_broker_that_cannot_start_takes_nothing_with_it(
 
 
 def test_a_cluster_that_is_not_ready_in_time_is_ended(cluster: LocalCluster) -> None:
-    # Nobody listens on port 1: however busy the machine is, the brokers cannot be ready.
+    # No one listens on port 1: however busy the machine is, the brokers cannot be ready.
     nowhere = ("--override", "zookeeper.connect=127.0.0.1:1")
     answer = cluster("cluster", "start", "--brokers", "2", "--detach", "--timeout", "1", *nowhere)
 

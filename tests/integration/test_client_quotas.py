@@ -1,6 +1,6 @@
 """Quotas over the wire: real clients are slowed down, others are not, and a muted client waits.
 
-Nothing here looks at a clock: what a client is told, and what comes before what, is enough.
+Nothing here looks at a clock: what a client is answered, and what comes before what, is enough.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def produce_request(size: int) -> Any:
 
 
 async def produce(connection: Connection, size: int) -> tuple[timedelta, int]:
-    """What the client is told to wait, and the offset of its record."""
+    """How long the client must wait, and the offset of its record."""
     answer: Any = await connection.request(produce_request(size))
     [partition] = answer.responses[0].partition_responses
     assert int(partition.error_code) == 0

@@ -63,7 +63,7 @@ def test_confluent_kafka(cluster: Cluster, session: ZooKeeperSession) -> None:
         assert set(listed.brokers) == {1, 2, 3}
         return {p: seen.leader for p, seen in listed.topics["confluent"].partitions.items()}
 
-    # The answer comes when the controller knows; the other brokers are told at the same time.
+    # The answer comes when the controller knows; the other brokers get it at the same time.
     leaders = leaders_in_znodes(session, "confluent", 6)
     wait_for(lambda: leaders_seen() == leaders, "every broker to know the leaders")
 

@@ -34,7 +34,7 @@ def cluster(
 
 
 class Consumer:
-    """One that belongs to no generation, and commits what it is told to."""
+    """One that belongs to no generation, and commits what it is given."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._consumer = confluent.Consumer(

@@ -90,7 +90,7 @@ class Replicas:
         wait_for(lambda: len({self.log(id_) for id_ in (1, 2, 3)}) == 1, "three equal logs")
 
     def high_watermark(self, broker_id: int) -> int:
-        """As a replica tells it to whoever fetches there."""
+        """As a replica answers a fetch."""
         return asyncio.run(_high_watermark(self.broker(broker_id).address, self.topic))
 
 
@@ -171,7 +171,7 @@ def test_what_a_dead_leader_alone_had_is_gone_when_it_comes_back(replicas: Repli
     replicas.produce("common")
     replicas.wait_until_equal()
     replicas.broker(1).kill()
-    # As if it had taken a record a moment before, of which nobody else has heard.
+    # As if it had taken a record a moment before, that no other replica has.
     [segment] = (replicas.broker(1).data / f"{replicas.topic}-0").glob("*.log")
     astray = encode_batch([Record(1, 0, None, b"never replicated")], partition_leader_epoch=0)
     with segment.open("ab") as file:

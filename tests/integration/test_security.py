@@ -170,7 +170,7 @@ def test_who_comes_in_by_which_door_sees_what_the_rules_allow(
 
 
 class Outsider:
-    """A client that ought not to come in, and what it hears."""
+    """A client that ought not to come in, and the error that it gets."""
 
     def __init__(
         self, expected: set[str], make: Callable[..., Any], *who: Any, **config: Any
@@ -180,7 +180,7 @@ class Outsider:
         self._admin = make(*who, error_cb=lambda error: self.heard.add(error.name()), **config)
 
     def is_told(self) -> bool:
-        """Whether it has heard why."""
+        """Whether it got the reason."""
         self._admin.poll(0)
         return bool(self.heard & self.expected)
 

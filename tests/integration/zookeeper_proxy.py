@@ -17,7 +17,7 @@ UNIMPLEMENTED: Final = -6
 
 
 class Fate(Enum):
-    """What becomes of a request."""
+    """What happens to a request."""
 
     LOSE_REQUEST = auto()  # the connection breaks before the server has it
     LOSE_REPLY = auto()  # the server does it, the connection breaks before the answer is through
@@ -77,7 +77,7 @@ class Proxy:
         self.cut()
 
     def fate_of(self, opcode: int) -> Fate | None:
-        """What becomes of a request that has just arrived."""
+        """What happens to a request that has just arrived."""
         with self._lock:
             self.requests[opcode] += 1
             fates = self._fates.get(opcode)

@@ -1,1 +1,1 @@
-"""What the controller does, told as short stories against the simulated world."""
+"""What the controller does, in short scenarios against the simulated world."""

@@ -141,7 +141,7 @@ class GroupWorld:
             case LogLine():
                 self.lines.append(f"{output.level.name} {output.text}")
             case Measured():
-                pass  # what becomes of it is tested with the sensors
+                pass  # its effect is tested with the sensors
 
     def _append(self, append: Append) -> None:
         if append.append_id is None:
@@ -205,7 +205,7 @@ class GroupWorld:
         self.now_ms = end
 
     def pass_until_joined(self, *consumers: Consumer) -> None:
-        """Lets as much time go by as it takes until these have been told their generation."""
+        """Lets as much time go by as it takes until these know their generation."""
         while any(each.join_outcome == "waiting" for each in consumers):
             deadline = self.coordinator.next_deadline_ms
             assert deadline is not None
@@ -253,7 +253,7 @@ class GroupWorld:
 
     @property
     def state(self) -> str:
-        """The state of the group, as tools are told."""
+        """The state of the group, as tools see it."""
         return self.described.state
 
     @property
@@ -388,7 +388,7 @@ class Consumer:
     # ------------------------------------------------------------------ synchronising
 
     def sync(self, assignments: dict[str, bytes] | None = None) -> str:
-        """SyncGroup; a leader assigns to everybody their own id.  The outcome, or "waiting"."""
+        """SyncGroup; a leader assigns to everyone their own id.  The outcome, or "waiting"."""
         joined = self.joined
         if assignments is None and self.is_leader:
             assignments = {each.member_id: each.member_id.encode() for each in joined.members}

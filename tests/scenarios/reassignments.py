@@ -1,4 +1,4 @@
-"""Asking for replicas to move, and where they are: what the stories of reassignments share."""
+"""Asking for replicas to move, and where they are: what the scenarios of reassignments share."""
 
 from __future__ import annotations
 

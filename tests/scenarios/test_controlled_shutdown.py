@@ -66,7 +66,7 @@ def test_a_follower_is_stopped_and_leaves_the_isr(world: World) -> None:
     assert stops
     told = [state for stop in stops for state in stop.partitions.values()]
     assert not any(state.delete for state in told)
-    # It stops at the epoch it knows; only the others hear of the next.
+    # It stops at the epoch it knows; only the others learn the next.
     assert {state.leader_epoch for state in told} == {0}
     assert world.state_znode("orders", 0).in_sync_replicas == (3,)
     assert world.state_znode("orders", 0).leader_epoch == 1

@@ -242,7 +242,7 @@ def test_events_for_the_controller_do_nothing_on_the_others(world: World) -> Non
 def test_a_controller_whose_bookkeeping_contradicts_itself_gives_way_to_another(
     world: World,
 ) -> None:
-    """Two topics with one id: whoever finds out resigns, and the cluster has a controller."""
+    """Two topics with one id: the controller resigns, and the cluster has a controller again."""
     world.start_brokers(1, 2)
     world.create_topic("orders", replicas=[[1, 2]], topic_id=UUID(int=5, version=4))
     world.settle()

@@ -126,7 +126,7 @@ def test_a_name_that_is_no_broker_id_is_ignored_and_named(world: World) -> None:
 def test_a_corrupt_controller_znode_holds_elections_up_until_it_goes(
     world: World, data: bytes
 ) -> None:
-    """Somebody wrote it, and it may be theirs: it is named and left alone."""
+    """Someone wrote it, and it may be theirs: it is named and left alone."""
     world.prepare_znodes()
     world.write(Create("/controller", data))
 

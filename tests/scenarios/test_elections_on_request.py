@@ -1,4 +1,4 @@
-"""Preferred and unclean elections that somebody asks for: by znode and by API."""
+"""Preferred and unclean elections that someone asks for: by znode and by API."""
 
 from __future__ import annotations
 

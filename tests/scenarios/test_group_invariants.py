@@ -1,6 +1,6 @@
 """What holds of a group whatever its members, its log and its coordinator do.
 
-Hypothesis makes up the story: six clients, two of them static, that join, forget who they are,
+Hypothesis makes up the steps: six clients, two of them static, that join, forget who they are,
 synchronise, fall silent, leave and commit; a log that is slow or refuses; a partition that moves
 away and comes back.  After each step every request is either answered, once, or parked where
 something will answer it; every member that could fall silent has a timer; and what was acknowledged
@@ -63,7 +63,7 @@ class GroupMachine(RuleBasedStateMachine):
         """Request id to offset, of commits that wait."""
         self.acknowledged = -1
         self.unsure: set[int] = set()
-        """Offsets that may stand in the log although their clients were told an error."""
+        """Offsets that may stand in the log although their clients got an error."""
         self.last_group: Group | None = None
         self.last_generation = 0
 
@@ -229,7 +229,7 @@ class GroupMachine(RuleBasedStateMachine):
         if group.state is GroupState.EMPTY:
             assert not members
         elif not members:
-            # The first ones have left before the initial delay was over, or somebody may come.
+            # The first ones have left before the initial delay was over, or someone may come.
             assert group.initial_delay_ms is not None or group.pending_members
         assert {i: m.member_id for m in members.values() if (i := m.group_instance_id)} == (
             group.static_members
@@ -278,7 +278,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @override
     def teardown(self) -> None:
-        """Everybody falls silent: in the end nobody waits, and nobody is a member any more."""
+        """Everyone falls silent: in the end no one waits, and no one is a member any more."""
         self.the_log_answers_now(ErrorCode.none)
         for _ in range(4):
             self.world.pass_ms(400_000)
@@ -290,7 +290,7 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroup = GroupMachine.TestCase
-# The same stories in every run; for others take derandomize away, and give it more examples.
+# The same steps in every run; for others take derandomize away, and give it more examples.
 TestGroup.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, derandomize=True
 )

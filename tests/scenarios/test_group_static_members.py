@@ -1,4 +1,4 @@
-"""Static members: restarts that nobody else notices, and doubles that are fenced."""
+"""Static members: restarts that no one else notices, and doubles that are fenced."""
 
 from __future__ import annotations
 

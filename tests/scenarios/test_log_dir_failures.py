@@ -183,7 +183,7 @@ def test_a_notification_of_an_unknown_broker_is_removed(orders: World) -> None:
 
 
 def test_a_move_to_a_broker_with_one_good_directory_ends(orders: World) -> None:
-    """The new replica is told as new, so that the broker may put it where there is room."""
+    """The request calls the replica new, so that the broker may put it where there is room."""
     orders.invariants.is_isr_told = False
     orders.start_brokers(4)
     fail(orders, 2, ORDERS_1)

@@ -1,4 +1,4 @@
-"""Replicas that move, by znode: what is written, and what brokers are told."""
+"""Replicas that move, by znode: what is written, and what is sent to brokers."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_a_new_order_of_the_same_replicas_is_no_move_but_changes_who_is_preferre
     assert not is_asked(world)
 
 
-# ---------------------------------------------------------------------- what brokers are told
+# ---------------------------------------------------------------------- what is sent to brokers
 
 
 def test_new_replicas_get_the_flag_is_new_and_old_ones_do_not(world: World) -> None:
@@ -303,7 +303,7 @@ def test_a_leader_that_stays_keeps_its_place_and_the_replica_that_leaves_is_shru
     world.run_until_quiet()
     catch_up(world)
 
-    # A1, B3 (leader told again), B4 (broker 3 leaves the ISR)
+    # A1, B3 (the leader gets it again), B4 (broker 3 leaves the ISR)
     assert leadership(world) == (1, 3, (1, 2, 4))
     world.settle()
 

@@ -140,7 +140,7 @@ def test_a_move_and_a_deletion_end_with_the_topic_gone(world: World, admin: Admi
 
 
 def test_a_deletion_does_not_wait_for_a_move_that_can_never_end(world: World, admin: Admin) -> None:
-    """A topic that is queued gets no leader, so nobody would let the target into the ISR."""
+    """A topic that is queued gets no leader, so no one would let the target into the ISR."""
     with_topic(world, [2])
     admin.alter({ORDERS_0: [3]})
     world.stop(2)

@@ -1,6 +1,6 @@
-"""A real Kafka 3.9.1 controller told three recording brokers a story; ours tells them the same.
+"""Three recording brokers kept what a real Kafka 3.9.1 controller sent; ours sends the same.
 
-``frames-3.9.1.jsonl`` holds, deed by deed, every request the real one sent.  Here the same deeds
+``frames-3.9.1.jsonl`` holds, step by step, every request the real one sent.  Here the same steps
 happen to our controller.  Broker epochs differ from run to run, so they are compared as "that of
 the broker's current registration"; the order of partitions inside a request is that of a hash map
 and is not compared.  The recording brokers never fetched, so the reassignment does not complete.
@@ -74,7 +74,7 @@ def comparable(request: ControlRequest) -> Comparable:
 
 
 class Recording:
-    """The recorded story: deed → broker → its requests in order."""
+    """The recording: step → broker → its requests in order."""
 
     def __init__(self) -> None:
         self.deeds: dict[str, dict[int, list[ControlRequest]]] = {}
@@ -108,7 +108,7 @@ class Recording:
 
 
 class Story:
-    """The same deeds in our world, compared one by one."""
+    """The same steps in our world, compared one by one."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -123,7 +123,7 @@ class Story:
         self._world.create_topic(topic, replicas, topic_id=topic_id)  # type: ignore[arg-type]
 
     def compare(self, deed: str) -> None:
-        """What each broker got since the last deed is what the real controller sent it."""
+        """What each broker got since the last step is what the real controller sent it."""
         self._world.run_until_quiet()
         for broker_id, recorded in self._recording.deeds[deed].items():
             process = self._world.living.get(broker_id)

@@ -225,7 +225,7 @@ def test_a_topic_created_while_a_failover_runs_is_not_missed(world: World, paren
 
 
 def test_a_partition_whose_creation_landed_and_whose_reply_was_lost_is_led(world: World) -> None:
-    """Kafka finds its own znode, takes it for another's, and tells nobody until a failover."""
+    """Kafka finds its own znode, takes it for another's, and sends no request until a failover."""
     world.start_brokers(1, 2)
     world.create_topic("orders", replicas=[[2, 1]])
 
@@ -239,7 +239,7 @@ def test_a_partition_whose_creation_landed_and_whose_reply_was_lost_is_led(world
 def test_an_id_that_was_written_and_whose_reply_was_lost_is_the_topics_from_the_beginning(
     world: World,
 ) -> None:
-    """Else its replicas are told of no id, and the next who writes the znode takes the id away."""
+    """Else its replicas get no id, and the next who writes the znode takes the id away."""
     world.start_brokers(1, 2)
     world.create_topic("orders", replicas=[[2, 1]])
 

@@ -123,7 +123,7 @@ def test_an_open_transaction_is_aborted_for_the_newcomer_who_asks_again() -> Non
     assert world.init().error is ErrorCode.concurrent_transactions
     assert world.state() is TransactionState.PREPARE_ABORT
     assert world.end(old, is_commit=True) is ErrorCode.producer_fenced
-    # The markers carry an epoch that nobody has: the old producer is fenced at every partition.
+    # The markers carry an epoch that no one has: the old producer is fenced at every partition.
     assert [(broker, m.producer_epoch, m.is_commit) for broker, m in world.markers] == [
         (1, 1, False),
         (2, 1, False),
@@ -192,7 +192,7 @@ def test_exhausted_epochs_of_a_producer_that_goes_on() -> None:
     assert world.transaction.last_producer_epoch == LAST_PRODUCER_EPOCH - 1
     # The answer was lost: the old id is the last one, so it gets the new one again.
     assert world.init(old) == InitProducerIdResult(ErrorCode.none, 1001, 0)
-    # Somebody else comes; the old producer is a zombie now.
+    # Someone else comes; the old producer is a zombie now.
     assert world.init() == InitProducerIdResult(ErrorCode.none, 1001, 1)
     assert world.init(old).error is ErrorCode.producer_fenced
 

@@ -97,7 +97,7 @@ def test_a_change_event_alone_is_enough_for_a_candidate_to_run(world: World) -> 
     world.start_brokers(1)
     lone = world.living[1]
     lone.queue.clear_and_put(ControllerChange())
-    world.zookeeper.drop_watches(lone.link.session_id)  # nobody will tell of the deletion
+    world.zookeeper.drop_watches(lone.link.session_id)  # no watch will fire for the deletion
     world.delete_controller_znode()
 
     lone.put(ControllerChange())
@@ -107,7 +107,7 @@ def test_a_change_event_alone_is_enough_for_a_candidate_to_run(world: World) -> 
 
 
 def test_a_znode_that_names_a_broker_that_does_not_act_is_removed_by_it(world: World) -> None:
-    """KAFKA-13407: the broker won, nobody told it, and it took itself for beaten."""
+    """KAFKA-13407: the broker won, got no answer, and took itself for beaten."""
     world.prepare_znodes()
     broker = world.start(1)
     world.run_until(lambda: broker.is_listening)
@@ -123,7 +123,7 @@ def test_a_znode_that_names_a_broker_that_does_not_act_is_removed_by_it(world: W
 def test_an_own_znode_of_an_expired_session_does_not_keep_the_broker_from_ruling(
     world: World,
 ) -> None:
-    """KAFKA-4229: the old ephemeral outlives its session, names the broker, and nobody acts."""
+    """KAFKA-4229: the old ephemeral outlives its session, names the broker, and no one acts."""
     world.start_brokers(1)
     broker = world.living[1]
     old_session_id = broker.link.session_id

@@ -93,7 +93,7 @@ class Workbench:
         return row
 
     def write_state(self, topic: str, partition: int, state: LeaderAndIsr) -> None:
-        """The state znode as somebody else writes it."""
+        """The state znode as someone else writes it."""
         path = PartitionStateZnode.path(topic, partition)
         data = PartitionStateZnode(
             state.leader,

@@ -367,7 +367,7 @@ class BrokerWorld:
         return error
 
     def write_features(self) -> int:
-        """Writes ``/feature`` once more, of which the broker has not heard yet; the version."""
+        """Writes ``/feature`` once more, which the broker has not read yet; the version."""
         path, data = FeatureZnode.PATH, FeatureZnode({}, FeatureStatus.ENABLED, 2).encode()
         if self.znode(path) is None:
             self.session.write(Create(path, data))

@@ -28,7 +28,7 @@ NEWEST = 17
 
 
 def made(executor: ThreadPoolExecutor, log_dir: Path, **properties: str) -> BrokerWorld:
-    """A broker at a time when nobody who has never fetched counts as caught up."""
+    """A broker at a time when no one who has never fetched counts as caught up."""
     world = BrokerWorld(executor, log_dirs=[log_dir], **properties)
     world.now_ms = 1_000_000
     return world

@@ -23,7 +23,7 @@ class Outcome(NamedTuple):
 
 
 class GroupLogs:
-    """The logs of one broker that leads what it is told to lead, and has no followers."""
+    """The logs of one broker that leads what a test asks for, and has no followers."""
 
     def __init__(self, folder: Path, config: LogConfig | None = None) -> None:
         self.folder = folder

@@ -1,6 +1,6 @@
 """What brokers tell clients of their cluster, asked without a client library.
 
-librdkafka, told of no broker by one that has just started, may not ask again for half a minute.
+librdkafka, given no broker by one that has just started, may not ask again for half a minute.
 """
 
 from __future__ import annotations

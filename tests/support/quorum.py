@@ -28,7 +28,7 @@ PATIENCE_S: Final = 20.0
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody has; somebody else may still take one before it is used."""
+    """Ports that no one has; someone else may still take one before it is used."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [sock.getsockname()[1] for sock in sockets]
     for sock in sockets:
@@ -156,7 +156,7 @@ class Quorum:
         }
 
     async def leader(self) -> int:
-        """The one that everybody knows as the leader, once its epoch has a committed record."""
+        """The one that all nodes know as the leader, once its epoch has a committed record."""
 
         def is_agreed() -> bool:
             known = {node.driver.node.leader_and_epoch for node in self.nodes.values()}

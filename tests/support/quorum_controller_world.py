@@ -203,7 +203,7 @@ class QuorumWorld:
         self.log.committed = len(self.log.batches)
         for each in sorted(self.controllers):
             self._deliver(each)
-        # Nobody gets records of an epoch before he knows who leads in it.
+        # No one gets records of an epoch before it knows who leads in it.
         for each in sorted(self.controllers, key=lambda each: each == node_id):
             self.feed(each, LeaderChanged(self.log.leader))
         return self.controllers[node_id]

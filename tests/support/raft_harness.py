@@ -1,4 +1,4 @@
-"""One node of the quorum on a virtual clock: what is told to it, and what it wants done.
+"""One node of the quorum on a virtual clock: its input, and what it wants done.
 
 The node's outputs are performed as its caller must: elections and flushes go to a disk in memory.
 Everything else is kept for the test to look at.  Nothing here decides anything.
@@ -174,12 +174,12 @@ class RaftHarness:
         return self._perform(self.node.register(listener, self.now_ms))
 
     def pass_ms(self, wait_ms: int) -> list[RaftOutput]:
-        """The time goes on, and the node is told once, at the end."""
+        """The time goes on, and the node gets one tick, at the end."""
         self.now_ms += wait_ms
         return self.step(Tick())
 
     def run_ms(self, duration_ms: int) -> list[RaftOutput]:
-        """The time goes on, and the node is told whenever it wants to be; gives all outputs."""
+        """The time goes on, and the node gets a tick whenever it wants one; gives all outputs."""
         end_ms = self.now_ms + duration_ms
         outputs: list[RaftOutput] = []
         while (deadline_ms := self.node.deadline_ms) is not None and deadline_ms <= end_ms:
@@ -190,7 +190,7 @@ class RaftHarness:
         return outputs
 
     def ask(self, request: RaftRequest, listener: str = LISTENER) -> AnyRaftResponse | None:
-        """Somebody sends a request; gives the answer, None if it waits."""
+        """Someone sends a request; gives the answer, None if it waits."""
         self._request_id += 1
         self.step(RequestReceived(self._request_id, request, listener))
         return self.answer_to(self._request_id)
@@ -292,7 +292,7 @@ class RaftHarness:
         return self
 
     def follow(self, leader_id: int = 2, epoch: int = 1) -> Send:
-        """Told by that leader; gives the Fetch that goes to it."""
+        """That leader makes itself known; gives the Fetch that goes to it."""
         response = self.begin(begin(leader_id, epoch))
         assert response.error is ErrorCode.none
         return self.send_to(leader_id)
@@ -385,5 +385,5 @@ def records(
 
 
 def refused(error: ErrorCode, epoch: int, leader: int | None = None) -> FetchResponse:
-    """The answer to a Fetch of somebody who does not serve it."""
+    """The answer to a Fetch of someone who does not serve it."""
     return FetchResponse(error=error, leader_id=leader, leader_epoch=epoch)

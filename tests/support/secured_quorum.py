@@ -107,7 +107,7 @@ class SecuredQuorum(Quorum):
 
 
 class Client:
-    """A connection to a node, of somebody who has logged in."""
+    """A connection to a node, of someone who has logged in."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -119,7 +119,7 @@ class Client:
         return await self._connection.call(api_key, version, (body,))
 
     async def forward(self, user: str, request: RequestPayload, host: bytes = b"\x7f\0\0\1") -> Any:
-        """The answer to somebody else's request in an Envelope, or the envelope's error."""
+        """The answer to someone else's request in an Envelope, or the envelope's error."""
         api_key, version = int(request.__api_key__), int(request.__version__)
         envelope: Any = await self._connection.request(
             request_schema(ApiKey.ENVELOPE, 0).request(
@@ -148,7 +148,7 @@ class SecuredNode:
     async def client(
         self, user: str, password: str | None = None, mechanism: str = "PLAIN"
     ) -> AsyncIterator[Client]:
-        """Somebody logs in; ConnectionError if they may not."""
+        """Someone logs in; ConnectionError if they may not."""
         credentials = Credentials(mechanism, user, password or PASSWORDS[user])
         connection = await Connection.open(
             "127.0.0.1",
@@ -171,7 +171,7 @@ def told(
     story: Callable[[SecuredNode], Awaitable[None]],
     properties: Mapping[str, str] = AUTHORIZED,
 ) -> None:
-    """Runs a story at one node."""
+    """Runs steps at one node."""
 
     async def run() -> None:
         quorum = SecuredQuorum(directory, properties)

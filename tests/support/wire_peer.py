@@ -36,7 +36,7 @@ class WirePeer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Hears nobody any more."""
+        """Receives nothing any more."""
         if self._server is not None:
             self._server.close()
         for writer in list(self._writers):

@@ -1,4 +1,4 @@
-"""A link to the simulated ZooKeeper that speaks multi, and loses what it is told to."""
+"""A link to the simulated ZooKeeper that speaks multi, and loses what a test chooses."""
 
 from __future__ import annotations
 

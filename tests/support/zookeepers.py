@@ -1,4 +1,4 @@
-"""What tests do to a real ZooKeeper: record what a session hears, end a session from outside."""
+"""What tests do to a real ZooKeeper: record what a session reports, end a session from outside."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Recorder(Generic[T]):
             return list(self._heard)
 
     def wait_for(self, value: T, times: int = 1) -> list[T]:
-        """All of it, once ``value`` was heard."""
+        """All of it, once ``value`` has come."""
         return self.wait_until(lambda heard: heard.count(value) >= times)
 
 

@@ -1,4 +1,4 @@
-"""Znodes that ZooKeeper holds and nobody of ours has written: each is read, or refused as corrupt.
+"""Znodes that ZooKeeper holds and no one of ours has written: each is read, or refused as corrupt.
 
 Any other exception would end a failover in the midst of it.
 """

@@ -1,6 +1,6 @@
 """Requests that a Kafka 3.9.1 controller sent, read and written again.
 
-``data/frames-3.9.1.jsonl``: one line per deed or per frame (without its size, header first).
+``data/frames-3.9.1.jsonl``: one line per step or per frame (without its size, header first).
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def test_a_complete_one_has_none_left() -> None:
 
 
 def test_a_flexible_value_is_read() -> None:
-    # Version 1, with a tagged field that nobody knows.
+    # Version 1, with a tagged field that no one knows.
     data = bytes.fromhex(
         "0001" "00000000000003e8" "0003" "0000ea60" "02"
         "02" "07" "6f7264657273" "02" "00000009" "00"

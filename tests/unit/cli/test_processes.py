@@ -1,4 +1,4 @@
-"""Processes, ports and the cluster file: told apart, found again, never mistaken."""
+"""Processes, ports and the cluster file: distinguished, found again, never mistaken."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_process_lives_until_it_is_killed_and_a_zombie_does_not_count(tmp_path
 
     assert process.signal(signal.SIGKILL)
 
-    # Nobody has reaped it: it is a zombie of ours.
+    # No one has reaped it: it is a zombie of ours.
     assert process.wait_gone(10)
     assert not process.signal(signal.SIGTERM)
     os.waitpid(process.pid, 0)

@@ -229,7 +229,7 @@ def executor() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture
 def tell(executor: ThreadPoolExecutor, tmp_path: Path) -> Tell:
-    """Tells a story in a world that coordinates groups."""
+    """Runs steps in a world that coordinates groups."""
 
     def run(story: Callable[[GroupWorld], Coroutine[Any, Any, None]]) -> None:
         async def whole() -> None:

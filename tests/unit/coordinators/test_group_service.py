@@ -390,7 +390,7 @@ def test_a_commit_that_cannot_be_appended_is_refused_and_not_shown(tmp_path: Pat
             await world.commit(1)
             log = world.logs.led.pop(world.partition)
 
-            # The replica manager has given the partition up; the coordinator has not heard of it.
+            # The replica manager has given the partition up; the coordinator does not know.
             assert await world.commit(2) is ErrorCode.not_coordinator
 
             world.logs.led[world.partition] = log
@@ -410,7 +410,7 @@ def test_offsets_of_deleted_partitions_are_forgotten_for_good(tmp_path: Path) ->
             world.service.on_partitions_deleted((ORDERS,))
             assert list(await world.offsets()) == [kept]
             async with asyncio.timeout(20):
-                # Nobody waits for a tombstone, so nobody can be asked when it is there.
+                # No one waits for a tombstone, so no one can be asked when it is there.
                 while world.logs.led[world.partition].log_end_offset < 3:
                     await asyncio.sleep(0.001)
 

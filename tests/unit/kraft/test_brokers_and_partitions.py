@@ -1,4 +1,4 @@
-"""What becomes of a KRaft cluster's partitions as brokers come, go and stop; elections."""
+"""A KRaft cluster's partitions as brokers come, go and stop; elections."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""The record that brings a partition where somebody wants it."""
+"""The record that brings a partition where someone wants it."""
 
 from typing import Any, Final
 from uuid import UUID

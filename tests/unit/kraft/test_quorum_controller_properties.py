@@ -72,7 +72,7 @@ STEPS = st.lists(
 
 
 class Story:
-    """The steps, told to a world."""
+    """The steps, taken in a world."""
 
     def __init__(self) -> None:
         self.world = QuorumWorld(controllers=3)
@@ -118,7 +118,7 @@ class Story:
             self.world.send(IncrementalAlterConfigs({resource: change}))
 
     def configure_too_much(self) -> None:
-        """A value that no record holds costs nobody the leadership."""
+        """A value that no record holds costs no one the leadership."""
         epoch, faults = self.world.active.claim_epoch, list(self.world.faults)
         every_broker = ConfigResource(ConfigResourceType.BROKER, "")
         change = {"retention.ms": ConfigOperation(OpType.SET, "1" * 40_000)}

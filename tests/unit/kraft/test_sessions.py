@@ -45,7 +45,7 @@ def test_nobody_waits_for_a_broker_that_was_unregistered_while_it_was_alive(
     assert len(world.records) == before
     assert world.faults == []
     assert not world.active.state.cluster.heartbeats.has_valid_session(1, world.now_ms)
-    # The id is free: whoever comes next under it need not wait for a session to end.
+    # The id is free: the next broker under it need not wait for a session to end.
     assert world.register(1, incarnation=2) == world.log.end_offset - 1
 
 

@@ -1,4 +1,4 @@
-"""When a delegation token expires, to the millisecond; its proof is shown to nobody."""
+"""When a delegation token expires, to the millisecond; its proof is shown to no one."""
 
 from __future__ import annotations
 

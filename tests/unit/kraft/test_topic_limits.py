@@ -197,7 +197,7 @@ def test_a_move_that_is_taken_back_at_the_cost_of_records_has_a_leader_if_anybod
     world = KraftWorld(0, 1, 2, 3)
     topic_id = world.create_topic("foo", (0, 1), unclean_leader_election_enable="true")
     move(world, (2, 3))
-    # Of the old ones nobody is in sync, and only one is alive.
+    # Of the old ones no one is in sync, and only one is alive.
     world.control.replay(PartitionChangeRecord(0, topic_id, isr=(2,), leader=2))
     world.fence(0)
 

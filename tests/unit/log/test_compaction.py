@@ -88,7 +88,7 @@ def records_in(log: UnifiedLog) -> list[Record]:
 
 
 def state(log: UnifiedLog) -> dict[bytes | None, bytes | None]:
-    """What somebody who reads the whole log knows in the end."""
+    """What someone who reads the whole log knows in the end."""
     known = {record.key: record.value for record in records_in(log)}
     return {key: value for key, value in known.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""Files over sockets: all of a range arrives, in the clear and by TLS, and a short file is told."""
+"""Files over sockets: all of a range arrives, in the clear and by TLS; a short file is an error."""
 
 from __future__ import annotations
 

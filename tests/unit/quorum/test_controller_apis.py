@@ -1,4 +1,4 @@
-"""What the active controller of a quorum answers on the wire, and what becomes of it in the log."""
+"""What the active controller of a quorum answers on the wire, and what its log holds then."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def told(
     voters: Sequence[int] = (1,),
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """Runs a story at one voter of a quorum; alone, its controller is active."""
+    """Runs steps at one voter of a quorum; alone, its controller is active."""
 
     async def run() -> None:
         quorum = Quorum(directory, voters)
@@ -197,7 +197,7 @@ def told(
             if len(voters) == 1:
                 node.stop()
                 await running
-            else:  # nobody could take over
+            else:  # no one could take over
                 running.cancel()
                 await asyncio.wait((running,))
 
@@ -512,7 +512,7 @@ def test_a_controller_that_does_not_lead_says_so_by_the_envelope(tmp_path: Path)
         assert ErrorCode(direct["refused"].error_code) is ErrorCode.not_controller
         assert await client.topics() == set()
 
-    # The other voter never comes, so nobody is ever elected.
+    # The other voter never comes, so no one is ever elected.
     told(tmp_path, story, voters=(1, 2))
 
 

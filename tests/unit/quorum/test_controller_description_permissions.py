@@ -1,4 +1,4 @@
-"""Who is told what a controller is, who may change its levels, and who gets tokens for others."""
+"""Who may see what a controller is, who may change its levels, and who gets tokens for others."""
 
 from __future__ import annotations
 

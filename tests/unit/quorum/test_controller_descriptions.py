@@ -100,7 +100,7 @@ def test_a_controller_offers_what_kafkas_does_and_names_its_features(tmp_path: P
 
 
 class BusyController:
-    """Answers when it is told to."""
+    """Answers when a test says so."""
 
     def __init__(self) -> None:
         self.asked: list[ControllerRequest] = []

@@ -42,7 +42,7 @@ def test_a_leader_whose_controller_is_busy_for_long_stays_the_leader(tmp_path: P
             assert quorum.leaders() == {active: epoch}
         waited_s = time.monotonic() - began
 
-        assert waited_s * SECOND_MS > 2 * QUICK.fetch_timeout_ms  # somebody could have stood
+        assert waited_s * SECOND_MS > 2 * QUICK.fetch_timeout_ms  # someone could have stood
         await changed
         assert quorum.leaders() == {active: epoch}
 

@@ -116,7 +116,7 @@ def test_brokers_topics_and_partitions_are_counted_as_they_come_change_and_go() 
     observed.look()
     found = observed.of("KafkaController")
     assert (found["ActiveBrokerCount"], found["FencedBrokerCount"]) == (1, 2)
-    # Nobody leads single-0; orders-0 is led by another than its first replica.
+    # No one leads single-0; orders-0 is led by another than its first replica.
     assert (found["OfflinePartitionsCount"], found["PreferredReplicaImbalanceCount"]) == (1, 2)
 
     world.ask(DeleteTopics((single,)), dict)

@@ -1,4 +1,4 @@
-"""Who may do what at a controller; what one may not know is told to nobody."""
+"""Who may do what at a controller; what one may not know stays hidden."""
 
 from __future__ import annotations
 
@@ -342,7 +342,7 @@ def test_an_envelope_is_its_brokers_and_what_is_in_it_its_clients(tmp_path: Path
             # alice may not forward anything, not even what the admin asks for.
             refused = await alice.forward("admin", quota_change())
             assert ErrorCode(refused.error_code) is DENIED
-            # The broker may; what alice then may not is told inside.
+            # The broker may; what alice may not is answered inside.
             inside = await broker.forward("alice", quota_change())
             assert codes(inside.entries) == [DENIED]
             assert codes((await broker.forward("admin", quota_change())).entries) == [

@@ -183,7 +183,7 @@ def test_a_token_for_somebody_else_is_his(tmp_path: Path) -> None:
         assert error_of(await renew(client, token.hmac, ALICE)) is mismatch
         assert error_of(await renew(client, token.hmac, BOB)) is ErrorCode.none
 
-    # Without an authorizer everybody may.
+    # Without an authorizer everyone may.
     told(tmp_path, story, properties=SECRET)
 
 

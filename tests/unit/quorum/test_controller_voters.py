@@ -1,4 +1,4 @@
-"""The voters of a quorum are its configuration's: whoever wants to change them is refused."""
+"""The voters of a quorum are its configuration's: a request to change them is refused."""
 
 from __future__ import annotations
 
@@ -135,5 +135,5 @@ def test_only_a_leader_looks_at_it_at_all(tmp_path: Path, ask: Any) -> None:
         if ask is update:
             assert (refused.current_leader.leader_id, refused.current_leader.host) == (-1, "")
 
-    # The other voter never comes, so nobody is ever elected.
+    # The other voter never comes, so no one is ever elected.
     told(tmp_path, story, voters=(1, 2))

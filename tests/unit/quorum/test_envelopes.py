@@ -91,7 +91,7 @@ def test_addresses_are_named_as_in_rules(address: bytes, host: str) -> None:
         (envelope(principal=b""), ErrorCode.principal_deserialization_failure),
         (envelope(principal=b"\0\1" + ALICE[2:]), ErrorCode.principal_deserialization_failure),
         (envelope(principal=ALICE[:-3]), ErrorCode.principal_deserialization_failure),
-        # What is wrong first is told, in Kafka's order.
+        # The first mistake is named, in Kafka's order.
         (envelope(principal=b"", address=b""), ErrorCode.principal_deserialization_failure),
         (envelope(address=b"\x7f\0\0"), ErrorCode.invalid_request),
         (envelope(data=b"\0"), ErrorCode.unsupported_version),

@@ -39,7 +39,7 @@ from zkcontroller.protocol.scram import ScramCredential
 
 
 class Recorder:
-    """Wants topics; remembers what it was told."""
+    """Wants topics; remembers what it was given."""
 
     record_types = frozenset((TopicRecord,))
 

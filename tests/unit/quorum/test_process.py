@@ -72,7 +72,7 @@ def test_elections_are_as_the_file_wants_them(tmp_path: Path) -> None:
 
 
 class Terminal(logging.Handler):
-    """One whose lines are held up until somebody looks."""
+    """One whose lines are held up until someone looks."""
 
     def __init__(self) -> None:
         super().__init__()

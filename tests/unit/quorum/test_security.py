@@ -1,4 +1,4 @@
-"""Nodes of a quorum log in at one another, and let in nobody who does not."""
+"""Nodes of a quorum log in at one another, and refuse a node that does not."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_secured_voters_elect_a_leader_and_commit(
 
 
 async def spoken_plainly(port: int) -> Any:
-    """A request of somebody who neither shows a certificate nor logs in."""
+    """A request of a client that neither shows a certificate nor logs in."""
     connection = await Connection.open("127.0.0.1", port, client_id="test", security=PLAINTEXT)
     try:
         body = write_request(DescribeQuorumRequest(), 2)

@@ -326,7 +326,7 @@ def test_a_state_that_changes_while_it_is_written_is_written_as_it_was() -> None
         assert [record for record, _ in records_of(made.data)] == [record for record, _ in expected]
         batches = list(iterate_metadata_batches(made.data))
         assert max(len(batch.records) for batch in batches) == 1024
-        assert turns > len(batches)  # everybody else had a turn for each batch
+        assert turns > len(batches)  # everyone else had a turn for each batch
         told.committed(0)
         await told.done()
         assert len(told.store.added) == 2

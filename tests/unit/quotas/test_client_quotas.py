@@ -1,4 +1,4 @@
-"""What clients over their quotas are answered: how long to wait, and that nobody listens meanwhile.
+"""What clients over their quotas are answered: how long to wait; nothing is read meanwhile.
 
 With a quota of 100 bytes a second and the ten seconds of a rate that has just begun, 1,000 bytes
 are allowed, and each byte more costs 10 ms.

@@ -331,7 +331,7 @@ def grow(version: int, topic: str, count: int) -> Any:
     )
 
 
-# Without a time to wait, what is done is told as timed out.
+# Without a time to wait, what is done is reported as timed out.
 DONE = (ErrorCode.request_timed_out, None)
 REFUSED = (ErrorCode.throttling_quota_exceeded, None)
 

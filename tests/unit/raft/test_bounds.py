@@ -140,7 +140,7 @@ def test_whoever_had_caught_up_had_it_at_the_time_of_its_last_fetch_and_not_befo
     assert voters[1].last_caught_up_timestamp == START_MS + 50
 
 
-# Whoever is not let in.
+# A client that is not let in.
 
 
 def after_a_vote() -> tuple[RaftHarness, Send]:
@@ -194,7 +194,7 @@ def test_whatever_it_has_asked_a_node_that_is_not_let_in_ends(
         node.reply(send, response)
 
 
-# Whoever asks for more than there is.
+# A request for more than there is.
 
 
 def test_a_part_of_a_snapshot_may_be_asked_for_with_no_room_at_all() -> None:

@@ -1,4 +1,4 @@
-"""Channels to other nodes: what becomes of each request, whatever the other side is like."""
+"""Channels to other nodes: how each request ends, whatever the other side is like."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def destinations(outputs: list[RaftOutput]) -> list[int]:
 
 
 def named(leader: int, epoch: int) -> FetchResponse:
-    """What somebody who does not lead, and knows who does, answers to a Fetch."""
+    """What someone who does not lead, and knows who does, answers to a Fetch."""
     return FetchResponse(
         error=ErrorCode.not_leader_or_follower,
         leader_id=leader,
@@ -254,7 +254,7 @@ def test_an_observer_without_a_sign_of_life_asks_others_and_follows_on() -> None
 
 
 def test_an_answer_that_makes_this_node_the_leader_of_a_lost_epoch_is_fatal() -> None:
-    # Its own file says nothing of that epoch any more: it must not take part before somebody looks.
+    # Its own file says nothing of that epoch any more: it must not take part before someone looks.
     node = RaftHarness(bootstrap_servers=SERVERS, log=log_of(7)).start()
 
     with pytest.raises(RaftFatal, match="names node 1"):

@@ -1,4 +1,4 @@
-"""A snapshot that is being downloaded, and what becomes of its beginning when it ends early."""
+"""A snapshot that is being downloaded, and what is left of it when it ends early."""
 
 from __future__ import annotations
 

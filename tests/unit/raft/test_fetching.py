@@ -1,4 +1,4 @@
-"""What a leader does with records: it appends them, and gives them to whoever fetches."""
+"""What a leader does with records: it appends them, and gives them to those who fetch."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def leader_of(*epochs: int) -> RaftHarness:
 
 
 def appended(node: RaftHarness, *values: bytes) -> int:
-    """Somebody who uses the leadership appends; gives the last offset."""
+    """Someone who uses the leadership appends; gives the last offset."""
     last = node.node.prepare_append(node.node.epoch, values, node.now_ms)
     node.node.schedule_prepared_append()
     return last

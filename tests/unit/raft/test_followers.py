@@ -234,7 +234,7 @@ def test_of_records_that_are_none_nothing_is_appended_and_the_leader_has_a_pause
     node.reply(send, records(2, 4, data, high_watermark=1))
 
     assert node.log.end_offset == 1
-    # Somebody else may know of another leader meanwhile.
+    # Someone else may know of another leader meanwhile.
     assert [destination for destination, _, _ in fetches(node.outputs)] == [3]
     node.reply(node.only_send, refused(ErrorCode.broker_not_available, 4))
     assert (2, 1, 1) in fetches(node.run_ms(CONFIG.retry_backoff_ms))

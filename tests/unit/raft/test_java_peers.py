@@ -170,7 +170,7 @@ def test_the_voters_get_one_endpoint_under_the_name_of_the_listener() -> None:
     }
 
 
-# What everybody else says.
+# What the others say.
 
 
 def in_state(name: str) -> RaftHarness:

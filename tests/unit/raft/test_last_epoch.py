@@ -1,4 +1,4 @@
-"""Epochs that nobody can have come to: refused, so that one message does not use all of them up."""
+"""Epochs that no one can have come to: refused, so that one message does not use all of them up."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_an_answer_of_such_an_epoch_is_ignored_and_its_sender_left_in_peace() ->
 
 
 def test_an_observer_believes_no_stranger_and_every_voter() -> None:
-    """Raised alone, it would be refused by the leader, and could not stand to be heard."""
+    """Raised alone, it would be refused by the leader, and could not become a candidate."""
     observer = RaftHarness(local=11).start()
     observer.follow(2, 3)
     home = {"CONTROLLER": endpoint(77)}

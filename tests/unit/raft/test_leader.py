@@ -159,7 +159,7 @@ def test_the_leader_does_not_fetch_from_itself() -> None:
         leading.heard_from(ReplicaKey(1), START_MS)
 
 
-# Who has heard of it, and who follows best.
+# Which voters know of it, and which one follows best.
 
 
 def test_the_leader_counts_itself_and_voters_that_answer_or_fetch_as_acknowledged() -> None:

@@ -1,4 +1,4 @@
-"""What those who read the committed log are told, and when."""
+"""What those who read the committed log get, and when."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def leader(leader_id: int | None, epoch: int, listener: str = READER) -> Deliver
 
 
 def advance(node: RaftHarness, next_offset: int, listener: str = READER) -> list[RaftOutput]:
-    """The listener has taken in all before that offset; gives what it hears then."""
+    """The listener has taken in all before that offset; gives what it gets then."""
     return heard(node.step(ListenerAdvanced(listener, next_offset)), listener)
 
 
 def follower_with(committed: int, log: InMemoryRaftLog | None = None) -> RaftHarness:
-    """A follower of node 2 in epoch 4, with a listener that has heard of the leader."""
+    """A follower of node 2 in epoch 4, with a listener that knows the leader."""
     node = RaftHarness(log=log_of(1, 1, 1) if log is None else log).start()
     node.register(READER)
     send = node.follow(2, epoch=4)

@@ -194,7 +194,7 @@ def test_what_is_not_committed_may_part_from_the_leaders_log_down_to_the_high_wa
     assert (again.fetch_offset, again.last_fetched_epoch) == (end_offset, 1)
 
 
-# Errors that nobody expects.
+# Errors that no one expects.
 
 
 def test_a_leader_that_only_ever_fails_is_given_up() -> None:
@@ -225,7 +225,7 @@ def test_a_voter_that_missed_a_resignation_gets_it_again() -> None:
 
 
 def test_a_follower_without_the_leaders_epoch_goes_back_to_where_its_own_before_it_ends() -> None:
-    # Where that one parts from the leader's is told to its next Fetch.
+    # Where that one parts from the leader's is the answer to its next Fetch.
     node = RaftHarness(log=log_of(1, 1, 1, 3)).start()
     parted = FetchResponse(leader_id=2, leader_epoch=4, diverging_epoch=OffsetAndEpoch(1, 2))
 

@@ -1,6 +1,6 @@
-"""What is told stands behind what must be on disk first, also when a step persists twice.
+"""What is sent stands behind what must be on disk first, also when a step persists twice.
 
-And nobody leads whose own vote is not on disk.
+And no one leads whose own vote is not on disk.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def test_of_two_elections_in_a_row_only_the_last_is_written() -> None:
 
 
 def test_a_lone_voter_leads_no_epoch_before_its_vote_is_on_disk() -> None:
-    """Else two nodes could lead one epoch: it, and whoever a longer list of voters elects."""
+    """Else two nodes could lead one epoch: it, and the one that a longer list of voters elects."""
     log = log_of(1)
     killed = RaftHarness(voters=[1], log=log, stored=ElectionState(1, leader_id=1))
 

@@ -96,7 +96,7 @@ def offered(snapshot_id: OffsetAndEpoch) -> FetchResponse:
 
 
 def downloading(log: InMemoryRaftLog | None = None) -> RaftHarness:
-    """A follower of node 2 in epoch 4 that was told to load the latest snapshot."""
+    """A follower of node 2 in epoch 4 that must load the latest snapshot."""
     node = RaftHarness(log=log).start()
     node.reply(node.follow(2, epoch=4), offered(LATEST))
     assert set(node.sends(FetchSnapshotRequest)) == {2}
@@ -460,7 +460,7 @@ def test_a_log_that_cannot_be_cleaned_is_asked_again_a_minute_later() -> None:
 
 
 def follower_that_led() -> InMemoryRaftLog:
-    """Its last record is of epoch 3, and nobody else has it."""
+    """Its last record is of epoch 3, and no one else has it."""
     return log_of(2, 2, 2, 3)
 
 

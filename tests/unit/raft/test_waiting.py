@@ -1,4 +1,4 @@
-"""When a node wants to be told the time, and what a lone voter's log knows to be committed."""
+"""When a node wants a tick, and what a lone voter's log knows to be committed."""
 
 from __future__ import annotations
 

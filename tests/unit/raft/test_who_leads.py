@@ -1,4 +1,4 @@
-"""What a node makes of who is said to lead its epoch: news, old news, and what cannot be."""
+"""What a node makes of who is said to lead its epoch: new, old, and impossible."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def led(tp: TopicPartition = ZERO, topic_id: UUID | None = ID) -> Partition:
 
 
 def shrink(partition: Partition) -> PendingIsr:
-    """Brokers 2 and 3 have not been heard of for too long."""
+    """Brokers 2 and 3 have sent nothing for too long."""
     pending = partition.maybe_shrink_isr(LAG_MS + 1)
     assert pending is not None
     return pending

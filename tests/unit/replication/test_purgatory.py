@@ -28,7 +28,7 @@ ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 class Waiting:
-    """Waits until somebody says that it is done."""
+    """Waits until someone says that it is done."""
 
     def __init__(self) -> None:
         self.is_done = False
@@ -213,7 +213,7 @@ class Place(NamedTuple):
 
 
 class Leader:
-    """Two partitions from offset 13 on, and what becomes of them."""
+    """Two partitions from offset 13 on, and their results."""
 
     def __init__(self, min_bytes: int, *, last_fetched_epoch: int = -1) -> None:
         self.ends: dict[int, Place | ErrorCode] = {0: Place(13), 1: Place(13)}

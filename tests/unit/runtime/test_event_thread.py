@@ -347,7 +347,7 @@ def test_an_event_prints_as_scala_prints_it(event: Event, text: str) -> None:
 
 
 def test_the_controllers_own_events_wait_behind_any_number_of_requests() -> None:
-    """Only what carries a request id counts: an election of a znode comes from nobody outside."""
+    """Only what carries a request id counts: an election of a znode comes from no one outside."""
     queue = EventQueue(monotonic_ms=lambda: 0.0, preempt=lambda _: None, request_capacity=2)
     own = ReplicaLeaderElection(None, ElectionType.PREFERRED, ElectionTrigger.ZOOKEEPER)
     for request_id in (1, 2):

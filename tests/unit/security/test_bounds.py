@@ -1,4 +1,4 @@
-"""What a server or a file may ask of whoever logs in or reads keys."""
+"""What a server or a file may ask of one that logs in or reads keys."""
 
 from __future__ import annotations
 

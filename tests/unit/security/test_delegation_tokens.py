@@ -280,7 +280,7 @@ def test_owner_and_renewers_prolong_a_token_up_to_its_lifetime(tokens: Tokens) -
     tokens.now_ms += DAY_MS + 1
     expired = tokens.renew(created.hmac)
     assert ErrorCode(expired.error_code) is ErrorCode.delegation_token_expired
-    # A stranger is not told that it has expired.
+    # A stranger does not learn that it has expired.
     assert tokens.renew(created.hmac, EVE).error_code == by_eve.error_code
 
 

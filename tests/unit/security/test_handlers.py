@@ -53,7 +53,7 @@ def world(executor: ThreadPoolExecutor) -> BrokerWorld:
 def test_metadata_hides_what_may_not_be_described(world: BrokerWorld) -> None:
     permit(world, topic("orders"), AclOperation.READ)
 
-    # Whether a topic exists is not told.
+    # Whether a topic exists stays hidden.
     assert named(ask_metadata(world, "orders", "invoices", "none")) == {
         "orders": ErrorCode.none,
         "invoices": DENIED,

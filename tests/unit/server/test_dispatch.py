@@ -1,4 +1,4 @@
-"""Requests on their way from a frame to a handler: one that is big keeps nobody waiting."""
+"""Requests on their way from a frame to a handler: one that is big keeps no one waiting."""
 
 from __future__ import annotations
 

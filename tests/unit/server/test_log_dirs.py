@@ -186,7 +186,7 @@ def test_a_move_goes_on_after_the_broker_was_stopped(world: BrokerWorld, dirs: l
     filled(world, dirs)
 
     async def ask() -> None:
-        assert await alter(world, dirs[1]) is ErrorCode.none  # and nobody works
+        assert await alter(world, dirs[1]) is ErrorCode.none  # and no one works
 
     asyncio.run(ask())
     world.logs.close()

@@ -33,7 +33,7 @@ class MeteredWorld(BrokerWorld):
 
     def __init__(self, executor: ThreadPoolExecutor, log_dir: Path) -> None:
         super().__init__(executor, log_dirs=[log_dir])
-        self.now_ms = 1_000_000  # so that nobody who has never fetched counts as caught up
+        self.now_ms = 1_000_000  # so that no one who has never fetched counts as caught up
         self.update({"orders": {0: metadata(1), 1: metadata(1)}}, topic_ids={"orders": ORDERS_ID})
 
     def counts(self, topic: str | None) -> dict[str, object]:

@@ -208,7 +208,7 @@ Tell = Callable[[Callable[[TransactionWorld], Awaitable[None]]], None]
 
 @pytest.fixture
 def tell(tmp_path: Path) -> Tell:
-    """Runs a story."""
+    """Runs steps."""
 
     def run(story: Callable[[TransactionWorld], Awaitable[None]]) -> None:
         async def all_of_it() -> None:
@@ -278,7 +278,7 @@ def test_records_of_partitions_not_added_to_the_transaction_are_refused(tell: Te
         zombie = producer[0], producer[1] - 1
         assert await world.produce(zombie, "orders") is ErrorCode.invalid_producer_epoch
         assert await world.produce(producer, "orders") is NONE
-        # The transaction is open there; nobody is asked any more.
+        # The transaction is open there; no one is asked any more.
         world.update(brokers=[broker(2)])
         assert await world.produce(producer, "orders", sequence=1) is NONE
         # Without a coordinator to ask the client tries again.

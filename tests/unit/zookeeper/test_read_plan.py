@@ -148,7 +148,7 @@ def test_an_exists_question_watches_what_is_missing_too() -> None:
 def test_what_is_watched_already_is_not_set_again() -> None:
     watches = WatchTable()
     watches.arm(WatchType.DATA, ["/kafka/n0"], 70)
-    watches.arm(WatchType.DATA, ["/kafka/n1"], 78)  # by somebody who saw more than this read
+    watches.arm(WatchType.DATA, ["/kafka/n1"], 78)  # by someone who saw more than this read
     plan = plan_for(ReadZnodes([f"/n{number}" for number in range(9)], watch=True), watches)
     [read] = drain(plan)
 

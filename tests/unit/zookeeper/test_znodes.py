@@ -105,7 +105,7 @@ DECODERS: Final[dict[str, tuple[Decoder, dict[str, Any]]]] = {
     ),
 }
 
-# Written by Kafka, and read by nobody: without them the znode still says what it has to.
+# Written by Kafka, and read by no one: without them the znode still says what it has to.
 UNREAD: Final = {
     "controller": {"version", "timestamp", "kraftControllerEpoch"},
     "broker": {"listener_security_protocol_map", "rack", "features", "timestamp"},
