@@ -144,3 +144,23 @@ def test_the_controller_moves(old: OldCluster) -> None:
 
     assert elected["controller_epoch"] == elected["controller_epoch_before"] + 1
     assert elected["controller_id"] in BROKERS
+
+
+def test_the_doctor_is_silent_until_a_broker_dies(old: OldCluster) -> None:
+    at = ("-b", old.servers, "-z", old.zookeeper)
+    old.zkctl(*at, "topic", "create", "watched", "--replica-assignment", "1:2,2:1")
+    old.wait_until(lambda: len(old.of("watched")) == 2, "two partitions")
+
+    healthy = {row["rule"] for row in old.zkctl(*at, "doctor")}
+    old.brokers[2].kill()
+    old.wait_until(lambda: old.live_brokers() == {1}, "the end of its session")
+    old.wait_until(
+        lambda: all(view.leader == 1 for view in old.of("watched").values()), "other leaders"
+    )
+    ill = {row["rule"]: row for row in old.zkctl(*at, "doctor", exit_code=1)}
+
+    assert healthy <= {"P09"}
+    assert ill["P06"]["partition_count"] >= 2
+    states = [each["where"] for each in ill["P06"]["evidence"]]
+    assert any("/topics/watched/partitions/0/state" in where for where in states)
+    assert set(ill) <= {"P06", "P09", "P01", "P14"}
