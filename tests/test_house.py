@@ -436,7 +436,7 @@ def test_retired_words_do_not_come_back() -> None:
     assert found == {}
 
 
-OLD_WORDS = ("tests/faults", "tests/peers", "tests/simulation")
+OLD_WORDS = ("tests/peers", "tests/simulation")
 """Folders whose docstrings and comments still have retired words."""
 
 NAMED_FILE = re.compile(r"(?<![\w/.*<>{}-])[\w./-]*\w\.(?:py|md)\b")

@@ -1,16 +1,16 @@
 """What a cluster must keep and tell while its processes, disks and links fail.
 
 That these tests notice something was tried with bugs planted in the broker on purpose.  Each was
-told by a test that failed, and by what the failure said:
+named by a test that failed, and by what the failure said:
 
 - *A leader acknowledges acks=all without waiting for the followers.*  Leaders killed one after the
   other (the producer's sequence does not fit the next leader's log), bytes that never came to the
-  disk (lost-write), both isolated leaders (``NO_ERROR`` where nobody followed), a live leader whose
+  disk (lost-write), both isolated leaders (``NO_ERROR`` where none followed), a live leader whose
   session expires (the deposed one acknowledges, for ever, what it alone has; before it was given
   records to its face, that was noticed in one run of two).
   Not by: frozen leaders and followers, a ZooKeeper killed and back, the dialect of 2.6.
 - *A follower tells an offset before it has appended what is below.*  Leaders killed one after the
-  other, a live leader whose session expires (the consumer is told that its log was truncated), a
+  other, a live leader whose session expires (the consumer learns that its log was truncated), a
   frozen leader that wakes up in one run of two.  Not by: a frozen follower, one cut off, one far
   behind, bytes that never came to the disk.
 - *A follower joins the ISR without having caught up.*  The follower far behind, which was written

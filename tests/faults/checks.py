@@ -65,7 +65,7 @@ def duplicates(history: History) -> Iterator[Anomaly]:
 
 
 def inconsistent_offsets(history: History) -> Iterator[Anomaly]:
-    """Whoever saw a committed offset, in whichever way, saw the same record there."""
+    """All that saw a committed offset, in whichever way, saw the same record there."""
     for (partition, offset), values in disputed_offsets(history).items():
         yield Anomaly("inconsistent-offsets", f"{partition}:{offset} is {sorted(values)}")
 
@@ -111,7 +111,7 @@ def poll_skips(history: History) -> Iterator[Anomaly]:
 
 
 def aborted_reads(history: History) -> Iterator[Anomaly]:
-    """What was refused for certain is read by nobody."""
+    """What was refused for certain is never read."""
     refused = {sent.value for sent in history.sent if sent.outcome is Outcome.FAIL}
     for read in _all_reads(history):
         if read.value in refused:

@@ -277,7 +277,7 @@ class FaultCluster:
         return self.state(topic, partition)[0]
 
     def live_brokers(self) -> set[int] | None:
-        """Those that are registered; None while nobody can tell."""
+        """Those that are registered; None while no broker can say."""
         try:
             names = self.session.children("/brokers/ids")
         except SessionExpired:
@@ -352,7 +352,7 @@ class FaultCluster:
     # What the disks say.
 
     def wait_until_replicas_agree(self, topic: str, partitions: int) -> None:
-        """Byte for byte.  Nobody writes any more, so they get there."""
+        """Byte for byte.  Nothing is written any more, so they get there."""
 
         def differing() -> list[int]:
             return differing_partitions(

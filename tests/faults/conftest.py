@@ -1,6 +1,6 @@
 """One cluster for all these tests, each of which leaves it well, and the seed of what happens.
 
-``ZKCONTROLLER_FAULT_SEED=7 make faults`` tells another story.
+``ZKCONTROLLER_FAULT_SEED=7 make faults`` runs other steps.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def old_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultClust
 
 @pytest.fixture
 def cluster(started_cluster: FaultCluster) -> Iterator[FaultCluster]:
-    """The same, all of it alive; what brokers say is told if the test fails."""
+    """The same, all of it alive; what brokers say is shown if the test fails."""
     cluster = started_cluster
     cluster.heal()
     dead = [broker for broker in BROKERS if not cluster.brokers[broker].is_running]

@@ -1,4 +1,4 @@
-"""What clients of a cluster did and were told: the only thing that the checks look at."""
+"""What clients of a cluster did and were answered: the only thing that the checks look at."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Sent(NamedTuple):
     value: str
     outcome: Outcome
     offset: int = -1
-    """As the broker told it; -1 if it told none."""
+    """As the broker gave it; -1 if it gave none."""
 
 
 class Polled(NamedTuple):

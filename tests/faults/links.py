@@ -1,6 +1,6 @@
 """The way between brokers, through a proxy before each of them that can cut one of the others off.
 
-Who comes is told by the client id of the first request: a fetcher's is ``broker-<id>-fetcher-<n>``,
+Clients are known by the client id of the first request: a fetcher's is ``broker-<id>-fetcher-<n>``,
 a broker that asks the controller and a controller that commands a broker give their id alone.
 """
 
@@ -32,7 +32,7 @@ class Link:
         self._thread.start()
 
     def cut_off(self, *broker_ids: int) -> None:
-        """These brokers do not come through from now on; nobody else is cut off."""
+        """These brokers do not come through from now on; no other is cut off."""
         with self._lock:
             self._cut_off = frozenset(broker_ids)
             gone = [pair for pair, who in self._pairs.items() if who in self._cut_off]
@@ -94,7 +94,7 @@ def _first_frame(client: socket.socket) -> bytes:
 
 
 def _broker_of(head: bytes) -> int | None:
-    """Which broker has sent that request; None if it was somebody else."""
+    """Which broker has sent that request; None if it was another client."""
     # size, api key, api version, correlation id, then the client id with its length
     if len(head) < 14:
         return None

@@ -155,7 +155,7 @@ class Load:
                 self._topic, value.encode(), partition=partition, on_delivery=delivered
             )
         except BufferError:
-            producer.poll(_SLICE_S)  # the queue is full while nobody leads
+            producer.poll(_SLICE_S)  # the queue is full while there is no leader
 
     def _consume(self) -> None:
         name = f"{self._name}-reader"

@@ -1,6 +1,6 @@
-"""Single records that are sent once and never again: what a broker says to each is heard.
+"""Single records that are sent once and never again: what a broker says to each is kept.
 
-A producer under load hides refusals: it sends again until it is told something else.
+A producer under load hides refusals: it sends again until it gets something else.
 """
 
 from __future__ import annotations

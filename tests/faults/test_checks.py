@@ -14,7 +14,7 @@ from tests.faults.history import History, Outcome, Polled, Sent
 
 
 def well() -> History:
-    """Two partitions, one record that nobody knows of, one that was refused."""
+    """Two partitions, one record of unknown fate, one that was refused."""
     history = History()
     history.sent = [
         Sent(0, "a", Outcome.OK, 0),

@@ -1,4 +1,4 @@
-"""What clients were told stays true while brokers, disks, links and ZooKeeper fail.
+"""What clients were answered stays true while brokers, disks, links and ZooKeeper fail.
 
 Every record is written by an idempotent producer with acks=all to partitions of which two replicas
 must be in sync, so none may be lost and none may be there twice.

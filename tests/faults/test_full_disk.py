@@ -56,7 +56,7 @@ def cramped_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultC
 
 @pytest.fixture
 def full_cluster(cramped_cluster: FaultCluster) -> Iterator[FaultCluster]:
-    """The same; what brokers say is told if the test fails."""
+    """The same; what brokers say is shown if the test fails."""
     yield cramped_cluster
     cramped_cluster.tell()
 

@@ -1,6 +1,6 @@
 """A leader that ZooKeeper and the clients reach, and the other replicas do not.
 
-ZooKeeper counts it among the living, so nobody takes its leaderships from it; and whatever it may
+ZooKeeper counts it among the living, so it keeps its leaderships; and whatever it may
 do, it may not acknowledge what is on its own disk only.
 """
 
@@ -45,7 +45,7 @@ def test_a_leader_and_controller_without_followers_leads_alone_and_acknowledges_
         assert answers
         assert set(answers) <= {"REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS"}
         for partition in range(PARTITIONS):
-            # A leader hears of its ISR a moment after it stands in ZooKeeper.
+            # A leader learns its ISR a moment after it stands in ZooKeeper.
             cluster.wait_until(
                 lambda: probe.ask(partition) == "NOT_ENOUGH_REPLICAS",  # noqa: B023
                 lambda: "the leader refuses to append",
@@ -80,7 +80,7 @@ def test_a_leader_that_reaches_neither_followers_nor_controller_acknowledges_not
         assert probe.ask(0) == "REQUEST_TIMED_OUT"
         acknowledged = load.acknowledged()
 
-        # By now it would have shrunk its ISRs, and nobody takes the proposals.
+        # By now it would have shrunk its ISRs, and no controller takes the proposals.
         assert probe.ask(0) == "REQUEST_TIMED_OUT"
         assert [cluster.state(topic, p) for p in range(PARTITIONS)] == states
         assert load.acknowledged() == acknowledged

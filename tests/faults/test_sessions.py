@@ -27,12 +27,12 @@ def test_zookeeper_away_for_three_session_timeouts_and_every_session_expired(
         load.wait_for_progress(200)
         time.sleep(3 * SESSION_TIMEOUT_MS / 1000)
 
-        # A ZooKeeper that starts gives every session its whole time anew: nobody may use it.
+        # A ZooKeeper that starts gives every session its whole time anew: none may use it.
         cluster.zookeeper.start()
         cluster.wait_until(
             lambda: cluster.live_brokers() == set(), lambda: f"nobody in {cluster.live_brokers()}"
         )
-        # Leaders lead on, though nobody is registered and nobody is controller.
+        # Leaders lead on, though no broker is registered or is controller.
         load.wait_for_progress(200)
         cluster.heal()
 
@@ -46,7 +46,7 @@ def test_a_live_leader_whose_session_expires_is_deposed_and_comes_back(
     cluster: FaultCluster, random: Random
 ) -> None:
     topic = "one-expired"
-    # Each leads a partition: a client that knows nobody but the deposed one would believe it.
+    # Each leads a partition: a client that knows only the deposed one would believe it.
     with under_load(cluster, topic) as load:
         for is_controller in (True, False):
             controller = cluster.controller()
@@ -60,7 +60,7 @@ def test_a_live_leader_whose_session_expires_is_deposed_and_comes_back(
                 lambda: victim not in (cluster.live_brokers() or BROKERS),  # noqa: B023
                 lambda: f"{victim} is not registered",  # noqa: B023
             )
-            # It still believes that it leads.  Once its followers have heard that it does not, it
+            # It still believes that it leads.  Once its followers know that it does not, it
             # may not acknowledge what it is given; what it did before, all of them have.
             for partition in led:
                 cluster.wait_until(

@@ -70,7 +70,7 @@ def test_an_unclean_election_costs_what_the_old_leader_alone_had_and_nothing_els
     alone = [sent for sent in history.sent if _is_alone(sent.value)]
     assert alone
     assert lost_records(history) == alone
-    # Who read them, or was told where they are, finds others there now.
+    # A client that read them, or knows their offsets, finds others there now.
     told = {(read.partition, read.offset) for read in history.polled if _is_alone(read.value)}
     told |= {(sent.partition, sent.offset) for sent in alone}
     there = {(read.partition, read.offset) for read in history.final}

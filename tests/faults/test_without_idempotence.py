@@ -1,4 +1,4 @@
-"""A producer that nobody keeps from writing twice: it may, and it may lose nothing."""
+"""A producer without idempotence: it may write twice, and it may lose nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_without_idempotence_records_are_there_twice_and_none_is_lost(
 ) -> None:
     topic, leader = "plain", random.choice(BROKERS)
     with under_load(cluster, topic, leader=leader, is_idempotent=False) as load:
-        # What waits for the followers is in the log, and its producer is told that time is out.
+        # What waits for the followers is in the log, and its producer gets a timeout.
         cluster.keep_from_fetching(leader)
         time.sleep(1.5 * REQUEST_TIMEOUT_MS / 1000)
         cluster.wait_until_alone(leader, topic, PARTITIONS)
