@@ -51,8 +51,8 @@ class CoreOnABench(SwitchedController):
         if topic_id is not None:
             self.bench.context.put_topic_id("orders", topic_id)
         bench = self.bench
-        reassignments = Reassignments(bench.desk, bench.partitions, bench.replicas)
-        self._changes = IsrChanges(bench.desk, reassignments)
+        reassignments = Reassignments(bench.tools, bench.partitions, bench.replicas)
+        self._changes = IsrChanges(bench.tools, reassignments)
 
     @override
     async def ask(self, make: Callable[[int], RequestEvent], timeout_ms: int = 0) -> Result | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scenarios.questions import put
+from tests.scenarios.requests import put
 from tests.simulation.world import World
 from zkcontroller.core.events import ApiPartitionReassignment
 from zkcontroller.model import ReplicaAssignment, TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.scenarios.questions import ask, election
+from tests.scenarios.requests import ask, election
 from tests.simulation.control_requests import LeaderAndIsr
 from tests.simulation.process import ProcessState
 from tests.simulation.world import World

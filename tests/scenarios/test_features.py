@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.scenarios.questions import ask, put
+from tests.scenarios.requests import ask, put
 from tests.simulation.world import World
 from zkcontroller.core.effects import FeatureResults
 from zkcontroller.core.events import FeatureUpdate, UpdateFeatures

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.scenarios.questions import alter_partition, ask, isr_change, put
+from tests.scenarios.requests import alter_partition, ask, isr_change, put
 from tests.simulation.control_requests import LeaderAndIsr, UpdateMetadata
 from tests.simulation.world import World
 from zkcontroller.core.effects import AlterPartitionResult

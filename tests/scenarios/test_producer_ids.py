@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.scenarios.questions import ask, put
+from tests.scenarios.requests import ask, put
 from tests.simulation.world import World
 from zkcontroller.core.effects import ProducerIdBlock
 from zkcontroller.core.events import AllocateProducerIds, RequestEvent

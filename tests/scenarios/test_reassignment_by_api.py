@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.scenarios.questions import alter_partition, ask, isr_change
 from tests.scenarios.reassignments import (
     ORDERS_0,
     ORDERS_1,
@@ -16,6 +15,7 @@ from tests.scenarios.reassignments import (
     leadership,
     with_topic,
 )
+from tests.scenarios.requests import alter_partition, ask, isr_change
 from tests.simulation.control_requests import StopReplica
 from tests.simulation.world import World
 from zkcontroller.core.effects import (

@@ -64,7 +64,7 @@ def bench_with_orders(protocol: str = "3.9-IV0", partitions: int = 2) -> Workben
 @contextmanager
 def one_batch(bench: Workbench) -> Iterator[RequestBatch]:
     """A batch that is sent at the end."""
-    batch = bench.desk.new_batch()
+    batch = bench.tools.new_batch()
     yield batch
     batch.send()
     bench.gather()
@@ -99,7 +99,7 @@ def test_the_recovery_state_is_sent_since_protocol_3_2(protocol: str, kept: bool
 def test_requests_carry_the_epochs_of_controller_broker_and_state() -> None:
     bench = bench_with_orders()
     older = bench.context.table.leader_and_isr(0)._replace(controller_epoch=EPOCH - 2)
-    bench.context.table.put_leader_and_isr(0, older)
+    bench.context.table.put_leader_and_isr({0: older})
 
     with one_batch(bench) as batch:
         batch.add_leader_and_isr([2], [0])
@@ -272,11 +272,11 @@ def test_negative_broker_ids_are_skipped() -> None:
 
 def test_brokers_that_get_the_same_states_share_the_bytes() -> None:
     bench = bench_with_orders()
-    batch = bench.desk.new_batch()
+    batch = bench.tools.new_batch()
     batch.add_update_metadata([1, 2, 3], [0, 1])
     batch.send()
 
-    sends = [effect for effect in bench.desk.outbox if isinstance(effect, Send)]
+    sends = [effect for effect in bench.tools.outbox if isinstance(effect, Send)]
 
     shared = set(map(id, sends[0].body)) & set(map(id, sends[1].body))
     assert sum(len(chunk) for chunk in sends[0].body if id(chunk) in shared) > 50
@@ -337,12 +337,12 @@ def test_an_answer_to_a_stop_says_nothing_of_what_it_does_not_name() -> None:
     bench = bench_with_orders()
     bench.context.queue_for_deletion(["orders"])
     bench.context.topics_with_deletion_started.add("orders")
-    bench.desk.outbox.clear()
-    batch = bench.desk.new_batch()
+    bench.tools.outbox.clear()
+    batch = bench.tools.new_batch()
     batch.add_stop_replica([2], [0, 1], delete=True)
     batch.send()
     (send,) = [
-        effect for effect in bench.desk.outbox if isinstance(effect, Send) and effect.api_key == 5
+        effect for effect in bench.tools.outbox if isinstance(effect, Send) and effect.api_key == 5
     ]
 
     event = stop_event(send, 0, {ORDERS_0: 0})
@@ -359,12 +359,12 @@ def test_an_answer_to_a_probe_names_every_partition_and_any_other_only_refusals(
     """A partition that is not named is not known to be online again."""
     bench = bench_with_orders()
     bench.context.offline_dir_rows[2] = {0}
-    batch = bench.desk.new_batch()
+    batch = bench.tools.new_batch()
     batch.add_leader_and_isr([1, 2], [0, 1])
     batch.send()
     sends = {
         effect.broker_id: effect
-        for effect in bench.desk.outbox
+        for effect in bench.tools.outbox
         if isinstance(effect, Send) and effect.api_key == 4
     }
 
@@ -384,11 +384,11 @@ def test_an_answer_to_a_probe_names_every_partition_and_any_other_only_refusals(
 
 def test_the_deletion_of_a_replica_that_a_move_left_behind_becomes_no_event() -> None:
     bench = bench_with_orders()
-    batch = bench.desk.new_batch()
+    batch = bench.tools.new_batch()
     batch.add_stop_replica([2], [0], delete=True)
     batch.send()
     (send,) = [
-        effect for effect in bench.desk.outbox if isinstance(effect, Send) and effect.api_key == 5
+        effect for effect in bench.tools.outbox if isinstance(effect, Send) and effect.api_key == 5
     ]
 
     assert stop_event(send, 0, {ORDERS_0: 0}) is None

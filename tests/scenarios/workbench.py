@@ -13,11 +13,11 @@ from tests.simulation.control_requests import ControlRequest, decode
 from tests.simulation.registration import broker_of
 from tests.simulation.zookeeper import SimulatedSession, SimulatedZooKeeper
 from zkcontroller.core.config import ControllerConfig
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Answer, LogLine, Procedure, Send, StateChanges
 from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
 from zkcontroller.model import LeaderAndIsr
 from zkcontroller.state_changes.record import Kind, StateChange
@@ -45,14 +45,14 @@ class Workbench:
         self.session.start()
         self.session.create_missing(["/brokers/topics", "/config/topics", "/admin/delete_topics"])
         self.session.write(Create(ControllerEpochZnode.PATH, b"%d" % EPOCH))
-        self.desk = Desk(ControllerConfig(broker_id=CONTROLLER_ID, **settings))  # type: ignore[arg-type]
-        self.context = self.desk.context
+        self.tools = ControllerTools(ControllerConfig(broker_id=CONTROLLER_ID, **settings))  # type: ignore[arg-type]
+        self.context = self.tools.context
         self.context.epoch = EPOCH
         self.context.epoch_zk_version = 0
         self.set_live(live)
-        self.partitions = PartitionStateMachine(self.desk)
-        self.replicas = ReplicaStateMachine(self.desk)
-        self.deletion = TopicDeletionManager(self.desk, self.partitions, self.replicas)
+        self.partitions = PartitionStateMachine(self.tools)
+        self.replicas = ReplicaStateMachine(self.tools)
+        self.deletion = TopicDeletionManager(self.tools, self.partitions, self.replicas)
         self.refusals: dict[str, ZkCode] = {}
         """Paths that ZooKeeper refuses to read or write, once each."""
         self.meanwhile: Callable[[], None] | None = None
@@ -86,7 +86,7 @@ class Workbench:
         row = table.add(table.add_topic(topic, None), partition, tuple(replicas))
         if led_by is not None:
             self.write_state(topic, partition, led_by)
-            table.put_leader_and_isr(row, led_by)
+            table.put_leader_and_isr({row: led_by})
         self.context.put_partition_state(row, state)
         for broker_id, replica_state in (replica_states or {}).items():
             table.put_replica_state(row, broker_id, replica_state)
@@ -150,7 +150,7 @@ class Workbench:
 
     def gather(self) -> None:
         """Decodes and keeps what was done since the last time."""
-        for effect in self.desk.outbox:
+        for effect in self.tools.outbox:
             match effect:
                 case Send(broker_id, api_key, version, body):
                     self.sent.append((broker_id, decode(api_key, version, b"".join(body))))
@@ -162,7 +162,7 @@ class Workbench:
                     self.answers.append(effect)
                 case _:
                     pass
-        self.desk.outbox.clear()
+        self.tools.outbox.clear()
 
     # ------------------------------------------------------------------ seeing
 

@@ -322,7 +322,7 @@ class Invariants:
 
     def _check_known_state(self, controller: BrokerProcess, tp: TopicPartition, row: int) -> None:
         table = controller.controller.context.table
-        if not table.has_leadership(row):
+        if not table.has_leader_and_isr(row):
             return  # a state that was refused is written by the next controller
         state = self._world.state_znode(*tp)
         znode = self._world.zookeeper.peek(PartitionStateZnode.path(*tp))

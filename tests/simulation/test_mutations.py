@@ -31,11 +31,11 @@ from zkcontroller.core import (
     refused_partitions,
     replica_states,
 )
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Send
 from zkcontroller.core.elections import IsOnline
 from zkcontroller.core.events import TopicDeletionStopReplicaResponseReceived
 from zkcontroller.core.partition_table import NO_ROW
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.model import LeaderAndIsr
 from zkcontroller.zookeeper.requests import (
     CheckExists,
@@ -87,10 +87,10 @@ def ends_badly_contested(seed: int) -> bool:
 def drop_the_fence(patch: Patch) -> None:
     """A deposed controller's writes land."""
 
-    def write(_: Desk, operations: Sequence[Any]) -> Generator[Any, Any, Any]:
+    def write(_: ControllerTools, operations: Sequence[Any]) -> Generator[Any, Any, Any]:
         return (yield UnfencedBatch(operations)) if operations else []
 
-    patch.setattr(Desk, "write", write)
+    patch.setattr(ControllerTools, "write", write)
 
 
 def elect_without_a_new_leader_epoch(patch: Patch) -> None:
@@ -107,11 +107,13 @@ def elect_without_a_new_leader_epoch(patch: Patch) -> None:
 def leave_no_watch(patch: Patch) -> None:
     """Children are listed and never looked at again."""
 
-    def children(_: Desk, path: str, *, watch: bool = False) -> Generator[Any, Any, list[str]]:
+    def children(
+        _: ControllerTools, path: str, *, watch: bool = False
+    ) -> Generator[Any, Any, list[str]]:
         (names,) = yield ListChildren([path], watch and path != "/brokers/ids")
         return sorted(names) if isinstance(names, list) else []
 
-    patch.setattr(Desk, "children", children)
+    patch.setattr(ControllerTools, "children", children)
 
 
 def resign_and_remember(patch: Patch) -> None:
@@ -172,8 +174,10 @@ def give_up_a_lost_race(patch: Patch) -> None:
     for module in (partition_states, replica_states, leader_epochs):
         write_states = module.write_states
 
-        def once(desk: Desk, states: Any, write: Any = write_states) -> Generator[Any, Any, Any]:
-            verdicts = yield from write(desk, states)
+        def once(
+            tools: ControllerTools, states: Any, write: Any = write_states
+        ) -> Generator[Any, Any, Any]:
+            verdicts = yield from write(tools, states)
             return verdicts._replace(lost=[])
 
         patch.setattr(module, "write_states", once)
@@ -208,7 +212,7 @@ def believe_a_deposed_leader(patch: Patch) -> None:
 
     def trusting(self: Any, event: Any, change: Any) -> Any:
         row = self._row(change)
-        if row != NO_ROW and self._context.table.has_leadership(row):
+        if row != NO_ROW and self._context.table.has_leader_and_isr(row):
             state = self._context.table.leader_and_isr(row)
             change = change._replace(
                 leader_epoch=state.leader_epoch, partition_epoch=state.zk_version
@@ -231,23 +235,25 @@ def keep_the_dead_in_the_isr(patch: Patch) -> None:
 def take_a_refusal_for_an_empty_list(patch: Patch) -> None:
     """No brokers, no topics: that is what a controller makes of a code that it does not know."""
 
-    def children(_: Desk, path: str, *, watch: bool = False) -> Generator[Any, Any, list[str]]:
+    def children(
+        _: ControllerTools, path: str, *, watch: bool = False
+    ) -> Generator[Any, Any, list[str]]:
         (names,) = yield ListChildren([path], watch)
         return sorted(names) if isinstance(names, list) else []
 
-    patch.setattr(Desk, "children", children)
+    patch.setattr(ControllerTools, "children", children)
 
 
 def take_a_refusal_for_a_missing_znode(patch: Patch) -> None:
     """A registration or an assignment that cannot be read is gone."""
 
     def read(
-        self: Desk, paths: Sequence[str], *, watch: bool = False
+        self: ControllerTools, paths: Sequence[str], *, watch: bool = False
     ) -> Generator[Any, Any, list[Any]]:
         answers = yield from self.try_read(paths, watch=watch)
         return [None if isinstance(answer, ZkCode) else answer for answer in answers]
 
-    patch.setattr(Desk, "read", read)
+    patch.setattr(ControllerTools, "read", read)
 
 
 def leave_what_was_refused_to_others(patch: Patch) -> None:
@@ -258,10 +264,10 @@ def leave_what_was_refused_to_others(patch: Patch) -> None:
 def call_a_refused_deletion_complete(patch: Patch) -> None:
     """What was not deleted is forgotten."""
 
-    def delete(self: Desk, paths: Sequence[str]) -> Generator[Any, Any, None]:
+    def delete(self: ControllerTools, paths: Sequence[str]) -> Generator[Any, Any, None]:
         yield from self.write([Delete(path) for path in paths])
 
-    patch.setattr(Desk, "delete", delete)
+    patch.setattr(ControllerTools, "delete", delete)
 
 
 def take_silence_for_success(patch: Patch) -> None:
@@ -288,7 +294,7 @@ def leave_without_resigning(patch: Patch) -> None:
     """A controller that cannot go on says so, and keeps what it knows."""
 
     def stay(self: Any) -> Generator[Any, Any, None]:
-        yield from self._desk.try_read(["/controller"])
+        yield from self._tools.try_read(["/controller"])
 
     patch.setattr(failover.Failover, "trigger_controller_move", stay)
 
@@ -296,7 +302,7 @@ def leave_without_resigning(patch: Patch) -> None:
 def write_features_without_a_fence(patch: Patch) -> None:
     """A controller that is late overwrites what its successor finalized."""
 
-    def late(_: Desk) -> Generator[Any, Any, None]:
+    def late(_: ControllerTools) -> Generator[Any, Any, None]:
         yield UnfencedBatch([Delete("/feature")])
         yield UnfencedBatch([Create("/feature", b'{"features":{},"version":2,"status":1}')])
 

@@ -103,7 +103,7 @@ class SwitchedController:
         self.result = ControlledShutdownResult(ErrorCode.none)
         self.asked: list[tuple[int, int]] = []
         self.answer: Result | None = None
-        self.questions: list[RequestEvent] = []
+        self.requests: list[RequestEvent] = []
         self.timeouts_ms: list[int] = []
 
     async def controlled_shutdown(
@@ -113,7 +113,7 @@ class SwitchedController:
         return self.result
 
     async def ask(self, make: Callable[[int], RequestEvent], timeout_ms: int = 0) -> Result | None:
-        self.questions.append(make(len(self.questions)))
+        self.requests.append(make(len(self.requests)))
         self.timeouts_ms.append(timeout_ms)
         return self.answer
 

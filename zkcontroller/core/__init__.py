@@ -17,7 +17,7 @@ How to read it, top down:
   read and write; :mod:`.refused_partitions`, what ZooKeeper refused and is tried again;
 * :mod:`.broker_requests` — the requests to the brokers;
 * what is remembered: :mod:`.context`, :mod:`.partition_table` (columns for a million partitions);
-* :mod:`.desk`, :mod:`.journal`, :mod:`.config`, :mod:`.topic_configs`, :mod:`.watches` — the
+* :mod:`.tools`, :mod:`.journal`, :mod:`.config`, :mod:`.topic_configs`, :mod:`.watches` — the
   tools that all of them share.
 
 May import ``state_changes``, ``zookeeper``'s values, ``protocol``, ``model`` and ``errors``; not

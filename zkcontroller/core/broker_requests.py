@@ -95,7 +95,7 @@ class RequestBatch:
         """The brokers that have a channel; a dead broker gets its requests when it returns."""
         return [broker for broker in broker_ids if broker in self._context.live_broker_epochs]
 
-    def put_leader_and_isr(self, broker_id: int, rows: Sequence[int]) -> None:
+    def add_leader_and_isr_without_metadata(self, broker_id: int, rows: Sequence[int]) -> None:
         """As :meth:`add_leader_and_isr` for one broker, without the UpdateMetadata."""
         self._leader_and_isr.setdefault(broker_id, []).append(rows)
 
@@ -107,7 +107,7 @@ class RequestBatch:
         self._metadata_rows.append(known)
         if len(known) != len(rows):
             for row in rows:
-                if not table.has_leadership(row):
+                if not table.has_leader_and_isr(row):
                     self._journal.info(
                         f"Leader not yet assigned for partition {table.text(row)}."
                         " Skip sending UpdateMetadataRequest.",

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import AddChannel, Procedure, RemoveChannel
 from zkcontroller.core.journal import csv, scala_hash_set, scala_map, scala_set
 from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.core.reassignment import Reassignments
 from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
 from zkcontroller.errors import ZnodeCorrupt
 from zkcontroller.model import Broker
@@ -28,15 +28,15 @@ class Brokers:
 
     def __init__(
         self,
-        desk: Desk,
+        tools: ControllerTools,
         partitions: PartitionStateMachine,
         replicas: ReplicaStateMachine,
         deletion: TopicDeletionManager,
         reassignments: Reassignments,
     ) -> None:
-        self._desk = desk
-        self._context = desk.context
-        self._journal = desk.journal
+        self._tools = tools
+        self._context = tools.context
+        self._journal = tools.journal
         self._partitions = partitions
         self._replicas = replicas
         self._deletion = deletion
@@ -49,7 +49,7 @@ class Brokers:
 
         A corrupt registration is logged with its path; that broker counts as not live.
         """
-        names = yield from self._desk.children(BrokerIdsZnode.PATH, watch=True)
+        names = yield from self._tools.children(BrokerIdsZnode.PATH, watch=True)
         ids = []
         for name in names:
             if name.isdecimal():
@@ -58,7 +58,7 @@ class Brokers:
                 self._journal.error(f"{BrokerIdsZnode.PATH}/{name} is not a broker id; ignoring it")
         ids.sort()
         found = []
-        answers = yield from self._desk.read([BrokerIdZnode.path(b) for b in ids])
+        answers = yield from self._tools.read([BrokerIdZnode.path(b) for b in ids])
         for broker_id, znode in zip(ids, answers, strict=True):
             if znode is None:
                 continue  # gone again, and the child watch fires for it
@@ -85,7 +85,7 @@ class Brokers:
         """A data watch on each broker's znode."""
         ids = ", ".join(map(str, broker_ids))
         self._journal.debug(f"Register BrokerModifications handler for {kind}({ids})")
-        yield from self._desk.exists([BrokerIdZnode.path(b) for b in broker_ids], watch=True)
+        yield from self._tools.exists([BrokerIdZnode.path(b) for b in broker_ids], watch=True)
 
     # ------------------------------------------------------------------ events
 
@@ -110,13 +110,13 @@ class Brokers:
             f" {csv(bounced_ids)}, all live brokers: {csv(current)}"
         )
         for broker, _ in new:
-            self._desk.outbox.append(AddChannel(broker))
+            self._tools.outbox.append(AddChannel(broker))
         for broker, _ in bounced:
-            self._desk.outbox.append(RemoveChannel(broker.broker_id))
+            self._tools.outbox.append(RemoveChannel(broker.broker_id))
         for broker, _ in bounced:
-            self._desk.outbox.append(AddChannel(broker))
+            self._tools.outbox.append(AddChannel(broker))
         for broker_id in dead:
-            self._desk.outbox.append(RemoveChannel(broker_id))
+            self._tools.outbox.append(RemoveChannel(broker_id))
         if new:
             context.add_live_brokers(self.compatible(new))
             yield from self.on_broker_startup(new_ids)
@@ -136,7 +136,7 @@ class Brokers:
     def process_broker_modification(self, broker_id: int) -> Procedure[None]:
         """Handles a change of a broker's znode: its listeners may have changed."""
         path = BrokerIdZnode.path(broker_id)
-        znode = yield from self._desk.read_one(path, watch=True)
+        znode = yield from self._tools.read_one(path, watch=True)
         cached = self._context.live_brokers.get(broker_id)
         if znode is None or cached is None:
             return
@@ -152,7 +152,7 @@ class Brokers:
         )
         self._context.live_brokers[broker_id] = broker
         self._journal.info(f"Broker info update callback for {broker_id}")
-        self._desk.send_update_metadata()
+        self._tools.send_update_metadata()
 
     # ------------------------------------------------------------------ start
 
@@ -164,10 +164,10 @@ class Brokers:
         started = set(broker_ids)
         # The others must know the new brokers before they get the order to follow them; the new
         # ones must know everything before they learn what they lead.
-        self._desk.send_update_metadata(
+        self._tools.send_update_metadata(
             [b for b in context.live_or_shutting_down_broker_ids if b not in started]
         )
-        self._desk.send_update_metadata(
+        self._tools.send_update_metadata(
             broker_ids,
             [
                 row
@@ -237,7 +237,7 @@ class Brokers:
             yield from self._deletion.fail_replicas(deleting)
         if not kept and not outcome.elected:
             # No LeaderAndIsr carried an UpdateMetadata along: the brokers still need it.
-            self._desk.send_update_metadata()
+            self._tools.send_update_metadata()
 
 
 def broker_text(broker: Broker) -> str:

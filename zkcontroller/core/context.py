@@ -205,4 +205,4 @@ class ControllerContext:
         """The leader epoch a StopReplica carries: a sentinel while the topic is being deleted."""
         if self.is_queued_for_deletion(row):
             return EPOCH_DURING_DELETE
-        return self.table.leader_epoch[row] if self.table.has_leadership(row) else NO_EPOCH
+        return self.table.leader_epoch[row] if self.table.has_leader_and_isr(row) else NO_EPOCH

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Answer, ControlledShutdownResult, Procedure
 from zkcontroller.core.elections import ControlledShutdownElection
 from zkcontroller.core.events import ControlledShutdown
@@ -15,6 +14,7 @@ from zkcontroller.core.journal import csv
 from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.errors import ControllerMoved
 from zkcontroller.model import UNKNOWN_BROKER_EPOCH
 
@@ -23,11 +23,14 @@ class ControlledShutdowns:
     """Answers ControlledShutdown events."""
 
     def __init__(
-        self, desk: Desk, partitions: PartitionStateMachine, replicas: ReplicaStateMachine
+        self,
+        tools: ControllerTools,
+        partitions: PartitionStateMachine,
+        replicas: ReplicaStateMachine,
     ) -> None:
-        self._desk = desk
-        self._context = desk.context
-        self._journal = desk.journal
+        self._tools = tools
+        self._context = tools.context
+        self._journal = tools.journal
         self._partitions = partitions
         self._replicas = replicas
 
@@ -75,7 +78,7 @@ class ControlledShutdowns:
             row
             for row in table.rows_on_broker(broker_id)
             if len(table.replicas[row]) > 1
-            and table.has_leadership(row)
+            and table.has_leader_and_isr(row)
             and not context.is_queued_for_deletion(row)
         ]
         led = [row for row in affected if table.leader[row] == broker_id]
@@ -84,10 +87,10 @@ class ControlledShutdowns:
             led, PartitionState.ONLINE, ControlledShutdownElection()
         )
         # Stop the fetchers before the ISR shrinks, so that they cannot ask to be let in again.
-        batch = self._desk.new_batch()
+        batch = self._tools.new_batch()
         batch.add_stop_replica([broker_id], followed, delete=False)
         batch.send()
         yield from self._replicas.handle_state_changes({broker_id: followed}, ReplicaState.OFFLINE)
 
     def _answer(self, event: ControlledShutdown, result: ControlledShutdownResult) -> None:
-        self._desk.outbox.append(Answer(event.request_id, result))
+        self._tools.outbox.append(Answer(event.request_id, result))

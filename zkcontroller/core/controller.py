@@ -19,7 +19,6 @@ from zkcontroller.core.brokers import Brokers
 from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.context import ControllerContext
 from zkcontroller.core.controlled_shutdown import ControlledShutdowns
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import (
     AlterPartitionResult,
     Answer,
@@ -79,6 +78,7 @@ from zkcontroller.core.producer_ids import ProducerIds
 from zkcontroller.core.reassignment import Reassignments
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.responses import Responses
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
 from zkcontroller.core.topics import Topics
 from zkcontroller.errors import ControllerMoved, IllegalState, ZooKeeperRefused
@@ -113,24 +113,24 @@ class Controller:
     """
 
     def __init__(self, config: ControllerConfig, new_uuid: Callable[[], UUID]) -> None:
-        self._desk = desk = Desk(config)
-        self._partitions = PartitionStateMachine(desk)
-        self._replicas = ReplicaStateMachine(desk)
-        self._deletion = TopicDeletionManager(desk, self._partitions, self._replicas)
-        self._topics = Topics(desk, self._partitions, self._replicas, new_uuid)
-        self._reassignments = Reassignments(desk, self._partitions, self._replicas)
-        self._elections = LeaderElections(desk, self._partitions)
+        self._tools = tools = ControllerTools(config)
+        self._partitions = PartitionStateMachine(tools)
+        self._replicas = ReplicaStateMachine(tools)
+        self._deletion = TopicDeletionManager(tools, self._partitions, self._replicas)
+        self._topics = Topics(tools, self._partitions, self._replicas, new_uuid)
+        self._reassignments = Reassignments(tools, self._partitions, self._replicas)
+        self._elections = LeaderElections(tools, self._partitions)
         self._brokers = Brokers(
-            desk, self._partitions, self._replicas, self._deletion, self._reassignments
+            tools, self._partitions, self._replicas, self._deletion, self._reassignments
         )
-        self._isr_changes = IsrChanges(desk, self._reassignments)
-        self._log_dirs = LogDirFailures(desk, self._replicas)
-        self._producer_ids = ProducerIds(desk)
-        self._features = FeatureUpdates(desk)
-        self._shutdowns = ControlledShutdowns(desk, self._partitions, self._replicas)
-        self._responses = Responses(desk, self._brokers)
+        self._isr_changes = IsrChanges(tools, self._reassignments)
+        self._log_dirs = LogDirFailures(tools, self._replicas)
+        self._producer_ids = ProducerIds(tools)
+        self._features = FeatureUpdates(tools)
+        self._shutdowns = ControlledShutdowns(tools, self._partitions, self._replicas)
+        self._responses = Responses(tools, self._brokers)
         self._failover = Failover(
-            desk,
+            tools,
             self._partitions,
             self._replicas,
             self._deletion,
@@ -143,15 +143,15 @@ class Controller:
     @property
     def outbox(self) -> Outbox:
         """Effects to be performed, oldest first; the driver empties it."""
-        return self._desk.outbox
+        return self._tools.outbox
 
     @property
     def config(self) -> ControllerConfig:
-        return self._desk.config
+        return self._tools.config
 
     @property
     def context(self) -> ControllerContext:
-        return self._desk.context
+        return self._tools.context
 
     @property
     def is_active(self) -> bool:
@@ -179,7 +179,7 @@ class Controller:
                 if self.is_active:
                     self._partitions.refused.schedule()
             except ControllerMoved as moved:
-                self._desk.journal.info(
+                self._tools.journal.info(
                     f"Controller moved to another broker when processing {event_text(event)}."
                     f"\n{CONTROLLER_MOVED}: {moved}"
                 )
@@ -187,7 +187,7 @@ class Controller:
                 yield from self._failover.follow_the_move()
         except (IllegalState, ZooKeeperRefused):
             if self.context.epoch:
-                self._desk.journal.error("Forcing the controller to resign")
+                self._tools.journal.error("Forcing the controller to resign")
             yield from self._failover.trigger_controller_move()
             raise
 
@@ -247,7 +247,7 @@ class Controller:
         was_enabled = self._partitions.unclean_default
         self._partitions.unclean_default = enabled
         if enabled and not was_enabled and self.is_active:
-            self._desk.journal.info("Unclean leader election has been enabled by default")
+            self._tools.journal.info("Unclean leader election has been enabled by default")
             yield from self._partitions.trigger_online_state_change()
 
     def _run_for_controller(self, now_ms: int) -> Procedure[None]:
@@ -325,7 +325,7 @@ class Controller:
             case UpdateMetadataResponseReceived(broker_id, error, response):
                 self._responses.report_error("UpdateMetadata", broker_id, error, response)
             case TopicUncleanLeaderElectionEnable(topic=topic):
-                self._desk.journal.info(
+                self._tools.journal.info(
                     f"Unclean leader election has been enabled for topic {topic}"
                 )
                 yield from self._partitions.trigger_online_state_change(topic)
@@ -363,7 +363,7 @@ class Controller:
             "OfflinePartitionsCount": context.offline_partition_count,
             "PreferredReplicaImbalanceCount": table.imbalanced,
             "GlobalTopicCount": len(table.topics),
-            "GlobalPartitionCount": table.with_leadership,
+            "GlobalPartitionCount": table.with_leader_and_isr,
             "TopicsToDeleteCount": len(context.topics_to_be_deleted),
             "ReplicasToDeleteCount": sum(s != ReplicaState.DELETION_SUCCESSFUL for s in deleting),
             "TopicsIneligibleToDeleteCount": len(context.topics_ineligible_for_deletion),

@@ -228,5 +228,5 @@ Effect: TypeAlias = (
 
 Outbox: TypeAlias = list[Effect]
 
-# The answer's type depends on the question; the methods of `Desk` give each its own.
+# The answer's type depends on the question; the methods of `ControllerTools` give each its own.
 Procedure: TypeAlias = Generator[Question, Any, T]

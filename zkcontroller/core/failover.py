@@ -22,7 +22,6 @@ Source: Kafka ``KafkaController`` (``elect``, ``maybeResign``, ``onControllerFai
 from __future__ import annotations
 
 from zkcontroller.core.brokers import Brokers
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import (
     AddChannel,
     CancelPuts,
@@ -37,6 +36,7 @@ from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.preferred_election import FIRST_CHECK_MS, LeaderElections
 from zkcontroller.core.reassignment import Reassignments
 from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
 from zkcontroller.core.topics import Topics
 from zkcontroller.errors import (
@@ -83,7 +83,7 @@ class Failover:
 
     def __init__(
         self,
-        desk: Desk,
+        tools: ControllerTools,
         partitions: PartitionStateMachine,
         replicas: ReplicaStateMachine,
         deletion: TopicDeletionManager,
@@ -92,9 +92,9 @@ class Failover:
         reassignments: Reassignments,
         elections: LeaderElections,
     ) -> None:
-        self._desk = desk
-        self._context = desk.context
-        self._journal = desk.journal
+        self._tools = tools
+        self._context = tools.context
+        self._journal = tools.journal
         self._partitions = partitions
         self._replicas = replicas
         self._deletion = deletion
@@ -102,7 +102,7 @@ class Failover:
         self._brokers = brokers
         self._reassignments = reassignments
         self._elections = elections
-        self._broker_id = desk.config.broker_id
+        self._broker_id = tools.config.broker_id
         self.active_controller_id = NO_CONTROLLER
         """Broker id that ``/controller`` was last seen to name; -1 for none."""
 
@@ -195,7 +195,7 @@ class Failover:
 
     def _read_or_create_epoch(self) -> Procedure[tuple[int, int]]:
         while True:
-            znode = yield from self._desk.read_one(ControllerEpochZnode.PATH)
+            znode = yield from self._tools.read_one(ControllerEpochZnode.PATH)
             if znode is not None:
                 return ControllerEpochZnode.decode(znode.data), znode.zk_version
             answer = yield UnfencedBatch(
@@ -206,7 +206,7 @@ class Failover:
 
     def _read_controller(self) -> Procedure[tuple[int, Znode] | None]:
         """The broker id in ``/controller`` with the znode; None if it is missing or corrupt."""
-        znode = yield from self._desk.read_one(ControllerZnode.PATH)
+        znode = yield from self._tools.read_one(ControllerZnode.PATH)
         if znode is None:
             return None
         try:
@@ -221,7 +221,7 @@ class Failover:
         ``/controller`` has version 0 for every creator, so the epoch fences this delete.  No harm
         is done if another broker has created it meanwhile.
         """
-        epoch = yield from self._desk.read_one(ControllerEpochZnode.PATH)
+        epoch = yield from self._tools.read_one(ControllerEpochZnode.PATH)
         found = yield from self._read_controller()
         if found is None or found[0] != self._broker_id:
             return
@@ -240,7 +240,7 @@ class Failover:
     def _on_controller_failover(self) -> Procedure[None]:
         """Load the cluster from ZooKeeper and update every broker.  Steps in Kafka's order."""
         journal, context = self._journal, self._context
-        yield from set_up_feature_versioning(self._desk)
+        yield from set_up_feature_versioning(self._tools)
         journal.info("Registering handlers")
         journal.info("Deleting log dir event notifications")
         yield from self._delete_children(LogDirEventNotificationZnode.PATH)
@@ -254,7 +254,7 @@ class Failover:
         yield from self._deletion.initialize(queued, ineligible)
         # Brokers must know the live brokers before they get a LeaderAndIsr.
         journal.info("Sending update metadata request")
-        self._desk.send_update_metadata()
+        self._tools.send_update_metadata()
         yield from self._replicas.startup()
         yield from self._partitions.startup()
         journal.info(f"Ready to serve as the new controller with epoch {context.epoch}")
@@ -265,8 +265,8 @@ class Failover:
         self._elections.schedule_rebalance(FIRST_CHECK_MS)
 
     def _delete_children(self, parent: str) -> Procedure[None]:
-        names = yield from self._desk.children(parent, watch=True)
-        yield from self._desk.write([Delete(f"{parent}/{name}") for name in names])
+        names = yield from self._tools.children(parent, watch=True)
+        yield from self._tools.write([Delete(f"{parent}/{name}") for name in names])
 
     def _initialize_context(self) -> Procedure[None]:
         context, journal, table = self._context, self._journal, self._context.table
@@ -278,9 +278,9 @@ class Failover:
         topics = yield from self._topics.names()
         yield from self._topics.load(topics)
         yield from self._brokers.watch_modifications(list(context.live_broker_epochs))
-        yield from self._load_leadership()
+        yield from self._load_leader_and_isr()
         for broker, _ in brokers:
-            self._desk.outbox.append(AddChannel(broker))
+            self._tools.outbox.append(AddChannel(broker))
         journal.info(
             f"Currently active brokers in the cluster: {scala_set(context.live_broker_ids)}"
         )
@@ -289,7 +289,7 @@ class Failover:
         )
         journal.info(f"Current list of topics in the cluster: {scala_hash_set(table.topics)}")
 
-    def _load_leadership(self) -> Procedure[None]:
+    def _load_leader_and_isr(self) -> Procedure[None]:
         table = self._context.table
         count = len(table.topic_of)
         assert count == len(table), "the table is fresh, so no row was freed"
@@ -300,13 +300,13 @@ class Failover:
             paths = list(
                 map(PartitionStateZnode.path, table.topic_of[part], table.partition_of[part])
             )
-            znodes = yield from self._desk.read(paths)
+            znodes = yield from self._tools.read(paths)
             for path, znode in zip(paths, znodes, strict=True):
                 if isinstance(znode, Znode) and decoded.get(znode.data) is None:
                     decoded[znode.data] = self._decode(path, znode.data)
             for at in range(0, len(znodes), STATES_PER_STEP):
                 some = znodes[at : at + STATES_PER_STEP]
-                table.load_leadership(
+                table.load_leader_and_isr(
                     start + at,
                     [decoded[znode.data] if isinstance(znode, Znode) else None for znode in some],
                     [znode.zk_version if isinstance(znode, Znode) else 0 for znode in some],
@@ -322,7 +322,7 @@ class Failover:
     def _topic_deletions_in_progress(self) -> Procedure[tuple[list[str], list[str]]]:
         """Topics queued for deletion, and *all* topics that could not be deleted now."""
         context, table = self._context, self._context.table
-        queued = yield from self._desk.children(DeleteTopicsZnode.PATH, watch=True)
+        queued = yield from self._tools.children(DeleteTopicsZnode.PATH, watch=True)
         live = set(context.live_broker_ids)
         unavailable = {r for r in set(table.replicas) if not live.issuperset(r)}
         ineligible = [
@@ -343,7 +343,7 @@ class Failover:
         resigns only if it was active until now, and so keeps its old context if it has seen its
         successor already.
         """
-        yield from self._desk.exists([ControllerZnode.PATH], watch=True)
+        yield from self._tools.exists([ControllerZnode.PATH], watch=True)
         found = yield from self._read_controller()
         self.active_controller_id = NO_CONTROLLER if found is None else found[0]
         if self._context.epoch and self.active_controller_id != self._broker_id:
@@ -359,7 +359,7 @@ class Failover:
         if self._context.epoch:
             self.resign()
             self.active_controller_id = NO_CONTROLLER
-            self._desk.outbox.append(Put(Reelect()))
+            self._tools.outbox.append(Put(Reelect()))
 
     def expire(self) -> None:
         """Handle the end of the ZooKeeper session, which deleted this broker's ephemeral znodes."""
@@ -369,10 +369,10 @@ class Failover:
     def resign(self) -> None:
         """Stop acting as controller and forget the cluster; harmless if it never acted."""
         self._journal.debug("Resigning")
-        self._desk.outbox.append(CancelPuts())
+        self._tools.outbox.append(CancelPuts())
         self._partitions.shutdown()
         self._replicas.shutdown()
-        self._desk.outbox.append(RemoveAllChannels())
+        self._tools.outbox.append(RemoveAllChannels())
         if self._context.epoch:
             self._record(Kind.CONTROLLER_RESIGNED, self._context.epoch)
         self._context.reset()
@@ -390,12 +390,12 @@ class Failover:
         if is_in_office:
             self.active_controller_id = NO_CONTROLLER
             self.resign()
-        self._desk.outbox += [CancelPuts(), Put(Reelect(), ELECTION_RETRY_MS)]
+        self._tools.outbox += [CancelPuts(), Put(Reelect(), ELECTION_RETRY_MS)]
         try:
             if not is_in_office:
                 raise ControllerMoved("this broker holds no epoch")
             self._context.epoch_zk_version = fence
-            yield from self._desk.delete([ControllerZnode.PATH])
+            yield from self._tools.delete([ControllerZnode.PATH])
         except ControllerMoved:
             self._journal.warn(
                 "Controller has already moved when trying to trigger controller movement"

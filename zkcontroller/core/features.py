@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Answer, FeatureResults, Procedure
 from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.errors import ZnodeCorrupt, ZooKeeperRefused
 from zkcontroller.protocol.inter_broker_versions import (
     feature_znode_version,
@@ -28,23 +28,23 @@ SAFE_DOWNGRADE = 2
 UNSAFE_DOWNGRADE = 3
 
 
-def set_up_feature_versioning(desk: Desk) -> Procedure[None]:
+def set_up_feature_versioning(tools: ControllerTools) -> Procedure[None]:
     """Create or update ``/feature`` at failover; a corrupt znode is left alone.
 
     The writes are fenced: a controller that slept meanwhile must not undo its successor's.  Kafka
     writes whatever the epoch.
     """
-    ibp = desk.config.inter_broker_version
+    ibp = tools.config.inter_broker_version
     status = (
         FeatureStatus.ENABLED if is_feature_versioning_supported(ibp) else FeatureStatus.DISABLED
     )
     wanted = FeatureZnode(features={}, status=status, version=feature_znode_version(ibp))
-    znode = yield from desk.read_one(FeatureZnode.PATH)
+    znode = yield from tools.read_one(FeatureZnode.PATH)
     if znode is None:
-        desk.journal.info(
+        tools.journal.info(
             f"Creating FeatureZNode at path: {FeatureZnode.PATH} with contents: {_text(wanted)}"
         )
-        (result,) = yield from desk.write([Create(FeatureZnode.PATH, wanted.encode())])
+        (result,) = yield from tools.write([Create(FeatureZnode.PATH, wanted.encode())])
         # It exists if the reply to this very write was lost.
         if isinstance(result, ZkCode) and result is not ZkCode.NODE_EXISTS:
             raise ZooKeeperRefused(FeatureZnode.PATH, result.name)
@@ -52,41 +52,41 @@ def set_up_feature_versioning(desk: Desk) -> Procedure[None]:
     try:
         found = FeatureZnode.decode(znode.data)
     except ZnodeCorrupt as corrupt:
-        desk.journal.error(f"{corrupt}; leaving it as it is")
+        tools.journal.error(f"{corrupt}; leaving it as it is")
         return
     if status is FeatureStatus.ENABLED and found.status is FeatureStatus.ENABLED:
         wanted = FeatureZnode(features=found.features, status=status, version=wanted.version)
     elif found.features and status is FeatureStatus.ENABLED:
-        desk.journal.warn(
+        tools.journal.warn(
             f"FeatureZNode at path: {FeatureZnode.PATH} was disabled with features; dropping them"
         )
     if wanted != found:
-        desk.journal.info(
+        tools.journal.info(
             f"Updating FeatureZNode at path: {FeatureZnode.PATH} with contents: {_text(wanted)}"
         )
-        (result,) = yield from desk.write([SetData(FeatureZnode.PATH, wanted.encode())])
+        (result,) = yield from tools.write([SetData(FeatureZnode.PATH, wanted.encode())])
         if isinstance(result, ZkCode):
             raise ZooKeeperRefused(FeatureZnode.PATH, result.name)
-    desk.context.finalized_features = dict(wanted.features)
+    tools.context.finalized_features = dict(wanted.features)
 
 
 class FeatureUpdates:
     """Answers UpdateFeatures."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, tools: ControllerTools) -> None:
+        self._tools = tools
 
     def update(self, event: UpdateFeatures) -> Procedure[None]:
         """Checks each item; writes the accepted ones if they change anything."""
         existing: dict[str, int] = {}
-        znode = yield from self._desk.read_one(FeatureZnode.PATH)
+        znode = yield from self._tools.read_one(FeatureZnode.PATH)
         if znode is not None:
             try:
                 existing = dict(FeatureZnode.decode(znode.data).features)
             except ZnodeCorrupt as corrupt:
-                self._desk.journal.error(str(corrupt))
+                self._tools.journal.error(str(corrupt))
                 answer = FeatureResults(ErrorCode.unknown_server_error, str(corrupt))
-                self._desk.outbox.append(Answer(event.request_id, answer))
+                self._tools.outbox.append(Answer(event.request_id, answer))
                 return
         target = dict(existing)
         results: dict[str, tuple[ErrorCode, str | None]] = {}
@@ -103,7 +103,7 @@ class FeatureUpdates:
         if target != existing and not event.validate_only:
             epoch = yield from self._write(target, results)
         told = tuple((name, code, message) for name, (code, message) in results.items())
-        self._desk.outbox.append(
+        self._tools.outbox.append(
             Answer(event.request_id, FeatureResults(ErrorCode.none, None, told, epoch))
         )
 
@@ -111,18 +111,18 @@ class FeatureUpdates:
         self, target: Mapping[str, int], results: dict[str, tuple[ErrorCode, str | None]]
     ) -> Procedure[int | None]:
         """The version written; None if ZooKeeper refuses, which is then the result of each item."""
-        version = feature_znode_version(self._desk.config.inter_broker_version)
+        version = feature_znode_version(self._tools.config.inter_broker_version)
         wanted = FeatureZnode(features=target, status=FeatureStatus.ENABLED, version=version)
-        answers = yield from self._desk.write([SetData(FeatureZnode.PATH, wanted.encode())])
+        answers = yield from self._tools.write([SetData(FeatureZnode.PATH, wanted.encode())])
         if isinstance(answers[0], ZkCode):
-            self._desk.journal.warn(
+            self._tools.journal.warn(
                 f"Processing of feature updates failed due to error: {answers[0].name}"
             )
             for name, (code, _) in results.items():
                 if code is ErrorCode.none:
                     results[name] = (ErrorCode.feature_update_failed, None)
             return None
-        self._desk.context.finalized_features = dict(target)
+        self._tools.context.finalized_features = dict(target)
         return answers[0].zk_version
 
     def _refusal(self, item: FeatureUpdate, existing: int | None) -> str | None:
@@ -161,7 +161,7 @@ class FeatureUpdates:
         return self._incompatibility(item.feature, level)
 
     def _incompatibility(self, feature: str, level: int) -> str | None:
-        supported = self._desk.config.supported_features.get(feature)
+        supported = self._tools.config.supported_features.get(feature)
         if supported is None:
             return (
                 "Could not apply finalized feature update because the provided feature is not"
@@ -173,7 +173,7 @@ class FeatureUpdates:
                 "Could not apply finalized feature update because the provided"
                 f" versionLevel:{level} is lower than the supported minVersion:{lowest}."
             )
-        for broker in self._desk.context.live_brokers.values():
+        for broker in self._tools.context.live_brokers.values():
             least, most = broker.features.get(feature, (0, 0))
             if not least <= level <= most:
                 return (

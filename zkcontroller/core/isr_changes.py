@@ -16,7 +16,6 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import (
     AlterPartitionResult,
     Answer,
@@ -28,6 +27,7 @@ from zkcontroller.core.journal import keeper_exception, scala_seq, scala_set
 from zkcontroller.core.partition_table import NO_ROW
 from zkcontroller.core.reassignment import Reassignments
 from zkcontroller.core.state_znodes import encode_state, read_states, state_path, write_states
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.errors import ControllerMoved, ZnodeCorrupt, ZooKeeperRefused
 from zkcontroller.model import RECOVERED, RECOVERING, LeaderAndIsr
 from zkcontroller.state_changes.kafka_values import leader_and_isr_of
@@ -47,10 +47,10 @@ TOPIC_IDS_SINCE = 2
 class IsrChanges:
     """Handles AlterPartition requests and ISR change notifications."""
 
-    def __init__(self, desk: Desk, reassignments: Reassignments) -> None:
-        self._desk = desk
-        self._context = desk.context
-        self._journal = desk.journal
+    def __init__(self, tools: ControllerTools, reassignments: Reassignments) -> None:
+        self._tools = tools
+        self._context = tools.context
+        self._journal = tools.journal
         self._reassignments = reassignments
 
     # ------------------------------------------------------------------ AlterPartition
@@ -76,7 +76,7 @@ class IsrChanges:
         yield from self._reassignments.complete_if_caught_up(rows)
 
     def _answer(self, event: AlterPartitionReceived, result: AlterPartitionResult) -> None:
-        self._desk.outbox.append(Answer(event.request_id, result))
+        self._tools.outbox.append(Answer(event.request_id, result))
 
     def _alter(self, event: AlterPartitionReceived) -> Procedure[ErrorCode | list[IsrChangeResult]]:
         """A top-level error, or one result per change in the order of the request."""
@@ -113,7 +113,7 @@ class IsrChanges:
         # Every broker gets every partition of the request, refused ones too: a leader that sent
         # outdated state gets the current one.
         rows = [row for change in event.changes if (row := self._row(change)) != NO_ROW]
-        self._desk.send_update_metadata(None, list(dict.fromkeys(rows)))
+        self._tools.send_update_metadata(None, list(dict.fromkeys(rows)))
         assert None not in results
         return [result for result in results if result is not None]
 
@@ -136,7 +136,7 @@ class IsrChanges:
         if self._name(change.topic) is None:
             return refused(ErrorCode.unknown_topic_id)
         row = self._row(change)
-        if row == NO_ROW or not table.has_leadership(row):
+        if row == NO_ROW or not table.has_leader_and_isr(row):
             return refused(ErrorCode.unknown_topic_or_partition)
         current = table.leader_and_isr(row)
         if (
@@ -205,8 +205,8 @@ class IsrChanges:
         if changes:
             texts = scala_seq("Set", (table.text(row) for _, row, _ in changes))
             self._journal.debug(f"Updating ISRs for partitions: {texts}.")
-        verdicts = yield from write_states(self._desk, {row: s for _, row, s in changes})
-        table.put_leaderships(verdicts.written)
+        verdicts = yield from write_states(self._tools, {row: s for _, row, s in changes})
+        table.put_leader_and_isr(verdicts.written)
         codes: list[ErrorCode] = []
         for _, row, state in changes:
             text = table.text(row)
@@ -232,13 +232,13 @@ class IsrChanges:
         that is never sent.
         """
         table = self._context.table
-        (znode,) = yield from self._desk.try_read([state_path(table, row)])
+        (znode,) = yield from self._tools.try_read([state_path(table, row)])
         if (
             isinstance(znode, Znode)
             and znode.zk_version == state.zk_version + 1
             and znode.data == encode_state(state)
         ):
-            table.put_leader_and_isr(row, state._replace(zk_version=znode.zk_version))
+            table.put_leader_and_isr({row: state._replace(zk_version=znode.zk_version)})
             return _NONE
         self._journal.info(
             f"Failed to update ISR to {leader_and_isr_of(state)} for partition {table.text(row)},"
@@ -250,10 +250,10 @@ class IsrChanges:
 
     def follow_notifications(self) -> Procedure[None]:
         """The children of ``/isr_change_notification`` changed."""
-        names = yield from self._desk.children(IsrChangeNotificationZnode.PATH, watch=True)
+        names = yield from self._tools.children(IsrChangeNotificationZnode.PATH, watch=True)
         paths = [IsrChangeNotificationSequenceZnode.path(name) for name in names]
         rows: dict[int, None] = {}
-        for path, znode in zip(paths, (yield from self._desk.read(paths)), strict=True):
+        for path, znode in zip(paths, (yield from self._tools.read(paths)), strict=True):
             if znode is None:
                 continue
             try:
@@ -267,17 +267,17 @@ class IsrChanges:
             rows.update((row, None) for row in known if row != NO_ROW)
         if rows:
             yield from self.refresh(list(rows))
-            self._desk.send_update_metadata(None, list(rows))
+            self._tools.send_update_metadata(None, list(rows))
             yield from self._reassignments.complete_if_caught_up(rows)
-        yield from self._desk.write([Delete(path) for path in paths])
+        yield from self._tools.write([Delete(path) for path in paths])
 
     def refresh(self, rows: Sequence[int]) -> Procedure[None]:
         """Read the state znodes of these partitions again."""
-        states = yield from read_states(self._desk, rows)
+        states = yield from read_states(self._tools, rows)
         for row, reason in states.unreadable.items():
             if isinstance(reason, ZnodeCorrupt):
                 self._journal.error(str(reason))
             elif reason is not ZkCode.NO_NODE:
                 # The leader has changed its ISR, and only this notification reports it.
                 raise ZooKeeperRefused(state_path(self._context.table, row), reason.name)
-        self._context.table.put_leaderships(states.found)
+        self._context.table.put_leader_and_isr(states.found)

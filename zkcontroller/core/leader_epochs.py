@@ -7,29 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.journal import keeper_exception
 from zkcontroller.core.state_znodes import read_states, report_unreadable, write_states
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.model import LeaderAndIsr
 
 
-def bump_leader_epochs(desk: Desk, rows: Sequence[int]) -> Procedure[dict[int, LeaderAndIsr]]:
+def bump_leader_epochs(
+    tools: ControllerTools, rows: Sequence[int]
+) -> Procedure[dict[int, LeaderAndIsr]]:
     """Raises leader epochs by 1 in ZooKeeper and in memory; retries a lost race.
 
     Rows that are missing in the answer have no legible state znode, or one that a later controller
     wrote.
     """
-    context, table = desk.context, desk.context.table
+    context, table = tools.context, tools.context.table
     raised: dict[int, LeaderAndIsr] = {}
     remaining = list(rows)
     for row in remaining:
-        desk.journal.debug(f"Updating leader epoch for partition {table.text(row)}")
+        tools.journal.debug(f"Updating leader epoch for partition {table.text(row)}")
     while remaining:
-        states = yield from read_states(desk, remaining)
-        report_unreadable(desk, states)
+        states = yield from read_states(tools, remaining)
+        report_unreadable(tools, states)
         verdicts = yield from write_states(
-            desk,
+            tools,
             {
                 row: state._replace(
                     leader_epoch=state.leader_epoch + 1, controller_epoch=context.epoch
@@ -38,14 +40,14 @@ def bump_leader_epochs(desk: Desk, rows: Sequence[int]) -> Procedure[dict[int, L
                 if state.controller_epoch <= context.epoch
             },
         )
-        table.put_leaderships(verdicts.written)
+        table.put_leader_and_isr(verdicts.written)
         for row, state in verdicts.written.items():
-            desk.journal.info(
+            tools.journal.info(
                 f"Updated leader epoch for partition {table.text(row)} to"
                 f" {state.leader_epoch}, zkVersion={state.zk_version}"
             )
         for row, code in verdicts.refused.items():
-            desk.journal.error(
+            tools.journal.error(
                 f"Error while updating leader epoch for partition {table.text(row)}"
                 f"\n{keeper_exception(code, table.text(row))}"
             )

@@ -8,11 +8,11 @@ Source: Kafka ``KafkaController.processLogDirEventNotification`` (KIP-112).
 
 from __future__ import annotations
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.journal import csv
 from zkcontroller.core.partition_table import ReplicaState
 from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.errors import ZnodeCorrupt
 from zkcontroller.zookeeper.requests import Delete
 from zkcontroller.zookeeper.znodes import (
@@ -24,28 +24,28 @@ from zkcontroller.zookeeper.znodes import (
 class LogDirFailures:
     """Follows ``/log_dir_event_notification``."""
 
-    def __init__(self, desk: Desk, replicas: ReplicaStateMachine) -> None:
-        self._desk = desk
+    def __init__(self, tools: ControllerTools, replicas: ReplicaStateMachine) -> None:
+        self._tools = tools
         self._replicas = replicas
 
     def follow_notifications(self) -> Procedure[None]:
         """The children of ``/log_dir_event_notification`` changed."""
-        names = yield from self._desk.children(LogDirEventNotificationZnode.PATH, watch=True)
+        names = yield from self._tools.children(LogDirEventNotificationZnode.PATH, watch=True)
         paths = [LogDirEventNotificationSequenceZnode.path(name) for name in names]
         brokers: dict[int, None] = {}
-        for path, znode in zip(paths, (yield from self._desk.read(paths)), strict=True):
+        for path, znode in zip(paths, (yield from self._tools.read(paths)), strict=True):
             if znode is None:
                 continue
             try:
                 failure = LogDirEventNotificationSequenceZnode.decode(path, znode.data)
             except ZnodeCorrupt as corrupt:
-                self._desk.journal.error(str(corrupt))
+                self._tools.journal.error(str(corrupt))
                 continue
             brokers[failure.broker_id] = None
         # Kafka says so for no broker, too: after each deletion of what it has dealt with.
-        self._desk.journal.info(f"Handling log directory failure for brokers {csv(brokers)}")
-        table = self._desk.context.table
+        self._tools.journal.info(f"Handling log directory failure for brokers {csv(brokers)}")
+        table = self._tools.context.table
         yield from self._replicas.handle_state_changes(
             {broker: table.rows_on_broker(broker) for broker in brokers}, ReplicaState.ONLINE
         )
-        yield from self._desk.write([Delete(path) for path in paths])
+        yield from self._tools.write([Delete(path) for path in paths])

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import assert_never
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.elections import (
     ControlledShutdownElection,
@@ -50,6 +49,7 @@ from zkcontroller.core.state_znodes import (
     state_path,
     write_states,
 )
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_configs import read_unclean_election_flags
 from zkcontroller.errors import ControllerMoved, StateChangeFailed
 from zkcontroller.model import LeaderAndIsr
@@ -91,12 +91,12 @@ class ElectionOutcome:
 class PartitionStateMachine:
     """Moves partitions between their states."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._context = desk.context
-        self._journal = desk.journal
-        self.refused = RefusedPartitions(desk)
-        self.unclean_default = desk.config.unclean_leader_election_enable
+    def __init__(self, tools: ControllerTools) -> None:
+        self._tools = tools
+        self._context = tools.context
+        self._journal = tools.journal
+        self.refused = RefusedPartitions(tools)
+        self.unclean_default = tools.config.unclean_leader_election_enable
         """Broker default of ``unclean.leader.election.enable``; topics may override it."""
 
     # ------------------------------------------------------------------ life
@@ -153,7 +153,7 @@ class PartitionStateMachine:
         outcome = ElectionOutcome()
         if not rows:
             return outcome
-        batch = self._desk.new_batch()
+        batch = self._tools.new_batch()
         try:
             valid = self._check_valid(rows, target)
             match target:
@@ -252,7 +252,7 @@ class PartitionStateMachine:
         return StateChange(
             Kind.PARTITION_STATE_CHANGED,
             "controller",
-            self._desk.config.broker_id,
+            self._tools.config.broker_id,
             self._context.epoch,
             from_state=current.label,
             to_state=target.label,
@@ -275,7 +275,7 @@ class PartitionStateMachine:
                     row,
                     PartitionState.NEW,
                     PartitionState.ONLINE,
-                    f"{STATE_CHANGE_FAILED}: Controller {self._desk.config.broker_id} epoch"
+                    f"{STATE_CHANGE_FAILED}: Controller {self._tools.config.broker_id} epoch"
                     f" {context.epoch} encountered error during state change of partition"
                     f" {table.text(row)} from New to Online, assigned replicas are"
                     f" [{csv(table.replicas[row])}], live brokers are"
@@ -285,11 +285,11 @@ class PartitionStateMachine:
                 chosen.append((row, first))
         topics = dict.fromkeys(table.topic_of[row] for row, _ in chosen)
         # A parent that exists already is fine; what matters is the verdict on the state znode.
-        yield from self._desk.write([Create(TopicPartitionsZnode.path(t)) for t in topics])
-        yield from self._desk.write(
+        yield from self._tools.write([Create(TopicPartitionsZnode.path(t)) for t in topics])
+        yield from self._tools.write(
             [Create(TopicPartitionZnode.path(*table.topic_partition(row))) for row, _ in chosen]
         )
-        results = yield from self._desk.write(
+        results = yield from self._tools.write(
             [Create(state_path(table, row), encode_state(first)) for row, first in chosen]
         )
         own = yield from self._landed_before(
@@ -318,7 +318,7 @@ class PartitionStateMachine:
     def _bring_online(self, states: Mapping[int, LeaderAndIsr]) -> list[int]:
         """Takes over the states that were written to ZooKeeper; returns their rows."""
         rows = list(states)
-        self._context.table.put_leaderships(states)
+        self._context.table.put_leader_and_isr(states)
         self._enter(rows, PartitionState.ONLINE, list(states.values()))
         return rows
 
@@ -331,7 +331,7 @@ class PartitionStateMachine:
         """
         table = self._context.table
         paths = [state_path(table, row) for row, _ in existing]
-        found = yield from self._desk.read(paths)
+        found = yield from self._tools.read(paths)
         return {
             row
             for (row, first), znode in zip(existing, found, strict=True)
@@ -356,7 +356,7 @@ class PartitionStateMachine:
         outcome = ElectionOutcome()
         chosen: dict[int, LeaderAndIsr] = {}
         choose = self._chooser(strategy)
-        for row, state in held_states(self._desk, rows).items():
+        for row, state in held_states(self._tools, rows).items():
             elected = choose(row, state, False)
             if elected is not None:
                 chosen[row] = self._signed(elected)
@@ -415,7 +415,7 @@ class PartitionStateMachine:
         self, chosen: Mapping[int, LeaderAndIsr], outcome: ElectionOutcome
     ) -> Procedure[Verdicts]:
         """Writes the elected states; a partition whose write succeeds is online."""
-        verdicts = yield from write_states(self._desk, chosen)
+        verdicts = yield from write_states(self._tools, chosen)
         outcome.elected += self._bring_online(verdicts.written)
         return verdicts
 
@@ -424,7 +424,7 @@ class PartitionStateMachine:
     ) -> Procedure[dict[int, LeaderAndIsr]]:
         """Reads the current states of the partitions; failures go into the outcome."""
         table = self._context.table
-        states = yield from read_states(self._desk, rows)
+        states = yield from read_states(self._tools, rows)
         for row, reason in states.unreadable.items():
             if reason is ZkCode.NO_NODE:
                 outcome.failed[row] = StateChangeFailed(
@@ -463,7 +463,9 @@ class PartitionStateMachine:
         if strategy.allow_unclean or not hopeless:
             return set(hopeless)
         flags = yield from read_unclean_election_flags(
-            self._desk, dict.fromkeys(table.topic_of[row] for row in hopeless), self.unclean_default
+            self._tools,
+            dict.fromkeys(table.topic_of[row] for row in hopeless),
+            self.unclean_default,
         )
         for row in hopeless:
             if flags[table.topic_of[row]] is None:
@@ -475,7 +477,7 @@ class PartitionStateMachine:
     ) -> Callable[[int, LeaderAndIsr, bool], LeaderAndIsr | None]:
         """The election function: takes a row, its state and "may be unclean", gives a new state."""
         context, table = self._context, self._context.table
-        is_recovery_tracked = self._desk.config.is_leader_recovery_supported
+        is_recovery_tracked = self._tools.config.is_leader_recovery_supported
         online = context.online_replicas(
             include_shutting_down=isinstance(strategy, ControlledShutdownElection)
         )

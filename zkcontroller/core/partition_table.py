@@ -31,8 +31,8 @@ NO_ROW: Final = sys.maxsize
 LEAST_INTERNED: Final = 4_096
 """So many interned values are kept whether or not a partition still has them."""
 T = TypeVar("T")
-_NO_LEADERSHIP = -1  # in the leader_epoch column: no state znode is known
-_NOTHING: tuple[int, int, tuple[int, ...], int, int] = (NO_LEADER, _NO_LEADERSHIP, (), 0, 0)
+_NO_LEADER_AND_ISR = -1  # in the leader_epoch column: no state znode is known
+_NOTHING: tuple[int, int, tuple[int, ...], int, int] = (NO_LEADER, _NO_LEADER_AND_ISR, (), 0, 0)
 
 
 class PartitionState(IntEnum):
@@ -153,7 +153,7 @@ class PartitionTable:
         """Rows whose assignment has adding or removing replicas."""
         self._departing: dict[int, dict[int, ReplicaState]] = {}
         """Row to replicas that left the assignment but are not gone yet, with their states."""
-        self.with_leadership = 0
+        self.with_leader_and_isr = 0
         """Number of partitions whose state znode is known."""
         self.imbalanced = 0
         """Number of partitions not led by their preferred leader (deleting topics left out)."""
@@ -191,7 +191,7 @@ class PartitionTable:
             self.partition_state[row] = PartitionState.NON_EXISTENT
             self.replica_states[row] = states
             self.leader[row] = NO_LEADER
-            self.leader_epoch[row] = _NO_LEADERSHIP
+            self.leader_epoch[row] = _NO_LEADER_AND_ISR
             self.in_sync_replicas[row] = ()
             self.zk_version[row] = 0
             self.state_controller_epoch[row] = 0
@@ -204,7 +204,7 @@ class PartitionTable:
             self.partition_state.append(PartitionState.NON_EXISTENT)
             self.replica_states.append(states)
             self.leader.append(NO_LEADER)
-            self.leader_epoch.append(_NO_LEADERSHIP)
+            self.leader_epoch.append(_NO_LEADER_AND_ISR)
             self.in_sync_replicas.append(())
             self.zk_version.append(0)
             self.state_controller_epoch.append(0)
@@ -234,7 +234,7 @@ class PartitionTable:
         self.partition_state.extend(bytes((PartitionState.NON_EXISTENT,)) * count)
         self.replica_states.extend([by_size[len(each)] for each in replicas])
         self.leader.extend(array("i", (NO_LEADER,)) * count)
-        self.leader_epoch.extend(array("i", (_NO_LEADERSHIP,)) * count)
+        self.leader_epoch.extend(array("i", (_NO_LEADER_AND_ISR,)) * count)
         self.in_sync_replicas.extend([()] * count)
         zeros = array("i", (0,)) * count
         self.zk_version.extend(zeros)
@@ -250,15 +250,15 @@ class PartitionTable:
             return
         # The last is used again first: backwards, and the next topic of this size is one run again.
         for row in reversed(gone.rows):
-            if self.has_leadership(row):
+            if self.has_leader_and_isr(row):
                 self.imbalanced -= self._counts_as_imbalanced(row)
-                self.with_leadership -= 1
+                self.with_leader_and_isr -= 1
             self.topic_of[row] = ""
             self.replicas[row] = ()
             self.replica_states[row] = b""
             self.in_sync_replicas[row] = ()
             self.leader[row] = NO_LEADER
-            self.leader_epoch[row] = _NO_LEADERSHIP
+            self.leader_epoch[row] = _NO_LEADER_AND_ISR
             self.partition_state[row] = PartitionState.NON_EXISTENT
             self.reassigning.pop(row, None)
             self._departing.pop(row, None)
@@ -333,7 +333,7 @@ class PartitionTable:
         }
         if departing:
             self._departing[row] = departing
-        if self.has_leadership(row):
+        if self.has_leader_and_isr(row):
             self.imbalanced -= self._counts_as_imbalanced(row)
         self.replicas[row] = self.interned(assignment.replicas)
         self.replica_states[row] = self.interned_states(
@@ -343,7 +343,7 @@ class PartitionTable:
             self.reassigning[row] = assignment
         else:
             self.reassigning.pop(row, None)
-        if self.has_leadership(row):
+        if self.has_leader_and_isr(row):
             self.imbalanced += self._counts_as_imbalanced(row)
 
     def rows_on_broker(self, broker_id: int) -> list[int]:
@@ -352,15 +352,15 @@ class PartitionTable:
         holding = {replicas for replicas in self._tuples if broker_id in replicas}
         return [row for row, replicas in enumerate(self.replicas) if replicas in holding]
 
-    # ------------------------------------------------------------------ leadership
+    # ------------------------------------------------------------------ leader and ISR
 
-    def has_leadership(self, row: int) -> bool:
+    def has_leader_and_isr(self, row: int) -> bool:
         """Whether the partition's state znode is known."""
-        return self.leader_epoch[row] != _NO_LEADERSHIP
+        return self.leader_epoch[row] != _NO_LEADER_AND_ISR
 
     def leader_and_isr(self, row: int) -> LeaderAndIsr:
-        """The partition's leadership; only where :meth:`has_leadership`."""
-        if self.leader_epoch[row] == _NO_LEADERSHIP:
+        """What the partition's state znode says; only where :meth:`has_leader_and_isr`."""
+        if self.leader_epoch[row] == _NO_LEADER_AND_ISR:
             raise IllegalState(f"the state of {self.text(row)} is not known")
         fields = (
             self.leader[row],
@@ -372,11 +372,7 @@ class PartitionTable:
         )
         return tuple.__new__(LeaderAndIsr, fields)  # a death asks for 40,000 of these
 
-    def put_leader_and_isr(self, row: int, state: LeaderAndIsr) -> None:
-        """As :meth:`put_leaderships` for one row."""
-        self.put_leaderships({row: state})
-
-    def put_leaderships(self, states: Mapping[int, LeaderAndIsr]) -> None:
+    def put_leader_and_isr(self, states: Mapping[int, LeaderAndIsr]) -> None:
         """Stores the content of these partitions' state znodes."""
         before = self._imbalanced_among(states)
         if len(self._tuples) >= self._most_tuples:
@@ -384,8 +380,8 @@ class PartitionTable:
         intern = self._tuples.setdefault
         for row, state in states.items():
             leader, leader_epoch, isr, zk_version, controller_epoch, recovery = state
-            if self.leader_epoch[row] == _NO_LEADERSHIP:
-                self.with_leadership += 1
+            if self.leader_epoch[row] == _NO_LEADER_AND_ISR:
+                self.with_leader_and_isr += 1
             self.leader[row] = leader
             self.leader_epoch[row] = leader_epoch
             self.in_sync_replicas[row] = intern(isr, isr)
@@ -398,23 +394,23 @@ class PartitionTable:
         """The number of these rows that count as imbalanced."""
         leader, leader_epoch, replicas = self.leader, self.leader_epoch, self.replicas
         if self.deleting or self.reassigning:
-            led = (row for row in rows if leader_epoch[row] != _NO_LEADERSHIP)
+            led = (row for row in rows if leader_epoch[row] != _NO_LEADER_AND_ISR)
             return sum(map(self._counts_as_imbalanced, led))
         return sum(
             [
-                leader_epoch[row] != _NO_LEADERSHIP and leader[row] != replicas[row][0]
+                leader_epoch[row] != _NO_LEADER_AND_ISR and leader[row] != replicas[row][0]
                 for row in rows
                 if replicas[row]
             ]
         )
 
-    def load_leadership(
+    def load_leader_and_isr(
         self,
         first_row: int,
         states: Sequence[tuple[int, int, tuple[int, ...], int, int] | None],
         zk_versions: Sequence[int],
     ) -> None:
-        """Stores the first leadership of neighbouring rows, column by column, at failover.
+        """Stores the first leader and ISR of neighbouring rows, column by column, at failover.
 
         A state is (leader, leader_epoch, in_sync_replicas, controller_epoch,
         leader_recovery_state), None where no state znode is known.
@@ -430,13 +426,13 @@ class PartitionTable:
         self.zk_version[rows] = array("i", zk_versions)
         self.state_controller_epoch[rows] = array("i", controller_epochs)
         self.leader_recovery_state[rows] = bytes(recovery)
-        self.with_leadership += len(states) - leader_epochs.count(_NO_LEADERSHIP)
+        self.with_leader_and_isr += len(states) - leader_epochs.count(_NO_LEADER_AND_ISR)
         self.imbalanced += sum(
             self._counts_as_imbalanced(row)
             for row, leader, replicas in zip(
                 range(first_row, rows.stop), leaders, self.replicas[rows], strict=True
             )
-            if (leader != replicas[0] or row in self.reassigning) and self.has_leadership(row)
+            if (leader != replicas[0] or row in self.reassigning) and self.has_leader_and_isr(row)
         )
 
     def forget_imbalance(self, topic: str) -> None:
@@ -444,7 +440,7 @@ class PartitionTable:
         if topic in self.deleting:
             return
         for row in self.rows_of(topic):
-            if self.has_leadership(row):
+            if self.has_leader_and_isr(row):
                 self.imbalanced -= self._counts_as_imbalanced(row)
         self.deleting.add(topic)
 

@@ -11,7 +11,6 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import (
     Answer,
     PartitionResult,
@@ -34,6 +33,7 @@ from zkcontroller.core.events import (
 from zkcontroller.core.journal import csv, keeper_exception, scala_set, state_change_failure
 from zkcontroller.core.partition_states import ElectionOutcome, PartitionStateMachine
 from zkcontroller.core.partition_table import NO_ROW, PartitionState
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.errors import StateChangeFailed, ZnodeCorrupt
 from zkcontroller.model import NO_LEADER, TopicPartition
 from zkcontroller.zookeeper.znodes import PreferredReplicaElectionZnode
@@ -49,10 +49,10 @@ FIRST_CHECK_MS = 5_000
 class LeaderElections:
     """Elections on request, and those that keep leaders on their preferred replicas."""
 
-    def __init__(self, desk: Desk, partitions: PartitionStateMachine) -> None:
-        self._desk = desk
-        self._context = desk.context
-        self._journal = desk.journal
+    def __init__(self, tools: ControllerTools, partitions: PartitionStateMachine) -> None:
+        self._tools = tools
+        self._context = tools.context
+        self._journal = tools.journal
         self._partitions = partitions
 
     # ------------------------------------------------------------------ on request
@@ -63,7 +63,7 @@ class LeaderElections:
         asked = event.partitions
         if event.trigger is ElectionTrigger.ZOOKEEPER:
             path = PreferredReplicaElectionZnode.PATH
-            (is_there,) = yield from self._desk.exists([path], watch=True)
+            (is_there,) = yield from self._tools.exists([path], watch=True)
             if not is_there:
                 return
         if asked is None:
@@ -93,7 +93,7 @@ class LeaderElections:
         for row in electing:
             partition = table.topic_partition(row)
             reason = outcome.failed.get(row)
-            if reason is None and not table.has_leadership(row):
+            if reason is None and not table.has_leader_and_isr(row):
                 # New, and none of its replicas was ever alive.
                 results[partition] = PartitionResult(partition, not_available)
             elif reason is None:
@@ -106,7 +106,7 @@ class LeaderElections:
                     partition, ErrorCode.unknown_server_error, cause
                 )
         if event.request_id is not None:
-            self._desk.outbox.append(
+            self._tools.outbox.append(
                 Answer(event.request_id, PartitionResults(_NONE, tuple(results.values())))
             )
 
@@ -139,7 +139,7 @@ class LeaderElections:
         Runs, and deletes the znode, also when there is nothing to do: that leaves the watch.
         """
         table = self._context.table
-        yield from self._desk.exists([PreferredReplicaElectionZnode.PATH], watch=True)
+        yield from self._tools.exists([PreferredReplicaElectionZnode.PATH], watch=True)
         pending = yield from self._read_znode()
         finished, deleting, going = [], [], []
         for partition in pending:
@@ -148,7 +148,7 @@ class LeaderElections:
                 finished.append(partition)
             elif partition.topic in table.deleting:
                 deleting.append(partition)
-            elif table.has_leadership(row):
+            elif table.has_leader_and_isr(row):
                 going.append(row)
         self._journal.info(f"Partitions undergoing preferred replica election: {csv(pending)}")
         self._journal.info(f"Partitions that completed preferred replica election: {csv(finished)}")
@@ -165,8 +165,8 @@ class LeaderElections:
 
     def schedule_rebalance(self, delay_ms: int) -> None:
         """Schedules the next balance check, if automatic balancing is on."""
-        if self._desk.config.auto_leader_rebalance_enable:
-            self._desk.outbox.append(Put(AutoPreferredReplicaLeaderElection(), delay_ms))
+        if self._tools.config.auto_leader_rebalance_enable:
+            self._tools.outbox.append(Put(AutoPreferredReplicaLeaderElection(), delay_ms))
 
     def rebalance(self) -> Procedure[None]:
         """Moves leaderships back to preferred leaders on imbalanced brokers."""
@@ -175,7 +175,7 @@ class LeaderElections:
             yield from self._rebalance()
         finally:
             self.schedule_rebalance(
-                self._desk.config.leader_imbalance_check_interval_seconds * 1000
+                self._tools.config.leader_imbalance_check_interval_seconds * 1000
             )
 
     def _rebalance(self) -> Procedure[None]:
@@ -189,9 +189,9 @@ class LeaderElections:
                 continue
             preferred = replicas[0]
             totals[preferred] = totals.get(preferred, 0) + 1
-            if table.has_leadership(row) and table.leader[row] != preferred:
+            if table.has_leader_and_isr(row) and table.leader[row] != preferred:
                 imbalanced.setdefault(preferred, []).append(row)
-        allowed = self._desk.config.leader_imbalance_per_broker_percentage / 100
+        allowed = self._tools.config.leader_imbalance_per_broker_percentage / 100
         for broker_id, total in totals.items():
             rows = imbalanced.get(broker_id, [])
             self._journal.debug(
@@ -242,10 +242,10 @@ class LeaderElections:
             if trigger is not ElectionTrigger.ADMIN_CLIENT:
                 self._report(rows)
         if trigger is ElectionTrigger.ZOOKEEPER:
-            yield from self._desk.delete([PreferredReplicaElectionZnode.PATH])
+            yield from self._tools.delete([PreferredReplicaElectionZnode.PATH])
             # Leaves the watch for the next order, and takes one that came meanwhile.
             again = ReplicaLeaderElection(None, ElectionType.PREFERRED, ElectionTrigger.ZOOKEEPER)
-            self._desk.outbox.append(Put(again))
+            self._tools.outbox.append(Put(again))
         return outcome
 
     def _report(self, rows: Sequence[int]) -> None:
@@ -264,7 +264,7 @@ class LeaderElections:
                 )
 
     def _read_znode(self) -> Procedure[tuple[TopicPartition, ...]]:
-        znode = yield from self._desk.read_one(PreferredReplicaElectionZnode.PATH)
+        znode = yield from self._tools.read_one(PreferredReplicaElectionZnode.PATH)
         if znode is None:
             return ()
         try:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Answer, Procedure, ProducerIdBlock
 from zkcontroller.core.events import AllocateProducerIds
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.errors import ZnodeCorrupt
 from zkcontroller.zookeeper.requests import (
     Create,
@@ -26,12 +26,12 @@ LAST_PRODUCER_ID = 0x7FFFFFFFFFFFFFFF
 class ProducerIds:
     """Answers AllocateProducerIds."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, tools: ControllerTools) -> None:
+        self._tools = tools
 
     def allocate(self, event: AllocateProducerIds) -> Procedure[None]:
         """The next block, written to ``/latest_producer_id_block`` before it is given out."""
-        known = self._desk.context.live_broker_epochs.get(event.broker_id)
+        known = self._tools.context.live_broker_epochs.get(event.broker_id)
         if known is None:
             self._answer(event, ProducerIdBlock(ErrorCode.broker_id_not_registered))
         elif known != event.broker_epoch:
@@ -42,15 +42,15 @@ class ProducerIds:
     def _next_block(self, broker_id: int) -> Procedure[ProducerIdBlock]:
         path = ProducerIdBlockZnode.PATH
         while True:
-            (znode,) = yield from self._desk.try_read([path])
+            (znode,) = yield from self._tools.try_read([path])
             if znode is ZkCode.NO_NODE:
-                (created,) = yield from self._desk.write([Create(path)])
+                (created,) = yield from self._tools.write([Create(path)])
                 if isinstance(created, ZkCode) and created is not ZkCode.NODE_EXISTS:
-                    self._desk.journal.error(f"Cannot create {path}: {created.name}")
+                    self._tools.journal.error(f"Cannot create {path}: {created.name}")
                     return ProducerIdBlock(ErrorCode.unknown_server_error)
                 continue
             if isinstance(znode, ZkCode):
-                self._desk.journal.error(f"Cannot read {path}: {znode.name}")
+                self._tools.journal.error(f"Cannot read {path}: {znode.name}")
                 return ProducerIdBlock(ErrorCode.unknown_server_error)
             start = 0
             if znode.data:
@@ -58,28 +58,28 @@ class ProducerIds:
                     start = ProducerIdBlockZnode.decode(znode.data).last_producer_id + 1
                 except ZnodeCorrupt as corrupt:
                     # Guessing could hand ids out twice.
-                    self._desk.journal.error(f"{corrupt}; no producer ids until it is mended")
+                    self._tools.journal.error(f"{corrupt}; no producer ids until it is mended")
                     return ProducerIdBlock(ErrorCode.unknown_server_error)
             if start + BLOCK_LENGTH - 1 > LAST_PRODUCER_ID:
-                self._desk.journal.error(
+                self._tools.journal.error(
                     "Exhausted all producerIds as the next block's end producerId has exceeded"
                     f" long type limit (start {start})"
                 )
                 return ProducerIdBlock(ErrorCode.unknown_server_error)
             block = ProducerIdBlockZnode(broker_id, start, start + BLOCK_LENGTH - 1)
-            (result,) = yield from self._desk.write(
+            (result,) = yield from self._tools.write(
                 [SetData(path, block.encode(), znode.zk_version)]
             )
             if isinstance(result, Written):
-                self._desk.journal.info(
+                self._tools.journal.info(
                     f"Acquired new producerId block ProducerIdsBlock(assignedBrokerId={broker_id},"
                     f" firstProducerId={start}, size={BLOCK_LENGTH}) by writing to Zk with path"
                     f" version {result.zk_version}"
                 )
                 return ProducerIdBlock(ErrorCode.none, start, BLOCK_LENGTH)
             if result is not ZkCode.BAD_VERSION:
-                self._desk.journal.error(f"Cannot write {path}: {result.name}")
+                self._tools.journal.error(f"Cannot write {path}: {result.name}")
                 return ProducerIdBlock(ErrorCode.unknown_server_error)
 
     def _answer(self, event: AllocateProducerIds, block: ProducerIdBlock) -> None:
-        self._desk.outbox.append(Answer(event.request_id, block))
+        self._tools.outbox.append(Answer(event.request_id, block))

@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import (
     Answer,
     OngoingReassignments,
@@ -30,6 +29,7 @@ from zkcontroller.core.partition_table import NO_ROW, PartitionState
 from zkcontroller.core.reassignment_phases import ReassignmentPhases
 from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.model import ReplicaAssignment, TopicPartition
 from zkcontroller.protocol.error_codes import error_name
 
@@ -49,16 +49,16 @@ class Reassignments:
 
     def __init__(
         self,
-        desk: Desk,
+        tools: ControllerTools,
         partitions: PartitionStateMachine,
         replicas: ReplicaStateMachine,
     ) -> None:
-        self._desk = desk
-        self._context = desk.context
-        self._journal = desk.journal
+        self._tools = tools
+        self._context = tools.context
+        self._journal = tools.journal
         self._partitions = partitions
-        self._znode = ReassignmentZnode(desk)
-        self._phases = ReassignmentPhases(desk, partitions, replicas, self._znode)
+        self._znode = ReassignmentZnode(tools)
+        self._phases = ReassignmentPhases(tools, partitions, replicas, self._znode)
 
     # ------------------------------------------------------------------ events
 
@@ -79,7 +79,7 @@ class Reassignments:
         yield from self._znode.remove(lambda partition, _: partition in started)
         for result in (yield from self._start(wanted)):
             results[result.partition] = result
-        self._desk.outbox.append(
+        self._tools.outbox.append(
             Answer(
                 event.request_id,
                 PartitionResults(
@@ -132,7 +132,7 @@ class Reassignments:
             for row in rows
             if row in table.reassigning
         )
-        self._desk.outbox.append(Answer(event.request_id, OngoingReassignments(_NONE, ongoing)))
+        self._tools.outbox.append(Answer(event.request_id, OngoingReassignments(_NONE, ongoing)))
 
     def resume_all(self) -> Procedure[None]:
         """At failover: starts what the znode asks for, then resumes what was under way."""
@@ -193,8 +193,8 @@ class Reassignments:
         A partition whose leader died while the controller knew another one gets a new leader.
         """
         table, context = self._context.table, self._context
-        raised = yield from bump_leader_epochs(self._desk, rows)
-        batch = self._desk.new_batch()
+        raised = yield from bump_leader_epochs(self._tools, rows)
+        batch = self._tools.new_batch()
         for row in raised:
             batch.add_leader_and_isr(table.replicas[row], [row])
         batch.send()

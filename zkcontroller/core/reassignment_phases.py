@@ -23,7 +23,6 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from uuid import UUID
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.elections import ReassignElection
 from zkcontroller.core.journal import csv
@@ -33,6 +32,7 @@ from zkcontroller.core.partition_table import NO_ROW, PartitionState, ReplicaSta
 from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.state_znodes import read_states, report_unreadable
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topics import assignment_text
 from zkcontroller.errors import ZnodeCorrupt
 from zkcontroller.model import LeaderAndIsr, ReplicaAssignment
@@ -52,14 +52,14 @@ class ReassignmentPhases:
 
     def __init__(
         self,
-        desk: Desk,
+        tools: ControllerTools,
         partitions: PartitionStateMachine,
         replicas: ReplicaStateMachine,
         znode: ReassignmentZnode,
     ) -> None:
-        self._desk = desk
-        self._context = desk.context
-        self._journal = desk.journal
+        self._tools = tools
+        self._context = tools.context
+        self._journal = tools.journal
         self._partitions = partitions
         self._replicas = replicas
         self._znode = znode
@@ -79,9 +79,9 @@ class ReassignmentPhases:
         """Rows that no longer move, or whose targets are all in the ISR in ZooKeeper."""
         moving = [row for row, assignment in moves.items() if assignment.is_being_reassigned]
         # Leaders that write their ISR themselves report it by this watch only.
-        watch = not self._desk.config.is_alter_partition_supported
-        states = yield from read_states(self._desk, moving, watch=watch)
-        report_unreadable(self._desk, states)
+        watch = not self._tools.config.is_alter_partition_supported
+        states = yield from read_states(self._tools, moving, watch=watch)
+        report_unreadable(self._tools, states)
         done = [row for row, assignment in moves.items() if not assignment.is_being_reassigned]
         done.extend(
             row
@@ -111,7 +111,7 @@ class ReassignmentPhases:
         failed = yield from self.write_final(final)
         targets = {table.topic_partition(row): a.replicas for row, a in final.items()}
         yield from self._znode.remove(lambda partition, listed: targets.get(partition) == listed)
-        self._desk.send_update_metadata(None, list(final))
+        self._tools.send_update_metadata(None, list(final))
         return failed
 
     def write_final(self, final: Mapping[int, ReplicaAssignment]) -> Procedure[set[int]]:
@@ -183,7 +183,7 @@ class ReassignmentPhases:
         remaining = list(topics)
         while remaining:
             paths = [TopicZnode.path(topic) for topic in remaining]
-            answers = yield from self._desk.try_read(paths)
+            answers = yield from self._tools.try_read(paths)
             # What cannot be read is not overwritten: it may hold partitions unknown here.
             results.update(
                 (topic, answer)
@@ -204,7 +204,7 @@ class ReassignmentPhases:
                     partitions[table.partition_of[row]] = assignment
                 data = TopicZnode(known.topic_id or topic_id, partitions).encode()
                 writes.append(SetData(TopicZnode.path(topic), data, znode.zk_version))
-            results.update(zip(znodes, (yield from self._desk.write(writes)), strict=True))
+            results.update(zip(znodes, (yield from self._tools.write(writes)), strict=True))
             remaining = [topic for topic in znodes if results[topic] is ZkCode.BAD_VERSION]
         return results
 
@@ -281,8 +281,8 @@ class ReassignmentPhases:
         """Raises the leader epoch, so that brokers obey, and sends LeaderAndIsr to all replicas."""
         if not moves:
             return
-        raised = yield from bump_leader_epochs(self._desk, list(moves))
-        batch = self._desk.new_batch()
+        raised = yield from bump_leader_epochs(self._tools, list(moves))
+        batch = self._tools.new_batch()
         groups: dict[tuple[tuple[int, ...], bool], list[int]] = {}
         for row, assignment in moves.items():
             if row not in raised:
@@ -304,7 +304,7 @@ class ReassignmentPhases:
         record = StateChange(
             Kind.REASSIGNMENT_SENT if state is not None else Kind.REASSIGNMENT_SEND_FAILED,
             "controller",
-            self._desk.config.broker_id,
+            self._tools.config.broker_id,
             self._context.epoch,
             topic=table.topic_of[row],
             partition=table.partition_of[row],

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure, Put
 from zkcontroller.core.events import ZkPartitionReassignment
 from zkcontroller.core.journal import scala_seq, scala_small_map
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.errors import ZnodeCorrupt, ZooKeeperRefused
 from zkcontroller.model import TopicPartition
 from zkcontroller.zookeeper.requests import Create, SetData, ZkCode
@@ -23,18 +23,18 @@ _IsDone: TypeAlias = Callable[[TopicPartition, tuple[int, ...]], bool]
 class ReassignmentZnode:
     """Reads and shortens the list in the znode."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._journal = desk.journal
+    def __init__(self, tools: ControllerTools) -> None:
+        self._tools = tools
+        self._journal = tools.journal
 
     def is_there(self) -> Procedure[bool]:
         """Whether the znode exists; leaves a watch for the next one."""
-        (is_there,) = yield from self._desk.exists([ReassignPartitionsZnode.PATH], watch=True)
+        (is_there,) = yield from self._tools.exists([ReassignPartitionsZnode.PATH], watch=True)
         return is_there
 
     def read(self) -> Procedure[dict[TopicPartition, tuple[int, ...]]]:
         """Each partition listed with its target; nothing if the znode is missing or corrupt."""
-        znode = yield from self._desk.read_one(ReassignPartitionsZnode.PATH)
+        znode = yield from self._tools.read_one(ReassignPartitionsZnode.PATH)
         if znode is None:
             return {}
         try:
@@ -49,7 +49,7 @@ class ReassignmentZnode:
         An order that outlived its topic would refuse every later order, and the next controller
         would carry it out on a topic of the same name.  Kafka lets the deletion wait for the move.
         """
-        table = self._desk.context.table
+        table = self._tools.context.table
         moving = {
             topic
             for topic in topics
@@ -75,15 +75,15 @@ class ReassignmentZnode:
                 "No more partitions need to be reassigned. Deleting zk path"
                 f" {ReassignPartitionsZnode.PATH}"
             )
-            yield from self._desk.delete([ReassignPartitionsZnode.PATH])
+            yield from self._tools.delete([ReassignPartitionsZnode.PATH])
             # Leaves the watch for the next order, and takes one that came meanwhile.
-            self._desk.outbox.append(Put(ZkPartitionReassignment()))
+            self._tools.outbox.append(Put(ZkPartitionReassignment()))
             return
         if not removed:
             return
         data = ReassignPartitionsZnode(left).encode()
-        (result,) = yield from self._desk.write([SetData(ReassignPartitionsZnode.PATH, data)])
+        (result,) = yield from self._tools.write([SetData(ReassignPartitionsZnode.PATH, data)])
         if result is ZkCode.NO_NODE:
-            (result,) = yield from self._desk.write([Create(ReassignPartitionsZnode.PATH, data)])
+            (result,) = yield from self._tools.write([Create(ReassignPartitionsZnode.PATH, data)])
         if isinstance(result, ZkCode):
             raise ZooKeeperRefused(ReassignPartitionsZnode.PATH, result.name)

@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Put
 from zkcontroller.core.events import RefusedPartitionRetry
 from zkcontroller.core.journal import PARTITION_STATE_MACHINE
 from zkcontroller.core.partition_table import NO_ROW, PartitionState
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.model import TopicPartition
 
 FIRST_RETRY_MS: Final = 5_000
@@ -42,8 +42,8 @@ class RefusedRows(NamedTuple):
 class RefusedPartitions:
     """Collects the partitions, and has at most one retry waiting."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, tools: ControllerTools) -> None:
+        self._tools = tools
         self._elections: dict[TopicPartition, None] = {}
         self._assignments: dict[TopicPartition, None] = {}
         self._pause_ms = FIRST_RETRY_MS
@@ -59,37 +59,37 @@ class RefusedPartitions:
     def add_election(self, row: int) -> None:
         """ZooKeeper refused an election; a partition that has a leader keeps that one."""
         if self._has_no_leader(row):
-            self._elections[self._desk.context.table.topic_partition(row)] = None
+            self._elections[self._tools.context.table.topic_partition(row)] = None
 
     def add_assignment(self, row: int) -> None:
         """ZooKeeper refused the assignment with which a reassignment ends."""
-        self._assignments[self._desk.context.table.topic_partition(row)] = None
+        self._assignments[self._tools.context.table.topic_partition(row)] = None
 
     def schedule(self) -> None:
         """Schedules the retry if one is needed and none is waiting."""
         if self._is_waiting or not self._is_needed():
             return
-        states = self._desk.context.refused_states
-        self._desk.journal.warn(
+        states = self._tools.context.refused_states
+        self._tools.journal.warn(
             f"ZooKeeper refused {len(self._elections)} elections of partitions without a leader,"
             f" {len(self._assignments)} assignments and {len(states)} states; trying again in"
             f" {self._pause_ms} ms",
             PARTITION_STATE_MACHINE,
         )
-        self._desk.outbox.append(Put(RefusedPartitionRetry(), self._pause_ms))
+        self._tools.outbox.append(Put(RefusedPartitionRetry(), self._pause_ms))
         self._pause_ms = min(2 * self._pause_ms, LONGEST_RETRY_MS)
         self._is_waiting = True
 
     def take(self) -> RefusedRows:
         """The retry is due: what still needs it.  What is refused again has to be added again."""
-        table = self._desk.context.table
+        table = self._tools.context.table
         elections = [row for row in self._rows(self._elections) if self._has_no_leader(row)]
         electing = frozenset(elections)
         rows = RefusedRows(
             [
                 row
-                for row in self._rows(self._desk.context.refused_states)
-                if table.has_leadership(row) and row not in electing
+                for row in self._rows(self._tools.context.refused_states)
+                if table.has_leader_and_isr(row) and row not in electing
             ],
             elections,
             # A reassignment that has begun since has written the topic's znode already.
@@ -101,7 +101,7 @@ class RefusedPartitions:
         )
         self._elections.clear()
         self._assignments.clear()
-        self._desk.context.refused_states.clear()
+        self._tools.context.refused_states.clear()
         self._is_waiting = False
         return rows
 
@@ -111,14 +111,14 @@ class RefusedPartitions:
             self._pause_ms = FIRST_RETRY_MS
 
     def _is_needed(self) -> bool:
-        return bool(self._elections or self._assignments or self._desk.context.refused_states)
+        return bool(self._elections or self._assignments or self._tools.context.refused_states)
 
     def _rows(self, partitions: Iterable[TopicPartition]) -> list[int]:
         """Rows of the partitions that are still there."""
-        table = self._desk.context.table
+        table = self._tools.context.table
         kept = (each for each in partitions if each.topic not in table.deleting)
         return [row for each in kept if (row := table.row(*each)) != NO_ROW]
 
     def _has_no_leader(self, row: int) -> bool:
-        state = self._desk.context.table.partition_state[row]
+        state = self._tools.context.table.partition_state[row]
         return state in (PartitionState.NEW, PartitionState.OFFLINE)

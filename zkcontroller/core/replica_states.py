@@ -18,7 +18,6 @@ from itertools import chain
 from typing import assert_never
 
 from zkcontroller.core.broker_requests import RequestBatch
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.elections import without_replica
 from zkcontroller.core.journal import (
@@ -30,6 +29,7 @@ from zkcontroller.core.journal import (
 )
 from zkcontroller.core.partition_table import ReplicaState, pick
 from zkcontroller.core.state_znodes import held_states, read_states, write_states
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.errors import ControllerMoved
 from zkcontroller.model import LeaderAndIsr
 from zkcontroller.state_changes.record import AlikeStateChanges, Kind, StateChange
@@ -67,10 +67,10 @@ VALID_PREVIOUS: dict[ReplicaState, frozenset[ReplicaState]] = {
 class ReplicaStateMachine:
     """Moves replicas between their states."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._context = desk.context
-        self._journal = desk.journal
+    def __init__(self, tools: ControllerTools) -> None:
+        self._tools = tools
+        self._context = tools.context
+        self._journal = tools.journal
 
     # ------------------------------------------------------------------ life
 
@@ -115,14 +115,14 @@ class ReplicaStateMachine:
         by_replicas: dict[tuple[int, ...], list[int]] = {}
         for row, replicas in zip(known, pick(table.replicas, known), strict=True):
             by_replicas.setdefault(replicas, []).append(row)
-        batch = self._desk.new_batch()
+        batch = self._tools.new_batch()
         has_told = False
         for broker in live:
             groups = (rows for replicas, rows in by_replicas.items() if broker in replicas)
             rows = list(chain.from_iterable(groups))
             if rows:
                 rows.sort()  # topic by topic again, which makes them quick to group
-                batch.put_leader_and_isr(broker, rows)
+                batch.add_leader_and_isr_without_metadata(broker, rows)
                 has_told = True
         if not has_told:
             return
@@ -148,7 +148,7 @@ class ReplicaStateMachine:
         """Move replicas (broker to rows) to a state.  Illegal moves are logged and left out."""
         if not any(replicas.values()):
             return
-        batch = self._desk.new_batch()
+        batch = self._tools.new_batch()
         try:
             # The order shows in leader epochs: the last member of an ISR leaves it leaderless.
             for broker_id in immutable_int_map_order(replicas):
@@ -184,14 +184,14 @@ class ReplicaStateMachine:
                         " requested to become leader",
                     )
                 rows = [row for row in rows if table.leader[row] != broker_id]
-                known = [row for row in rows if table.has_leadership(row)]
+                known = [row for row in rows if table.has_leader_and_isr(row)]
                 if known:
                     batch.add_leader_and_isr([broker_id], known, is_new=True)
             case ReplicaState.ONLINE:
                 told = [
                     row
                     for row in rows
-                    if table.has_leadership(row)
+                    if table.has_leader_and_isr(row)
                     and table.replica_state(row, broker_id) is not ReplicaState.NEW
                 ]
                 if told:
@@ -231,7 +231,7 @@ class ReplicaStateMachine:
         """Stops the replicas, removes them from the ISR and updates the other replicas."""
         table = self._context.table
         batch.add_stop_replica([broker_id], rows, delete=False)
-        known = [row for row in rows if table.has_leadership(row)]
+        known = [row for row in rows if table.has_leader_and_isr(row)]
         shrunk = yield from self._remove_from_isr(broker_id, known)
         by_replicas: dict[tuple[int, ...], list[int]] = {}
         for row in shrunk:
@@ -241,7 +241,7 @@ class ReplicaStateMachine:
         for replicas, group in by_replicas.items():
             others = [broker for broker in replicas if broker != broker_id]
             batch.add_leader_and_isr(others, group)
-        unknown = [row for row in rows if not table.has_leadership(row)]
+        unknown = [row for row in rows if not table.has_leader_and_isr(row)]
         if unknown:
             batch.add_update_metadata(self._context.live_or_shutting_down_broker_ids, unknown)
         self._enter(broker_id, unknown, ReplicaState.OFFLINE)
@@ -254,7 +254,7 @@ class ReplicaStateMachine:
         # this controller has taken it out, a moment ago by an election, there is nothing to see.
         held = {
             row: state
-            for row, state in held_states(self._desk, rows).items()
+            for row, state in held_states(self._tools, rows).items()
             if broker_id in state.in_sync_replicas or state.controller_epoch == epoch
         }
         remaining = list(rows)
@@ -270,7 +270,7 @@ class ReplicaStateMachine:
                     # Nothing to write, but the state is this controller's from here on.
                     outside[row] = state._replace(controller_epoch=epoch)
             done += self._removed(broker_id, outside)
-            verdicts = yield from write_states(self._desk, shrinking)
+            verdicts = yield from write_states(self._tools, shrinking)
             done += self._removed(broker_id, verdicts.written)
             remaining = list(verdicts.lost)  # their leaders changed the ISR meanwhile
             for row, code in verdicts.refused.items():
@@ -286,7 +286,7 @@ class ReplicaStateMachine:
         self, broker_id: int, rows: Sequence[int]
     ) -> Procedure[dict[int, LeaderAndIsr]]:
         table, context = self._context.table, self._context
-        states = yield from read_states(self._desk, rows)
+        states = yield from read_states(self._tools, rows)
         failed: dict[int, str] = {}
         for row, reason in states.unreadable.items():
             if reason is ZkCode.NO_NODE:
@@ -321,13 +321,13 @@ class ReplicaStateMachine:
         """Takes over ISRs without the broker; returns their rows."""
         table = self._context.table
         rows = list(states)
-        table.put_leaderships(states)
+        table.put_leader_and_isr(states)
         self._journal.record_all(
             AlikeStateChanges(
                 StateChange(
                     Kind.REPLICA_REMOVED_FROM_ISR,
                     "controller",
-                    self._desk.config.broker_id,
+                    self._tools.config.broker_id,
                     self._context.epoch,
                     replica=broker_id,
                 ),
@@ -382,7 +382,7 @@ class ReplicaStateMachine:
             StateChange(
                 kind,
                 "controller",
-                self._desk.config.broker_id,
+                self._tools.config.broker_id,
                 self._context.epoch,
                 topic=table.topic_of[row],
                 partition=table.partition_of[row],

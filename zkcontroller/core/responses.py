@@ -14,10 +14,10 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.core.brokers import Brokers
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.events import LeaderAndIsrResponseReceived
 from zkcontroller.core.partition_table import NO_ROW
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.protocol.error_codes import error_name
 from zkcontroller.state_changes.record import Kind, StateChange
 
@@ -29,20 +29,20 @@ KAFKA_STORAGE_ERROR: Final = ErrorCode.kafka_storage_error.value
 class Responses:
     """Handles control responses."""
 
-    def __init__(self, desk: Desk, brokers: Brokers) -> None:
-        self._desk = desk
-        self._context = desk.context
+    def __init__(self, tools: ControllerTools, brokers: Brokers) -> None:
+        self._tools = tools
+        self._context = tools.context
         self._brokers = brokers
 
     def report_error(self, request: str, broker_id: int, error: int, response: str) -> None:
         """Logs that a broker refused a whole request; nothing is sent again."""
         if error == NONE:
             return
-        self._desk.journal.record(
+        self._tools.journal.record(
             StateChange(
                 Kind.RESPONSE_ERROR,
                 "controller",
-                self._desk.config.broker_id,
+                self._tools.config.broker_id,
                 self._context.epoch,
                 peer=broker_id,
                 request=request,
@@ -77,11 +77,11 @@ class Responses:
         fresh = [row for row in offline if row not in before]
         if not fresh:
             return
-        self._desk.journal.record(
+        self._tools.journal.record(
             StateChange(
                 Kind.REPLICAS_MARKED_OFFLINE,
                 "controller",
-                self._desk.config.broker_id,
+                self._tools.config.broker_id,
                 context.epoch,
                 peer=event.broker_id,
                 partitions=tuple(table.text(row) for row in fresh),

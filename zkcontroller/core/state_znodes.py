@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.partition_table import PartitionTable
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.errors import ZnodeCorrupt
 from zkcontroller.model import LeaderAndIsr
 from zkcontroller.zookeeper.requests import SetData, Written, ZkCode
@@ -49,7 +49,7 @@ def encode_state(state: LeaderAndIsr) -> bytes:
     return encode_partition_state(leader, leader_epoch, isr, controller_epoch, recovery)
 
 
-def held_states(desk: Desk, rows: Iterable[int]) -> dict[int, LeaderAndIsr]:
+def held_states(tools: ControllerTools, rows: Iterable[int]) -> dict[int, LeaderAndIsr]:
     """The states in memory that can be changed without being read again.
 
     Where leaders ask the controller for their ISRs, it alone writes state znodes, so what it holds
@@ -57,22 +57,24 @@ def held_states(desk: Desk, rows: Iterable[int]) -> dict[int, LeaderAndIsr]:
     write themselves (below inter.broker.protocol.version 2.7), nor of a state that a later
     controller has written: that one must be looked at.
     """
-    if not desk.config.is_alter_partition_supported:
+    if not tools.config.is_alter_partition_supported:
         return {}
-    table, epoch = desk.context.table, desk.context.epoch
+    table, epoch = tools.context.table, tools.context.epoch
     return {
         row: table.leader_and_isr(row)
         for row in rows
-        if table.has_leadership(row) and table.state_controller_epoch[row] <= epoch
+        if table.has_leader_and_isr(row) and table.state_controller_epoch[row] <= epoch
     }
 
 
-def read_states(desk: Desk, rows: Sequence[int], *, watch: bool = False) -> Procedure[States]:
+def read_states(
+    tools: ControllerTools, rows: Sequence[int], *, watch: bool = False
+) -> Procedure[States]:
     """The states of these partitions, in the order of the rows."""
-    table = desk.context.table
+    table = tools.context.table
     states = States({}, {})
     paths = [state_path(table, row) for row in rows]
-    answers = yield from desk.try_read(paths, watch=watch)
+    answers = yield from tools.try_read(paths, watch=watch)
     for row, path, znode in zip(rows, paths, answers, strict=True):
         if isinstance(znode, ZkCode):
             states.unreadable[row] = znode
@@ -93,22 +95,24 @@ def read_states(desk: Desk, rows: Sequence[int], *, watch: bool = False) -> Proc
     return states
 
 
-def report_unreadable(desk: Desk, states: States) -> None:
+def report_unreadable(tools: ControllerTools, states: States) -> None:
     """Logs each state that should exist and cannot be read."""
     for row, reason in states.unreadable.items():
         if isinstance(reason, ZnodeCorrupt):
-            desk.journal.error(str(reason))
+            tools.journal.error(str(reason))
         elif reason is not ZkCode.NO_NODE:
-            desk.journal.error(f"Cannot read {state_path(desk.context.table, row)}: {reason.name}")
+            tools.journal.error(
+                f"Cannot read {state_path(tools.context.table, row)}: {reason.name}"
+            )
 
 
-def write_states(desk: Desk, states: Mapping[int, LeaderAndIsr]) -> Procedure[Verdicts]:
+def write_states(tools: ControllerTools, states: Mapping[int, LeaderAndIsr]) -> Procedure[Verdicts]:
     """Write each state if its znode is still at the ``zk_version`` in it; fenced.
 
     A refused one is noted in the context, to be looked at again (:mod:`.refused_partitions`).
     """
-    table = desk.context.table
-    results = yield from desk.write(
+    table = tools.context.table
+    results = yield from tools.write(
         [
             SetData(state_path(table, row), encode_state(state), state.zk_version)
             for row, state in states.items()
@@ -126,5 +130,5 @@ def write_states(desk: Desk, states: Mapping[int, LeaderAndIsr]) -> Procedure[Ve
         else:
             verdicts.refused[row] = result
             if result is not ZkCode.NO_NODE:
-                desk.context.refused_states[table.topic_partition(row)] = None
+                tools.context.refused_states[table.topic_partition(row)] = None
     return verdicts

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.journal import PARTITION_STATE_MACHINE
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.errors import ZnodeCorrupt
 from zkcontroller.zookeeper.requests import ZkCode
 from zkcontroller.zookeeper.znodes import ConfigZnode
@@ -18,7 +18,7 @@ UNCLEAN_LEADER_ELECTION_ENABLE = "unclean.leader.election.enable"
 
 
 def read_unclean_election_flags(
-    desk: Desk, topics: Iterable[str], default: bool
+    tools: ControllerTools, topics: Iterable[str], default: bool
 ) -> Procedure[dict[str, bool | None]]:
     """Topic to whether an unclean election is allowed: its own setting or the default.
 
@@ -27,13 +27,13 @@ def read_unclean_election_flags(
     """
     names = list(topics)
     flags: dict[str, bool | None] = {}
-    answers = yield from desk.try_read([ConfigZnode.topic_path(name) for name in names])
+    answers = yield from tools.try_read([ConfigZnode.topic_path(name) for name in names])
     for name, znode in zip(names, answers, strict=True):
         if znode is ZkCode.NO_NODE:
             flags[name] = default
             continue
         if isinstance(znode, ZkCode):
-            desk.journal.error(
+            tools.journal.error(
                 f"Cannot read the configuration of topic {name}: {znode.name}",
                 PARTITION_STATE_MACHINE,
             )
@@ -42,7 +42,7 @@ def read_unclean_election_flags(
         try:
             config = ConfigZnode.decode(ConfigZnode.topic_path(name), znode.data).config
         except ZnodeCorrupt as corrupt:
-            desk.journal.error(str(corrupt), PARTITION_STATE_MACHINE)
+            tools.journal.error(str(corrupt), PARTITION_STATE_MACHINE)
             flags[name] = False
             continue
         override = config.get(UNCLEAN_LEADER_ELECTION_ENABLE)

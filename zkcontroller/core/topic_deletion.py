@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure
 from zkcontroller.core.events import TopicDeletionStopReplicaResponseReceived
 from zkcontroller.core.journal import TOPIC_DELETION_MANAGER, csv, scala_hash_set, scala_set
@@ -20,6 +19,7 @@ from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import NO_ROW, PartitionState, ReplicaState
 from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.errors import ZooKeeperRefused
 from zkcontroller.topic_names import invalid_name_reason
 from zkcontroller.zookeeper.requests import Delete, ZkCode
@@ -35,14 +35,17 @@ class TopicDeletionManager:
     """Deletes the queued topics, step by step."""
 
     def __init__(
-        self, desk: Desk, partitions: PartitionStateMachine, replicas: ReplicaStateMachine
+        self,
+        tools: ControllerTools,
+        partitions: PartitionStateMachine,
+        replicas: ReplicaStateMachine,
     ) -> None:
-        self._desk = desk
-        self._context = desk.context
-        self._journal = desk.journal
+        self._tools = tools
+        self._context = tools.context
+        self._journal = tools.journal
         self._partitions = partitions
         self._replicas = replicas
-        self._orders = ReassignmentZnode(desk)
+        self._orders = ReassignmentZnode(tools)
 
     # ------------------------------------------------------------------ events
 
@@ -57,7 +60,7 @@ class TopicDeletionManager:
             self._journal.error(f"Ignoring a child of {DeleteTopicsZnode.PATH}: {reason}")
         yield from self._remove_requests(list(invalid))
         queued = [name for name in queued if name not in invalid]
-        if self._desk.config.delete_topic_enable:
+        if self._tools.config.delete_topic_enable:
             self._context.queue_for_deletion(queued)
             held = self._context.topics_to_be_deleted
             self._context.topics_ineligible_for_deletion.update(t for t in ineligible if t in held)
@@ -67,7 +70,7 @@ class TopicDeletionManager:
 
     def process_requests(self) -> Procedure[None]:
         """The children of ``/admin/delete_topics`` changed."""
-        asked = yield from self._desk.children(DeleteTopicsZnode.PATH, watch=True)
+        asked = yield from self._tools.children(DeleteTopicsZnode.PATH, watch=True)
         self._journal.debug(f"Delete topics listener fired for topics {csv(asked)} to be deleted")
         known = self._context.table.topics
         unknown = [topic for topic in asked if topic not in known]
@@ -77,7 +80,7 @@ class TopicDeletionManager:
         topics = [topic for topic in asked if topic in known]
         if not topics:
             return
-        if not self._desk.config.delete_topic_enable:
+        if not self._tools.config.delete_topic_enable:
             self._journal.info(
                 f"Removing {DeleteTopicsZnode.PATH}/{csv(topics)} since delete topic is disabled"
             )
@@ -91,7 +94,7 @@ class TopicDeletionManager:
         yield from self.resume()
 
     def _remove_requests(self, topics: Sequence[str]) -> Procedure[None]:
-        results = yield from self._desk.write([Delete(DeleteTopicZnode.path(t)) for t in topics])
+        results = yield from self._tools.write([Delete(DeleteTopicZnode.path(t)) for t in topics])
         for topic, result in zip(topics, results, strict=True):
             if isinstance(result, ZkCode) and result is not ZkCode.NO_NODE:
                 path = DeleteTopicZnode.path(topic)
@@ -149,7 +152,7 @@ class TopicDeletionManager:
 
     def mark_ineligible(self, topics: Iterable[str], reason: str) -> None:
         """Marks the queued topics among these as ineligible."""
-        if not self._desk.config.delete_topic_enable:
+        if not self._tools.config.delete_topic_enable:
             return
         halted = [topic for topic in topics if topic in self._context.topics_to_be_deleted]
         self._context.topics_ineligible_for_deletion.update(halted)
@@ -198,7 +201,7 @@ class TopicDeletionManager:
         yield from self._partitions.handle_state_changes(rows, PartitionState.OFFLINE)
         yield from self._partitions.handle_state_changes(rows, PartitionState.NON_EXISTENT)
         context.topics_with_deletion_started.update(fresh)
-        self._desk.send_update_metadata(
+        self._tools.send_update_metadata(
             None, [row for topic in topics for row in table.rows_of(topic)]
         )
         yield from self._start_replicas(topics)
@@ -228,9 +231,9 @@ class TopicDeletionManager:
         Raises ZooKeeperRefused for a znode that stays.  The request goes last, so that it outlives
         a failure.  Kafka looks at the deletion of the topic's own znodes only.
         """
-        yield from self._desk.delete_recursively(TopicZnode.path(topic))
-        yield from self._desk.delete([ConfigZnode.topic_path(topic)])
-        yield from self._desk.delete([DeleteTopicZnode.path(topic)])
+        yield from self._tools.delete_recursively(TopicZnode.path(topic))
+        yield from self._tools.delete([ConfigZnode.topic_path(topic)])
+        yield from self._tools.delete([DeleteTopicZnode.path(topic)])
         # Only now: the znode of a topic that stays could be written again, without replicas.
         successful = ReplicaState.DELETION_SUCCESSFUL
         yield from self._replicas.handle_state_changes(

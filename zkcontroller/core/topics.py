@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from zkcontroller.core.desk import Desk
 from zkcontroller.core.effects import Procedure, Put
 from zkcontroller.core.elections import OfflineElection
 from zkcontroller.core.events import TopicDeletion
@@ -23,6 +22,7 @@ from zkcontroller.core.partition_table import (
 )
 from zkcontroller.core.reassignment_znode import ReassignmentZnode
 from zkcontroller.core.replica_states import ReplicaStateMachine
+from zkcontroller.core.tools import ControllerTools
 from zkcontroller.errors import IllegalState, ZnodeCorrupt
 from zkcontroller.model import ReplicaAssignment
 from zkcontroller.topic_names import invalid_name_reason
@@ -47,20 +47,20 @@ class Topics:
 
     def __init__(
         self,
-        desk: Desk,
+        tools: ControllerTools,
         partitions: PartitionStateMachine,
         replicas: ReplicaStateMachine,
         new_uuid: Callable[[], UUID],
     ) -> None:
-        self._desk = desk
-        self._context = desk.context
-        self._journal = desk.journal
+        self._tools = tools
+        self._context = tools.context
+        self._journal = tools.journal
         self._partitions = partitions
         self._replicas = replicas
         self._new_uuid = new_uuid
         self._ignored: frozenset[str] = frozenset()
         """Invalid names that were reported."""
-        self._orders = ReassignmentZnode(desk)
+        self._orders = ReassignmentZnode(tools)
 
     # ------------------------------------------------------------------ events
 
@@ -75,7 +75,7 @@ class Topics:
         yield from self._orders.remove_topics(deleted)
         if self._context.topics_to_be_deleted.intersection(deleted):
             # Its znode went by another hand; the request to delete it must not outlive it.
-            self._desk.outbox.append(Put(TopicDeletion()))
+            self._tools.outbox.append(Put(TopicDeletion()))
         for topic in deleted:
             self._context.remove_topic(topic)
         self._journal.info(
@@ -91,7 +91,7 @@ class Topics:
         An invalid name is reported once and ignored: no broker can have a folder of that name.
         Kafka sends it to the brokers, and each of them fails.
         """
-        names = yield from self._desk.children(TopicsZnode.PATH, watch=True)
+        names = yield from self._tools.children(TopicsZnode.PATH, watch=True)
         invalid = {
             name: reason for name in names if (reason := invalid_name_reason(name)) is not None
         }
@@ -113,7 +113,7 @@ class Topics:
             # The znode was corrupt when it was first read, or changed while its id was written.
             if znode.topic_id is not None:
                 self._remember_id(read)
-            elif self._desk.config.is_topic_id_supported:
+            elif self._tools.config.is_topic_id_supported:
                 yield from self._assign_ids([read])
         to_add = {
             partition: assignment
@@ -143,13 +143,13 @@ class Topics:
         """Writes the topic znode back without partitions that were added during deletion."""
         table = self._context.table
         known = table.topics[topic]
-        existing = yield from self._desk.children(TopicPartitionsZnode.path(topic))
+        existing = yield from self._tools.children(TopicPartitionsZnode.path(topic))
         partitions = {
             int(name): table.assignment(known.row(int(name)))
             for name in existing
             if name.isdecimal() and known.row(int(name)) != NO_ROW
         }
-        yield from self._desk.write(
+        yield from self._tools.write(
             [SetData(TopicZnode.path(topic), TopicZnode(known.topic_id, partitions).encode())]
         )
 
@@ -172,14 +172,14 @@ class Topics:
                 rows.extend(self._add_all(known, read.znode.partitions))
                 if read.znode.topic_id is None:
                     nameless.append(read)
-        if self._desk.config.is_topic_id_supported:
+        if self._tools.config.is_topic_id_supported:
             yield from self._assign_ids(nameless)
         return rows
 
     def _read(self, topics: Sequence[str]) -> Procedure[list[_Read | ZkCode]]:
         """Each topic's znode; NO_NODE where there is none, MARSHALLING_ERROR if it is corrupt."""
         found: list[_Read | ZkCode] = []
-        answers = yield from self._desk.read([TopicZnode.path(t) for t in topics], watch=True)
+        answers = yield from self._tools.read([TopicZnode.path(t) for t in topics], watch=True)
         for topic, znode in zip(topics, answers, strict=True):
             if znode is None:
                 found.append(ZkCode.NO_NODE)
@@ -234,7 +234,7 @@ class Topics:
         beginning.
         """
         ids = [new_topic_id(self._new_uuid) for _ in topics]
-        results = yield from self._desk.write(
+        results = yield from self._tools.write(
             [
                 SetData(
                     TopicZnode.path(read.topic),

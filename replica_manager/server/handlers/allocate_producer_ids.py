@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, RequestContext
-from replica_manager.server.controller_questions import ask
+from replica_manager.server.controller_requests import ask
 from zkcontroller.core.effects import ProducerIdBlock
 from zkcontroller.core.events import AllocateProducerIds
 from zkcontroller.protocol import request_types

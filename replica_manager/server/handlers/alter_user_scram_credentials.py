@@ -21,7 +21,7 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import check_cluster
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.controller_questions import sentence
+from replica_manager.server.controller_requests import sentence
 from replica_manager.server.large_answers import aside, composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.acls import AclOperation

@@ -20,7 +20,7 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, RequestContext, Throttled
-from replica_manager.server.controller_questions import timeout_ms_of
+from replica_manager.server.controller_requests import timeout_ms_of
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from replica_manager.server.topics.partition_creation import NewPartitions

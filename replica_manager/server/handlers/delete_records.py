@@ -14,7 +14,7 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.replication.delayed_delete_records import DeletedRecords
 from replica_manager.server.authorization import allowed_names
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.controller_questions import by_topic, timeout_ms_of
+from replica_manager.server.controller_requests import by_topic, timeout_ms_of
 from replica_manager.server.large_answers import composed
 from replica_manager.server.slices import in_slices
 from zkcontroller.acls import AclOperation, ResourceType

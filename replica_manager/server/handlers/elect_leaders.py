@@ -19,7 +19,7 @@ from kio.static.protocol import ResponsePayload
 from replica_manager.replication.metadata_cache import MetadataSnapshot
 from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.controller_questions import (
+from replica_manager.server.controller_requests import (
     ask,
     by_topic,
     sentence,

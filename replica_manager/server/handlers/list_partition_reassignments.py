@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.protocol import ResponsePayload
 
 from replica_manager.server.context import BrokerContext, EncodedBody, RequestContext
-from replica_manager.server.controller_questions import (
+from replica_manager.server.controller_requests import (
     ask,
     by_topic,
     sentence,

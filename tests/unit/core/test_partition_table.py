@@ -33,7 +33,7 @@ def context_with(**topics: list[tuple[int, ...]]) -> ControllerContext:
 
 def lead(context: ControllerContext, topic: str, partition: int, leader: int, *isr: int) -> int:
     row = context.table.row(topic, partition)
-    context.table.put_leader_and_isr(row, LeaderAndIsr(leader, 0, isr, 0, 1))
+    context.table.put_leader_and_isr({row: LeaderAndIsr(leader, 0, isr, 0, 1)})
     return row
 
 
@@ -67,10 +67,10 @@ def test_rows_of_a_removed_topic_are_used_again_and_know_nothing_of_it() -> None
     reused = context.table.add(context.table.add_topic("c", None), 0, (5,))
 
     assert reused == row
-    assert not context.table.has_leadership(reused)
+    assert not context.table.has_leader_and_isr(reused)
     assert context.table.partition_state[reused] == PartitionState.NON_EXISTENT
     assert context.table.replica_state(reused, 5) is ReplicaState.NON_EXISTENT
-    assert context.table.with_leadership == 0
+    assert context.table.with_leader_and_isr == 0
 
 
 def test_storing_an_assignment_replaces_replicas_adding_and_removing() -> None:
@@ -289,7 +289,7 @@ def test_many_moves_of_one_partition_leave_no_replica_lists_behind() -> None:
     for move in range(3 * LEAST_INTERNED):
         replicas = (move, move + 1, move + 2)
         table.put_assignment(0, ReplicaAssignment(replicas))
-        table.put_leader_and_isr(0, LeaderAndIsr(move, move, replicas[:2], move, 1))
+        table.put_leader_and_isr({0: LeaderAndIsr(move, move, replicas[:2], move, 1)})
 
         assert len(table._tuples) <= LEAST_INTERNED + 2
     assert table.rows_on_broker(move) == [0]

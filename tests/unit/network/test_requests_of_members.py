@@ -63,7 +63,7 @@ def test_it_is_refused_on_a_listener_of_clients(world: BrokerWorld, api_key: Api
     assert world.cache.snapshot is before
     assert not world.replicas.partitions
     assert not world.controller.asked
-    assert not world.controller.questions
+    assert not world.controller.requests
 
 
 @pytest.mark.parametrize("listener_name", ["BROKER", "CONTROL", "OLD"])

@@ -231,7 +231,7 @@ def test_who_may_do_nothing_to_the_cluster_is_told_so_by_every_api(world: Broker
     )
     for request in (*cluster_requests(), everybody):
         assert ask(world, request).error_code is CLUSTER_DENIED, type(request).__name__
-    assert world.controller.questions == []
+    assert world.controller.requests == []
     assert world.controller.asked == []
 
 

@@ -1,12 +1,13 @@
 """What every part of the controller shares: configuration, context, journal, outbox, questions.
 
 The questions are procedures with a typed answer, so that a caller reads ``znodes = yield from
-desk.read(paths)`` and mypy knows the type of the answer.
+tools.read(paths)`` and mypy knows the type of the answer.
 
 One rule holds for every answer: only NO_NODE means "there is nothing".  Any other code is asked
 again if ZooKeeper was busy, and then raised as ZooKeeperRefused, which makes the controller resign:
 a controller that takes a refusal for an empty list forgets its brokers or its topics.  The
-exceptions are :meth:`Desk.try_read` and :meth:`Desk.write`, whose callers judge each answer.
+exceptions are :meth:`ControllerTools.try_read` and :meth:`ControllerTools.write`, whose callers
+judge each answer.
 
 Source: Kafka ``KafkaZkClient`` (``getChildren``, ``getDataAndStat``, ``deleteRecursive`` …).
 """
@@ -47,7 +48,7 @@ BUSY_PAUSE_MS: Final = 100
 """Between two of these tries."""
 
 
-class Desk:
+class ControllerTools:
     """The context, journal and outbox of one controller, and its questions to ZooKeeper."""
 
     def __init__(self, config: ControllerConfig) -> None:

@@ -1,4 +1,4 @@
-"""The handlers that pass a question on to the controller: what they ask, and what they answer."""
+"""The handlers that pass a request on to the controller: what they send, and what they answer."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_targets_and_cancellations_are_handed_to_the_controller(world: BrokerWor
         PartitionResults(ErrorCode.none),
     )
 
-    assert world.controller.questions == [
+    assert world.controller.requests == [
         ApiPartitionReassignment(((ORDERS_0, (3, 1)), (BILLS_0, None), (ORDERS_1, ())), 0)
     ]
 
@@ -100,7 +100,7 @@ def test_targets_and_cancellations_are_handed_to_the_controller(world: BrokerWor
 def test_of_a_partition_named_twice_the_last_target_counts(world: BrokerWorld) -> None:
     ask(world, reassign(("orders", 0, (3,)), ("orders", 0, (2,))), PartitionResults(ErrorCode.none))
 
-    assert world.controller.questions == [ApiPartitionReassignment(((ORDERS_0, (2,)),), 0)]
+    assert world.controller.requests == [ApiPartitionReassignment(((ORDERS_0, (2,)),), 0)]
 
 
 def test_reassignments_are_answered_by_topic_with_the_codes_own_sentence(
@@ -180,7 +180,7 @@ def test_ongoing_reassignments_are_told_by_topic(world: BrokerWorld) -> None:
         ),
     )
 
-    assert world.controller.questions == [ListPartitionReassignments(None, 0)]
+    assert world.controller.requests == [ListPartitionReassignments(None, 0)]
     assert [(t.name, [p.partition_index for p in t.partitions]) for t in answer.topics] == [
         ("orders", [0, 1]),
         ("bills", [0]),
@@ -200,7 +200,7 @@ def test_the_partitions_asked_for_are_named_once_each(world: BrokerWorld) -> Non
         OngoingReassignments(ErrorCode.none),
     )
 
-    assert world.controller.questions == [
+    assert world.controller.requests == [
         ListPartitionReassignments((ORDERS_1, ORDERS_0, BILLS_0), 0)
     ]
 
@@ -277,7 +277,7 @@ def test_an_election_is_answered_when_the_cache_shows_the_leader(
     answer = asyncio.run(story())
 
     assert outcomes(answer) == {ORDERS_0: (ErrorCode.none, None)}
-    assert world.controller.questions == [
+    assert world.controller.requests == [
         ReplicaLeaderElection((ORDERS_0,), ElectionType.PREFERRED, ElectionTrigger.ADMIN_CLIENT, 0)
     ]
     assert len(world.topics.waiters) == 0
@@ -378,9 +378,9 @@ def test_without_partitions_all_are_asked_and_those_in_order_left_out(world: Bro
     )
 
     assert outcomes(answer) == {ORDERS_0: (ErrorCode.preferred_leader_not_available, "no")}
-    [question] = world.controller.questions
-    assert isinstance(question, ReplicaLeaderElection)
-    assert question.partitions == (ORDERS_0, ORDERS_1, BILLS_0)
+    [request] = world.controller.requests
+    assert isinstance(request, ReplicaLeaderElection)
+    assert request.partitions == (ORDERS_0, ORDERS_1, BILLS_0)
 
 
 def test_who_is_not_the_controller_says_so_for_each_partition(world: BrokerWorld) -> None:
@@ -411,7 +411,7 @@ def test_an_unknown_kind_of_election_is_refused(world: BrokerWorld) -> None:
 
     assert answer.error_code is ErrorCode.unknown_server_error
     assert set(outcomes(answer)) == {ORDERS_0, ORDERS_1}
-    assert world.controller.questions == []
+    assert world.controller.requests == []
 
 
 # ---------------------------------------------------------------------- ISRs
@@ -455,7 +455,7 @@ def test_a_change_of_an_isr_reaches_the_controller_in_every_version(
     )
 
     recovery = 1 if version >= 1 else 0
-    assert world.controller.questions == [
+    assert world.controller.requests == [
         AlterPartitionReceived(1, 77, version, (IsrChange(topic, 1, 5, (1, 3), recovery, 9),), 0)
     ]
     [told] = answer.topics
@@ -480,9 +480,9 @@ def test_a_topic_id_of_zeros_stays_one(world: BrokerWorld) -> None:
         ),
     )
 
-    [question] = world.controller.questions
-    assert isinstance(question, AlterPartitionReceived)
-    assert question.changes[0].topic == zeros
+    [request] = world.controller.requests
+    assert isinstance(request, AlterPartitionReceived)
+    assert request.changes[0].topic == zeros
     [told] = answer.topics
     assert told.partitions[0].error_code is ErrorCode.unknown_topic_id
 
@@ -505,7 +505,7 @@ def test_a_block_of_producer_ids_is_handed_out(world: BrokerWorld) -> None:
 
     answer = ask(world, request, ProducerIdBlock(ErrorCode.none, 3000, 1000))
 
-    assert world.controller.questions == [AllocateProducerIds(2, 50, 0)]
+    assert world.controller.requests == [AllocateProducerIds(2, 50, 0)]
     assert (answer.error_code, answer.producer_id_start, answer.producer_id_len) == (
         ErrorCode.none,
         3000,
@@ -559,7 +559,7 @@ def test_feature_updates_reach_the_controller(
         ),
     )
 
-    assert world.controller.questions == [
+    assert world.controller.requests == [
         UpdateFeatures((FeatureUpdate("f", 2, upgrade_type),), version >= 1, 0)
     ]
     assert [(r.feature, r.error_code, r.error_message) for r in answer.results] == [
