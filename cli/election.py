@@ -22,9 +22,9 @@ from zkcontroller.zookeeper.requests import (
     Delete,
     RolledBack,
     Stat,
-    Transaction,
     WatchFired,
     WatchKind,
+    ZkTransaction,
 )
 from zkcontroller.zookeeper.znodes import ControllerEpochZnode, ControllerZnode, TopicsZnode
 
@@ -181,7 +181,7 @@ class Election:
     def _delete(self) -> tuple[int, float]:
         at_ms, at = now_ms(), time.monotonic()
         answer = self.zookeeper.transaction(
-            Transaction(
+            ZkTransaction(
                 [
                     Check(ControllerEpochZnode.PATH, self.plan.controller_epoch_zk_version_before),
                     Delete(ControllerZnode.PATH, self.plan.zk_version),

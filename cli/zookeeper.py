@@ -26,9 +26,9 @@ from zkcontroller.zookeeper.requests import (
     ReadZnodes,
     RolledBack,
     Stat,
-    Transaction,
     WatchFired,
     ZkCode,
+    ZkTransaction,
     Znode,
 )
 from zkcontroller.zookeeper.session import SessionState, ZooKeeperConfig, ZooKeeperSession
@@ -70,10 +70,10 @@ class ZooKeeper:
         """Stat of every path; ``watch`` also where nothing exists."""
         return self._session.perform(CheckExists(self._full(paths), watch))
 
-    def transaction(self, request: Transaction) -> Committed | RolledBack:
+    def transaction(self, request: ZkTransaction) -> Committed | RolledBack:
         """All operations or none."""
         operations = [op._replace(path=self.full(op.path)) for op in request.operations]
-        return self._session.perform(Transaction(operations))
+        return self._session.perform(ZkTransaction(operations))
 
     def full(self, path: str) -> str:
         """The path as the server knows it, chroot included."""

@@ -60,7 +60,7 @@ from replica_manager.server.administration import Administration
 from replica_manager.server.configs.reconfiguring import Reconfiguring
 from replica_manager.server.context import BrokerContext
 from replica_manager.server.dispatch import respond
-from replica_manager.server.producer_ids import ProducerIds
+from replica_manager.server.producer_ids import ProducerIdManager
 from replica_manager.server.request_metrics import RequestMetrics
 from zkcontroller.errors import ConfigInvalid, KafkaStorage
 from zkcontroller.model import UNKNOWN_BROKER_EPOCH
@@ -316,7 +316,7 @@ class BrokerServer:
 
     async def _make_records(
         self, ground: _Ground, configured: _Configured, disks: _Disks
-    ) -> tuple[BrokerRecords, ProducerIds]:
+    ) -> tuple[BrokerRecords, ProducerIdManager]:
         metadata, client = ground.metadata, configured.securities.client
         producer_ids = metadata.producer_ids(client)
         records = BrokerRecords(
@@ -370,7 +370,7 @@ class BrokerServer:
         configured: _Configured,
         disks: _Disks,
         records: BrokerRecords,
-        producer_ids: ProducerIds,
+        producer_ids: ProducerIdManager,
         administration: Administration,
     ) -> BrokerContext:
         metadata = ground.metadata

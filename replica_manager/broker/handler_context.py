@@ -24,7 +24,7 @@ from replica_manager.server.administration import Administration
 from replica_manager.server.configs.reconfiguring import Reconfiguring
 from replica_manager.server.context import BrokerContext
 from replica_manager.server.dispatch import OFFERED
-from replica_manager.server.producer_ids import ProducerIds
+from replica_manager.server.producer_ids import ProducerIdManager
 from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.request_metrics import RequestMetrics
 from replica_manager.server.topics.auto_creation import AutoTopicCreation
@@ -74,7 +74,7 @@ def handler_context(
     metadata_cache: MetadataCache,
     logs: LogManager,
     learn_topics: Callable[[Sequence[str]], Awaitable[None]],
-    producer_ids: ProducerIds,
+    producer_ids: ProducerIdManager,
     reconfiguring: Reconfiguring,
     quotas: QuotaManagers,
     broker_epoch: Callable[[], int],

@@ -45,7 +45,7 @@ from replica_manager.resizable_executor import ResizableExecutor
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.delegation_tokens import DelegationTokens
 from replica_manager.server.administration import Administration
-from replica_manager.server.producer_ids import ProducerIds
+from replica_manager.server.producer_ids import ProducerIdManager
 from zkcontroller.model import Endpoint
 from zkcontroller.net.client_security import ClientSecurity
 from zkcontroller.observability.log_files import StateChangeSink
@@ -116,7 +116,7 @@ class BrokerMetadata(Protocol):
     def log_dir_failed(self) -> None:
         """Makes the controller look for the replicas of a log directory that has failed."""
 
-    def producer_ids(self, client: Mapping[str, ClientSecurity]) -> ProducerIds:
+    def producer_ids(self, client: Mapping[str, ClientSecurity]) -> ProducerIdManager:
         """New producer ids; ``client``: by listener name, how this broker connects to others."""
 
     def isr_route(

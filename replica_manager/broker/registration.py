@@ -40,8 +40,8 @@ from zkcontroller.zookeeper.requests import (
     ReadZnodes,
     SetData,
     Stat,
-    Transaction,
     ZkCode,
+    ZkTransaction,
     Znode,
 )
 from zkcontroller.zookeeper.session import ZooKeeperSession
@@ -194,7 +194,7 @@ class Registration:
         data = self._data()
         _log.info("Creating %s (is it secure? false)", self._path)
         result = self.session.perform(
-            Transaction([Create(self._path, None, ephemeral=True), SetData(self._path, data, 0)])
+            ZkTransaction([Create(self._path, None, ephemeral=True), SetData(self._path, data, 0)])
         )
         if isinstance(result, Committed):
             # The create's reply has no stat, the write's has: the czxid is in it.

@@ -53,7 +53,7 @@ from replica_manager.security.delegation_tokens import token_settings
 from replica_manager.server.administration import Administration, Controller, FinalizedFeatures
 from replica_manager.server.producer_ids import (
     BlocksOfController,
-    ProducerIds,
+    ProducerIdManager,
     ProducerIdsFromController,
     ProducerIdsFromZooKeeper,
 )
@@ -215,7 +215,7 @@ class ZooKeeperMetadata:
         self._log_dir_events.note()
         self._log_dir_failures.poke()
 
-    def producer_ids(self, client: Mapping[str, ClientSecurity]) -> ProducerIds:
+    def producer_ids(self, client: Mapping[str, ClientSecurity]) -> ProducerIdManager:
         """New producer ids: of the controller's blocks, or of ZooKeeper's before 3.0."""
         ids = self._producer_ids(client)
         self.source.broker.stops.add(StopStep.PRODUCER_IDS, ids.stop)
@@ -272,7 +272,7 @@ class ZooKeeperMetadata:
             broker_id=self.broker_id,
         )
 
-    def _producer_ids(self, client: Mapping[str, ClientSecurity]) -> ProducerIds:
+    def _producer_ids(self, client: Mapping[str, ClientSecurity]) -> ProducerIdManager:
         config = self.static_config
         if not is_allocate_producer_ids_supported(config.inter_broker_version):
             return ProducerIdsFromZooKeeper(

@@ -36,7 +36,7 @@ from replica_manager.server.administration import (
 )
 from replica_manager.server.configs.reconfiguring import Reconfiguring
 from replica_manager.server.error_counts import ErrorCounts
-from replica_manager.server.producer_ids import ProducerIds
+from replica_manager.server.producer_ids import ProducerIdManager
 from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.request_metrics import RequestMetrics
 from replica_manager.server.topics.auto_creation import AutoTopicCreation
@@ -115,7 +115,7 @@ class BrokerContext:
     """Reads how topics are configured, before their logs are made."""
     deletions: RecordDeletions
     log_dir_moves: LogDirMoves
-    producer_ids: ProducerIds
+    producer_ids: ProducerIdManager
     topics: Topics
     admin: ClusterAdmin
     reconfiguring: Reconfiguring

@@ -38,7 +38,7 @@ _log = logging.getLogger("kafka.coordinator.transaction.RPCProducerIdManager")
 _zookeeper_log = logging.getLogger("kafka.coordinator.transaction.ZkProducerIdManager")
 
 
-class ProducerIds(Protocol):
+class ProducerIdManager(Protocol):
     """Provides producer ids."""
 
     async def next_id(self) -> int:

@@ -18,11 +18,11 @@ from zkcontroller.zookeeper.requests import (
     RolledBack,
     SetData,
     Stat,
-    Transaction,
     UnfencedBatch,
     Write,
     Written,
     ZkCode,
+    ZkTransaction,
     Znode,
 )
 
@@ -278,7 +278,7 @@ def test_a_transaction_happens_whole(client: Client) -> None:
     write(client, Create("/epoch", b"1"))
 
     done = client.perform(
-        Transaction(
+        ZkTransaction(
             [
                 Check("/epoch", 0),
                 Create("/p", b"p"),
@@ -308,12 +308,12 @@ def test_a_transaction_that_fails_leaves_nothing_and_names_its_first_culprit(
     write(client, Create("/epoch", b"1"), Create("/there"))
 
     assert client.perform(
-        Transaction([Create("/a"), SetData("/epoch", b"2", 0), Create("/there"), Delete("/nope")])
+        ZkTransaction([Create("/a"), SetData("/epoch", b"2", 0), Create("/there"), Delete("/nope")])
     ) == RolledBack(ZkCode.NODE_EXISTS, 2)
-    assert client.perform(Transaction([Check("/epoch", 4), Create("/a")])) == RolledBack(
+    assert client.perform(ZkTransaction([Check("/epoch", 4), Create("/a")])) == RolledBack(
         ZkCode.BAD_VERSION, 0
     )
-    assert client.perform(Transaction([Create("/a"), Check("/nope", 0)])) == RolledBack(
+    assert client.perform(ZkTransaction([Create("/a"), Check("/nope", 0)])) == RolledBack(
         ZkCode.NO_NODE, 1
     )
     assert read(client, "/a") is ZkCode.NO_NODE

@@ -12,9 +12,9 @@ from zkcontroller.zookeeper.requests import (
     FencedBatch,
     ReadZnodes,
     SetData,
-    Transaction,
     UnfencedBatch,
     ZkCode,
+    ZkTransaction,
     Znode,
 )
 from zkcontroller.zookeeper.session import SessionState
@@ -40,7 +40,7 @@ def test_work_of_an_expired_session_is_refused_and_never_done(
     for request in (
         UnfencedBatch([SetData("/a", b"1")]),
         FencedBatch([SetData("/a", b"2")], 0),
-        Transaction([SetData("/a", b"3")]),
+        ZkTransaction([SetData("/a", b"3")]),
         ReadZnodes(["/a"], watch=True),
     ):
         with pytest.raises(SessionExpired):

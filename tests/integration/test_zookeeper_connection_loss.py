@@ -22,13 +22,13 @@ from zkcontroller.zookeeper.requests import (
     RolledBack,
     SetData,
     Stat,
-    Transaction,
     UnfencedBatch,
     WatchFired,
     WatchKind,
     Write,
     Written,
     ZkCode,
+    ZkTransaction,
     Znode,
 )
 from zkcontroller.zookeeper.session import SessionState
@@ -161,7 +161,7 @@ def test_a_transaction_that_landed_unanswered_says_what_its_own_doing_makes_of_i
     proxy.arrange(OpCode.MULTI, Fate.LOSE_REPLY)
 
     result = shaky.perform(
-        Transaction([SetData("/epoch", b"2", 0), Create("/mine", b"", ephemeral=True)])
+        ZkTransaction([SetData("/epoch", b"2", 0), Create("/mine", b"", ephemeral=True)])
     )
 
     assert result == RolledBack(ZkCode.BAD_VERSION, 0)

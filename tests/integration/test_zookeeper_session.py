@@ -29,11 +29,11 @@ from zkcontroller.zookeeper.requests import (
     ReadZnodes,
     RolledBack,
     SetData,
-    Transaction,
     UnfencedBatch,
     WatchFired,
     Written,
     ZkCode,
+    ZkTransaction,
     Znode,
 )
 from zkcontroller.zookeeper.session import SessionState, ZooKeeperConfig, ZooKeeperSession
@@ -67,7 +67,7 @@ def test_a_write_larger_than_the_server_takes_is_refused_and_the_connection_stan
     direct.session.write(Create("/controller_epoch"))
 
     fenced = direct.perform(FencedBatch([Create("/a"), Create("/b", large), Create("/c")], 0))
-    transaction = direct.perform(Transaction([Create("/d"), SetData("/a", large)]))
+    transaction = direct.perform(ZkTransaction([Create("/d"), SetData("/a", large)]))
 
     assert fenced == [Written("/a", 0, -1), ZkCode.MARSHALLING_ERROR, Written("/c", 0, -1)]
     assert transaction == RolledBack(ZkCode.MARSHALLING_ERROR, 1)

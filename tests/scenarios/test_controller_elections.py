@@ -11,7 +11,7 @@ from tests.simulation.control_requests import LeaderAndIsr, UpdateMetadata
 from tests.simulation.world import World
 from zkcontroller.core.events import PartitionModifications, TopicChange, TopicDeletion
 from zkcontroller.errors import ControllerMoved, SessionExpired
-from zkcontroller.zookeeper.requests import FencedBatch, Transaction
+from zkcontroller.zookeeper.requests import FencedBatch, ZkTransaction
 from zkcontroller.zookeeper.znodes import ControllerEpochZnode
 
 
@@ -183,10 +183,10 @@ def test_the_reply_to_a_won_election_is_lost_and_the_winner_acts_all_the_same(
 ) -> None:
     world.prepare_znodes()
     winner = world.start(1)
-    world.pause_at(winner, Transaction)  # the registration
+    world.pause_at(winner, ZkTransaction)  # the registration
     winner.resume()
     world.run_until(lambda: winner.is_listening)
-    world.pause_at(winner, Transaction)  # the election
+    world.pause_at(winner, ZkTransaction)  # the election
     winner.resume()
     world.run_until(lambda: world.controller_znode == 1)
 

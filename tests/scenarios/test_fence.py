@@ -15,7 +15,13 @@ from tests.simulation.zookeeper_server import Commit
 from zkcontroller.core.effects import ProducerIdBlock
 from zkcontroller.core.events import AllocateProducerIds, FeatureUpdate, UpdateFeatures
 from zkcontroller.model import TopicPartition
-from zkcontroller.zookeeper.requests import Create, Delete, FencedBatch, Transaction, UnfencedBatch
+from zkcontroller.zookeeper.requests import (
+    Create,
+    Delete,
+    FencedBatch,
+    UnfencedBatch,
+    ZkTransaction,
+)
 from zkcontroller.zookeeper.znodes import (
     FeatureZnode,
     IsrChangeNotificationSequenceZnode,
@@ -84,7 +90,7 @@ STEPS: Final[tuple[Callable[[World], None], ...]] = (
 
 def kinds_of(question: Step) -> list[str]:
     """``SetData /brokers/topics/orders/partitions/N/state``, for each operation."""
-    if not isinstance(question, FencedBatch | UnfencedBatch | Transaction):
+    if not isinstance(question, FencedBatch | UnfencedBatch | ZkTransaction):
         return []
     return [
         f"{type(each).__name__} {re.sub('[0-9]+', 'N', each.path)}" for each in question.operations

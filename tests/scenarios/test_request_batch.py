@@ -18,7 +18,7 @@ from tests.simulation.control_requests import (
     stop_replica_response,
 )
 from zkcontroller.core.broker_requests import RequestBatch, event_for_response
-from zkcontroller.core.effects import Send
+from zkcontroller.core.effects import SendControlRequest
 from zkcontroller.core.events import (
     LeaderAndIsrResponseReceived,
     TopicDeletionStopReplicaResponseReceived,
@@ -276,21 +276,24 @@ def test_brokers_that_get_the_same_states_share_the_bytes() -> None:
     batch.add_update_metadata([1, 2, 3], [0, 1])
     batch.send()
 
-    sends = [effect for effect in bench.tools.outbox if isinstance(effect, Send)]
+    sends = [effect for effect in bench.tools.outbox if isinstance(effect, SendControlRequest)]
 
     shared = set(map(id, sends[0].body)) & set(map(id, sends[1].body))
     assert sum(len(chunk) for chunk in sends[0].body if id(chunk) in shared) > 50
 
 
 def test_a_refused_metadata_request_becomes_one_event_with_its_error() -> None:
-    event = event_for_response(Send(2, 6, 8, (), EPOCH), bytes.fromhex("000b00"))
+    event = event_for_response(SendControlRequest(2, 6, 8, (), EPOCH), bytes.fromhex("000b00"))
 
     assert isinstance(event, UpdateMetadataResponseReceived)
     assert (event.broker_id, event.request_error) == (2, 11)
 
 
 def test_a_stop_that_deletes_nothing_becomes_no_event() -> None:
-    assert event_for_response(Send(2, 5, 4, (), EPOCH), bytes.fromhex("00000100")) is None
+    assert (
+        event_for_response(SendControlRequest(2, 5, 4, (), EPOCH), bytes.fromhex("00000100"))
+        is None
+    )
 
 
 def test_partitions_are_sent_under_their_own_topics_whatever_rows_they_use_again() -> None:
@@ -323,7 +326,7 @@ def test_partitions_are_sent_under_their_own_topics_whatever_rows_they_use_again
 
 
 def stop_event(
-    send: Send, error: int, errors: dict[TopicPartition, int]
+    send: SendControlRequest, error: int, errors: dict[TopicPartition, int]
 ) -> TopicDeletionStopReplicaResponseReceived | None:
     """What an answer to that StopReplica becomes."""
     request = decode(send.api_key, send.api_version, b"".join(send.body))
@@ -342,7 +345,9 @@ def test_an_answer_to_a_stop_says_nothing_of_what_it_does_not_name() -> None:
     batch.add_stop_replica([2], [0, 1], delete=True)
     batch.send()
     (send,) = [
-        effect for effect in bench.tools.outbox if isinstance(effect, Send) and effect.api_key == 5
+        effect
+        for effect in bench.tools.outbox
+        if isinstance(effect, SendControlRequest) and effect.api_key == 5
     ]
 
     event = stop_event(send, 0, {ORDERS_0: 0})
@@ -365,7 +370,7 @@ def test_an_answer_to_a_probe_names_every_partition_and_any_other_only_refusals(
     sends = {
         effect.broker_id: effect
         for effect in bench.tools.outbox
-        if isinstance(effect, Send) and effect.api_key == 4
+        if isinstance(effect, SendControlRequest) and effect.api_key == 4
     }
 
     def understood(broker_id: int, errors: dict[TopicPartition, int]) -> list[tuple[int, int]]:
@@ -388,7 +393,9 @@ def test_the_deletion_of_a_replica_that_a_move_left_behind_becomes_no_event() ->
     batch.add_stop_replica([2], [0], delete=True)
     batch.send()
     (send,) = [
-        effect for effect in bench.tools.outbox if isinstance(effect, Send) and effect.api_key == 5
+        effect
+        for effect in bench.tools.outbox
+        if isinstance(effect, SendControlRequest) and effect.api_key == 5
     ]
 
     assert stop_event(send, 0, {ORDERS_0: 0}) is None

@@ -15,7 +15,7 @@ from zkcontroller.zookeeper.requests import (
     FencedBatch,
     ListChildren,
     ReadZnodes,
-    Transaction,
+    ZkTransaction,
 )
 from zkcontroller.zookeeper.znodes import ControllerZnode
 
@@ -30,7 +30,7 @@ class NthQuestion:
         self._is_elected = False
 
     def __call__(self, asked: Step) -> bool:
-        if isinstance(asked, Transaction):
+        if isinstance(asked, ZkTransaction):
             self._is_elected = True
             return False
         self._left -= self._is_elected
@@ -81,7 +81,7 @@ def test_the_znode_is_deleted_twice_while_the_failover_runs(world: World, number
 def test_the_znode_is_deleted_right_after_the_election_was_won(world: World) -> None:
     lone = lone_broker(world)
     world.delete_controller_znode()
-    world.pause_at(lone, Transaction)
+    world.pause_at(lone, ZkTransaction)
     lone.resume()
     epoch = world.controller_epoch
     world.run_until(lambda: world.controller_epoch == epoch + 1)
@@ -140,7 +140,7 @@ def test_an_own_znode_of_an_expired_session_does_not_keep_the_broker_from_ruling
 
 
 @pytest.mark.parametrize(
-    "question", [Transaction, FencedBatch, ListChildren, ReadZnodes, CheckExists]
+    "question", [ZkTransaction, FencedBatch, ListChildren, ReadZnodes, CheckExists]
 )
 def test_a_session_that_ends_while_an_event_is_processed_does_not_stop_the_event_thread(
     world: World, question: type
@@ -148,7 +148,7 @@ def test_a_session_that_ends_while_an_event_is_processed_does_not_stop_the_event
     """KAFKA-8532: the expiry waits for the event thread, which waits for the expiry."""
     world.start_brokers(1)
     world.create_topic("orders", replicas=[[1]])
-    if question in (Transaction, CheckExists):
+    if question in (ZkTransaction, CheckExists):
         world.delete_controller_znode()
     process = world.pause_at(world.living[1], question)
 

@@ -13,7 +13,13 @@ from tests.simulation.control_requests import ControlRequest, decode
 from tests.simulation.registration import broker_of
 from tests.simulation.zookeeper import SimulatedSession, SimulatedZooKeeper
 from zkcontroller.core.config import ControllerConfig
-from zkcontroller.core.effects import Answer, LogLine, Procedure, Send, StateChanges
+from zkcontroller.core.effects import (
+    LogLine,
+    Procedure,
+    RequestAnswer,
+    SendControlRequest,
+    StateChanges,
+)
 from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import PartitionState, ReplicaState
 from zkcontroller.core.replica_states import ReplicaStateMachine
@@ -61,7 +67,7 @@ class Workbench:
         """Every request, with the broker it was for."""
         self.records: list[StateChange] = []
         self.lines: list[LogLine] = []
-        self.answers: list[Answer] = []
+        self.answers: list[RequestAnswer] = []
         self.questions: list[ZkRequest] = []
 
     # ------------------------------------------------------------------ making a context
@@ -152,13 +158,13 @@ class Workbench:
         """Decodes and keeps what was done since the last time."""
         for effect in self.tools.outbox:
             match effect:
-                case Send(broker_id, api_key, version, body):
+                case SendControlRequest(broker_id, api_key, version, body):
                     self.sent.append((broker_id, decode(api_key, version, b"".join(body))))
                 case StateChanges(records):
                     self.records.extend(records)
                 case LogLine():
                     self.lines.append(effect)
-                case Answer():
+                case RequestAnswer():
                     self.answers.append(effect)
                 case _:
                     pass

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tests.simulation.control_requests import StopReplica, decode
 from tests.simulation.timeline import Lane
 from zkcontroller.core.broker_requests import event_for_response
-from zkcontroller.core.effects import Send
+from zkcontroller.core.effects import SendControlRequest
 
 if TYPE_CHECKING:
     from tests.simulation.process import BrokerProcess
@@ -32,14 +32,14 @@ class Channel:
         self._world = world
         self._owner = owner
         self._broker_id = broker_id
-        self._queue: deque[Send] = deque()
+        self._queue: deque[SendControlRequest] = deque()
         self._to_broker = Lane(world.timeline)
         self._from_broker = Lane(world.timeline)
         self._attempt = 0  # what belongs to an earlier attempt is ignored
         self._is_busy = False
         self.is_closed = False
 
-    def put(self, send: Send) -> None:
+    def put(self, send: SendControlRequest) -> None:
         """Queues a request behind the others."""
         self._queue.append(send)
         self._next()
@@ -70,14 +70,14 @@ class Channel:
             background=True,
         )
 
-    def _arrive(self, attempt: int, send: Send) -> None:
+    def _arrive(self, attempt: int, send: SendControlRequest) -> None:
         target = self._world.living.get(self._broker_id)
         if target is None or not target.is_listening:
             self._retry_later(attempt)
         else:
             target.run(lambda: self._handle(target, attempt, send))
 
-    def _handle(self, target: BrokerProcess, attempt: int, send: Send) -> None:
+    def _handle(self, target: BrokerProcess, attempt: int, send: SendControlRequest) -> None:
         timeline, weather = self._world.timeline, self._world.weather
         request = decode(send.api_key, send.api_version, b"".join(send.body))
         if isinstance(request, StopReplica) and timeline.happens(weather.partial_answer):
@@ -99,7 +99,7 @@ class Channel:
             delay_ms, lambda: self._owner.run(lambda: self._answered(attempt, send, body))
         )
 
-    def _answered(self, attempt: int, send: Send, body: bytes) -> None:
+    def _answered(self, attempt: int, send: SendControlRequest, body: bytes) -> None:
         if attempt != self._attempt or self.is_closed:
             return
         self._queue.popleft()

@@ -26,21 +26,21 @@ from tests.simulation.timeline import Action
 from tests.simulation.words import in_words
 from tests.simulation.zookeeper_link import ZooKeeperLink
 from zkcontroller.core.config import ControllerConfig
-from zkcontroller.core.controller import Controller
+from zkcontroller.core.controller import KafkaController
 from zkcontroller.core.effects import (
     AddChannel,
-    Answer,
     CancelPuts,
     Effect,
     LogLine,
     MarkMeter,
     Pause,
     Put,
-    RegisterBroker,
+    RegisterBrokerZnode,
     RemoveAllChannels,
     RemoveChannel,
+    RequestAnswer,
     Result,
-    Send,
+    SendControlRequest,
     StateChanges,
 )
 from zkcontroller.core.events import (
@@ -82,7 +82,7 @@ class BrokerProcess:
         self.is_listening = False
         self.is_candidate = is_candidate
         self.broker = BrokerSide(self.broker_id)
-        self.controller = Controller(config, self._new_uuid)
+        self.controller = KafkaController(config, self._new_uuid)
         self.queue = EventQueue(
             monotonic_ms=lambda: self._timeline.clock.now_ms, preempt=self._preempted
         )
@@ -101,7 +101,7 @@ class BrokerProcess:
         self.channels: dict[int, Channel] = {}
         self.log_lines: list[LogLine] = []
         self.state_changes: list[StateChange] = []
-        self.sent: list[Send] = []
+        self.sent: list[SendControlRequest] = []
         self.answers: dict[int, Result] = {}
         self.ended_with: type[Exception] | None = None
         """What the last event that failed, or that lost its controllership, was thrown."""
@@ -266,7 +266,7 @@ class BrokerProcess:
         match question:
             case Wait(delay_ms) | Pause(delay_ms):
                 self._timeline.after(delay_ms, lambda: self.run(lambda: self._answered(None)))
-            case RegisterBroker():
+            case RegisterBrokerZnode():
                 procedure = self._registration()
                 self._procedures.append(procedure)
                 self._advance(lambda: next(procedure))
@@ -316,9 +316,9 @@ class BrokerProcess:
 
     def _perform(self, effect: Effect) -> None:
         match effect:
-            case AddChannel() | RemoveChannel() | RemoveAllChannels() | Send():
+            case AddChannel() | RemoveChannel() | RemoveAllChannels() | SendControlRequest():
                 self._perform_on_channels(effect)
-            case Answer(request_id, result):
+            case RequestAnswer(request_id, result):
                 self.answers[request_id] = result
                 self._world.answered(request_id, result)
             case Put(event, delay_ms):
@@ -333,7 +333,7 @@ class BrokerProcess:
                 pass
 
     def _perform_on_channels(
-        self, effect: AddChannel | RemoveChannel | RemoveAllChannels | Send
+        self, effect: AddChannel | RemoveChannel | RemoveAllChannels | SendControlRequest
     ) -> None:
         match effect:
             case AddChannel(broker):
@@ -346,7 +346,7 @@ class BrokerProcess:
                 for channel in self.channels.values():
                     channel.close()
                 self.channels.clear()
-            case Send():
+            case SendControlRequest():
                 self.sent.append(effect)
                 if effect.broker_id in self.channels:
                     self.channels[effect.broker_id].put(effect)

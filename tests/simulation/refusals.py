@@ -17,10 +17,10 @@ from zkcontroller.zookeeper.requests import (
     ListChildren,
     ReadZnodes,
     RolledBack,
-    Transaction,
     UnfencedBatch,
     ZkCode,
     ZkRequest,
+    ZkTransaction,
 )
 from zkcontroller.zookeeper.znodes import ControllerEpochZnode
 
@@ -58,7 +58,7 @@ def perform_in_part(
     if isinstance(request, FencedBatch) and (code := refusal(ControllerEpochZnode.PATH, codes)):
         raise ZooKeeperRefused(ControllerEpochZnode.PATH, code.name)
     verdicts = [refusal(each if isinstance(each, str) else each.path, codes) for each in items]
-    if isinstance(request, Transaction):
+    if isinstance(request, ZkTransaction):
         refused = [(at, code) for at, code in enumerate(verdicts) if code is not None]
         return RolledBack(refused[0][1], refused[0][0]) if refused else perform(request)
     allowed = [item for item, code in zip(items, verdicts, strict=True) if code is None]
@@ -74,7 +74,7 @@ def _items(request: ZkRequest) -> Sequence[Any]:
     match request:
         case ReadZnodes(paths) | ListChildren(paths) | CheckExists(paths):
             return paths
-        case FencedBatch(operations) | UnfencedBatch(operations) | Transaction(operations):
+        case FencedBatch(operations) | UnfencedBatch(operations) | ZkTransaction(operations):
             return operations
 
 
@@ -91,5 +91,5 @@ def _of(request: ZkRequest, items: Sequence[Any]) -> ZkRequest:
             return FencedBatch(items, zk_version)
         case UnfencedBatch():
             return UnfencedBatch(items)
-        case Transaction():
-            return Transaction(items)
+        case ZkTransaction():
+            return ZkTransaction(items)

@@ -19,10 +19,10 @@ from zkcontroller.zookeeper.requests import (
     ReadZnodes,
     RolledBack,
     SetData,
-    Transaction,
     UnfencedBatch,
     Write,
     ZkCode,
+    ZkTransaction,
 )
 from zkcontroller.zookeeper.znodes import BrokerIdZnode
 
@@ -88,7 +88,7 @@ def register(
     fresh: list[Write] = [Create(path, ephemeral=True), SetData(path, data, 0)]
     stale: list[Write] = []
     while True:
-        outcome: Committed | RolledBack = yield Transaction([*stale, *fresh])
+        outcome: Committed | RolledBack = yield ZkTransaction([*stale, *fresh])
         stale = []
         if isinstance(outcome, Committed):
             return outcome.results[-1].czxid

@@ -31,7 +31,7 @@ from zkcontroller.core import (
     refused_partitions,
     replica_states,
 )
-from zkcontroller.core.effects import Send
+from zkcontroller.core.effects import SendControlRequest
 from zkcontroller.core.elections import IsOnline
 from zkcontroller.core.events import TopicDeletionStopReplicaResponseReceived
 from zkcontroller.core.partition_table import NO_ROW
@@ -189,7 +189,7 @@ def a_vanished_controller_is_only_looked_at(patch: Patch) -> None:
     def look(self: Any, _: int) -> Generator[Any, Any, None]:
         yield from self._failover.maybe_resign()
 
-    patch.setattr(controller.Controller, "_run_for_controller", look)
+    patch.setattr(controller.KafkaController, "_run_for_controller", look)
 
 
 def send_too_low_a_broker_epoch(patch: Patch) -> None:
@@ -274,7 +274,7 @@ def take_silence_for_success(patch: Patch) -> None:
     """A partition that a broker does not name was deleted."""
     understand = broker_requests.event_for_response
 
-    def generous(send: Send, body: bytes) -> Any:
+    def generous(send: SendControlRequest, body: bytes) -> Any:
         event = understand(send, body)
         if not send.deleting:
             return event

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.simulation.registration import Step, Wait
-from zkcontroller.core.effects import Pause, RegisterBroker
+from zkcontroller.core.effects import Pause, RegisterBrokerZnode
 from zkcontroller.zookeeper.requests import (
     ANY_VERSION,
     Check,
@@ -17,9 +17,9 @@ from zkcontroller.zookeeper.requests import (
     ListChildren,
     ReadZnodes,
     SetData,
-    Transaction,
     UnfencedBatch,
     Write,
+    ZkTransaction,
 )
 
 SHOWN: Final = 4
@@ -31,7 +31,7 @@ def in_words(question: Step) -> str:
     match question:
         case Wait(delay_ms):
             return f"waits {delay_ms} ms"
-        case RegisterBroker():
+        case RegisterBrokerZnode():
             return "registers again"
         case Pause(delay_ms):
             return f"pauses for {delay_ms} ms"
@@ -45,7 +45,7 @@ def in_words(question: Step) -> str:
             return f"writes, fenced by version {zk_version}: {_operations(operations)}"
         case UnfencedBatch(operations):
             return f"writes: {_operations(operations)}"
-        case Transaction(operations):
+        case ZkTransaction(operations):
             return f"writes all or nothing: {_operations(operations)}"
 
 

@@ -23,13 +23,13 @@ from zkcontroller.zookeeper.requests import (
     ReadZnodes,
     RolledBack,
     Stat,
-    Transaction,
     UnfencedBatch,
     WatchFired,
     Write,
     Written,
     ZkCode,
     ZkRequest,
+    ZkTransaction,
     Znode,
 )
 from zkcontroller.zookeeper.session import SessionState
@@ -124,7 +124,7 @@ class SimulatedSession:
     ) -> list[Written | ZkCode]: ...
     @overload
     def perform(
-        self, request: Transaction, session_id: int | None = None
+        self, request: ZkTransaction, session_id: int | None = None
     ) -> Committed | RolledBack: ...
 
     def perform(self, request: ZkRequest, session_id: int | None = None) -> object:
@@ -154,7 +154,7 @@ class SimulatedSession:
                 return [self._fenced(operation, zk_version) for operation in operations]
             case UnfencedBatch(operations):
                 return [self._unfenced(operation) for operation in operations]
-            case Transaction(operations):
+            case ZkTransaction(operations):
                 outcome = self._apply(operations)
                 if isinstance(outcome, RefusedError):
                     return RolledBack(outcome.code, outcome.index)

@@ -24,12 +24,12 @@ from zkcontroller.zookeeper.requests import (
     ListChildren,
     ReadZnodes,
     Stat,
-    Transaction,
     UnfencedBatch,
     WatchFired,
     WatchKind,
     ZkCode,
     ZkRequest,
+    ZkTransaction,
 )
 
 Answered = Callable[[Any], None]
@@ -118,7 +118,7 @@ class ZooKeeperLink:
         """Sends a question on behalf of something that began in session ``session_id``."""
         assert self._exchange is None, "one question at a time"
         parts = self._split(request)
-        whole = isinstance(request, Transaction)
+        whole = isinstance(request, ZkTransaction)
         self._exchange = _Exchange(
             session_id, parts, answered, failed, may_be_refused=may_be_refused, is_whole=whole
         )
@@ -329,7 +329,7 @@ def _watch_left_by(answer: Stat | ZkCode) -> WatchOn | None:
 def _size(request: ZkRequest) -> int:
     """Into how many parts the request may fall on its way."""
     match request:
-        case Transaction():
+        case ZkTransaction():
             return 1
         case FencedBatch(operations) | UnfencedBatch(operations):
             return len(operations)
@@ -349,5 +349,5 @@ def _slice(request: ZkRequest, start: int, end: int) -> ZkRequest:
             return ListChildren(paths[start:end], watch)
         case CheckExists(paths, watch):
             return CheckExists(paths[start:end], watch)
-        case Transaction():
+        case ZkTransaction():
             return request

@@ -2,7 +2,8 @@
 
 A batch collects three things: LeaderAndIsr per broker, UpdateMetadata for a set of brokers (one
 set of partitions for all of them), StopReplica per broker.  :meth:`RequestBatch.send` turns them
-into ``Send`` effects in Kafka's order.  A partition's state is encoded once for all of them.
+into ``SendControlRequest`` effects in Kafka's order.  A partition's state is encoded once for all
+of them.
 
 A batch lives for one state change and is then dropped; Kafka keeps three for ever and trips over
 a batch that an earlier failure left filled.
@@ -20,7 +21,7 @@ from typing import NamedTuple
 
 from zkcontroller.core.config import ControllerConfig
 from zkcontroller.core.context import ControllerContext
-from zkcontroller.core.effects import Outbox, Send
+from zkcontroller.core.effects import Outbox, SendControlRequest
 from zkcontroller.core.events import (
     Event,
     LeaderAndIsrResponseReceived,
@@ -172,7 +173,9 @@ class RequestBatch:
             offline = context.offline_dir_rows.get(broker_id, ())
             probing = tuple(table.topic_partition(row) for row in rows if row in offline)
             self._outbox.append(
-                Send(broker_id, LEADER_AND_ISR, version, body, context.epoch, probing=probing)
+                SendControlRequest(
+                    broker_id, LEADER_AND_ISR, version, body, context.epoch, probing=probing
+                )
             )
 
     def _ends(self, version: int, broker_id: int, rows: Sequence[int]) -> Iterable[bytes]:
@@ -256,7 +259,9 @@ class RequestBatch:
                 topics=topics,
                 live_brokers=live_brokers,
             )
-            self._outbox.append(Send(broker_id, UPDATE_METADATA, version, body, context.epoch))
+            self._outbox.append(
+                SendControlRequest(broker_id, UPDATE_METADATA, version, body, context.epoch)
+            )
 
     def _metadata_states(self, layout: bulk.StateLayout, rows: Sequence[int]) -> Sequence[bytes]:
         """The encoded states; a partition under deletion has the leader LEADER_DURING_DELETE."""
@@ -369,7 +374,9 @@ class RequestBatch:
             for row, stop in rows.items()
             if stop.delete and table.topic_of[row] in context.topics_with_deletion_started
         )
-        self._outbox.append(Send(broker_id, STOP_REPLICA, version, body, context.epoch, deleting))
+        self._outbox.append(
+            SendControlRequest(broker_id, STOP_REPLICA, version, body, context.epoch, deleting)
+        )
 
     def _grouped(self, rows: Sequence[int], entries: list[bytes]) -> list[bulk.TopicEntries]:
         """The entries by topic; those of a topic whose rows are neighbours are cut out whole."""
@@ -425,7 +432,7 @@ def _distinct(parts: Sequence[Sequence[int]]) -> Sequence[int]:
     return parts[0] if len(parts) == 1 else sorted(set(chain.from_iterable(parts)))
 
 
-def event_for_response(send: Send, body: bytes) -> Event | None:
+def event_for_response(send: SendControlRequest, body: bytes) -> Event | None:
     """The event for a broker's response; None if the controller does not need it.
 
     ``body`` is the response without its header.  Raises InvalidFrame if it cannot be read.

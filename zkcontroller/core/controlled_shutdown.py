@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.core.effects import Answer, ControlledShutdownResult, Procedure
+from zkcontroller.core.effects import ControlledShutdownResult, Procedure, RequestAnswer
 from zkcontroller.core.elections import ControlledShutdownElection
 from zkcontroller.core.events import ControlledShutdown
 from zkcontroller.core.journal import csv
@@ -93,4 +93,4 @@ class ControlledShutdowns:
         yield from self._replicas.handle_state_changes({broker_id: followed}, ReplicaState.OFFLINE)
 
     def _answer(self, event: ControlledShutdown, result: ControlledShutdownResult) -> None:
-        self._tools.outbox.append(Answer(event.request_id, result))
+        self._tools.outbox.append(RequestAnswer(event.request_id, result))

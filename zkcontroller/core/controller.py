@@ -1,6 +1,6 @@
 """The controller: takes one event, yields questions and appends effects to the outbox.
 
-:meth:`Controller.handle` returns a procedure for each event; a driver advances it (see
+:meth:`KafkaController.handle` returns a procedure for each event; a driver advances it (see
 :mod:`zkcontroller.core.effects`).  The class holds no policy of its own: it knows which part
 of the core handles an event, and which events only the active controller handles.
 
@@ -21,7 +21,6 @@ from zkcontroller.core.context import ControllerContext
 from zkcontroller.core.controlled_shutdown import ControlledShutdowns
 from zkcontroller.core.effects import (
     AlterPartitionResult,
-    Answer,
     ControlledShutdownResult,
     FeatureResults,
     OngoingReassignments,
@@ -30,7 +29,8 @@ from zkcontroller.core.effects import (
     PartitionResults,
     Procedure,
     ProducerIdBlock,
-    RegisterBroker,
+    RegisterBrokerZnode,
+    RequestAnswer,
     Result,
 )
 from zkcontroller.core.events import (
@@ -73,11 +73,11 @@ from zkcontroller.core.isr_changes import IsrChanges
 from zkcontroller.core.log_dir_failures import LogDirFailures
 from zkcontroller.core.partition_states import PartitionStateMachine
 from zkcontroller.core.partition_table import ReplicaState
-from zkcontroller.core.preferred_election import LeaderElections
-from zkcontroller.core.producer_ids import ProducerIds
+from zkcontroller.core.preferred_election import ReplicaLeaderElections
+from zkcontroller.core.producer_ids import ProducerIdBlocks
 from zkcontroller.core.reassignment import Reassignments
 from zkcontroller.core.replica_states import ReplicaStateMachine
-from zkcontroller.core.responses import Responses
+from zkcontroller.core.responses import ControlResponses
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.core.topic_deletion import TopicDeletionManager
 from zkcontroller.core.topics import Topics
@@ -105,7 +105,7 @@ Notice: TypeAlias = (
 )
 
 
-class Controller:
+class KafkaController:
     """A controller candidate; at most one in the cluster is active.
 
     ``new_uuid`` makes the random ids of topics.  Not thread-safe: one thread drives it, one
@@ -119,16 +119,16 @@ class Controller:
         self._deletion = TopicDeletionManager(tools, self._partitions, self._replicas)
         self._topics = Topics(tools, self._partitions, self._replicas, new_uuid)
         self._reassignments = Reassignments(tools, self._partitions, self._replicas)
-        self._elections = LeaderElections(tools, self._partitions)
+        self._elections = ReplicaLeaderElections(tools, self._partitions)
         self._brokers = Brokers(
             tools, self._partitions, self._replicas, self._deletion, self._reassignments
         )
         self._isr_changes = IsrChanges(tools, self._reassignments)
         self._log_dirs = LogDirFailures(tools, self._replicas)
-        self._producer_ids = ProducerIds(tools)
+        self._producer_ids = ProducerIdBlocks(tools)
         self._features = FeatureUpdates(tools)
         self._shutdowns = ControlledShutdowns(tools, self._partitions, self._replicas)
-        self._responses = Responses(tools, self._brokers)
+        self._responses = ControlResponses(tools, self._brokers)
         self._failover = Failover(
             tools,
             self._partitions,
@@ -196,7 +196,7 @@ class Controller:
         if isinstance(event, RequestEvent) and event.request_id is not None:
             result = self.refusal(event)
             assert result is not None
-            self.outbox.append(Answer(event.request_id, result))
+            self.outbox.append(RequestAnswer(event.request_id, result))
 
     def resign(self) -> Procedure[None]:
         """Resigns at shutdown; ``/controller`` is deleted when the session closes."""
@@ -210,7 +210,7 @@ class Controller:
             case ControllerChange():
                 yield from self._controller_changed(now_ms)
             case RegisterBrokerAndReelect():
-                yield RegisterBroker()
+                yield RegisterBrokerZnode()
                 yield from self._run_for_controller(now_ms)
             case Expire():
                 self._failover.expire()
@@ -377,4 +377,4 @@ class Controller:
         return gauges
 
 
-__all__ = ["NO_CONTROLLER", "Controller", "ControllerConfig"]
+__all__ = ["NO_CONTROLLER", "ControllerConfig", "KafkaController"]

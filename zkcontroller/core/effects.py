@@ -3,7 +3,7 @@
 Two kinds, and two ways out:
 
 * **Questions** are *yielded* by a :data:`Procedure`, because the next decision needs the answer:
-  the requests of :mod:`zkcontroller.zookeeper.requests`, :class:`RegisterBroker` and
+  the requests of :mod:`zkcontroller.zookeeper.requests`, :class:`RegisterBrokerZnode` and
   :class:`Pause`.
 * **Effects** need no answer.  Pure code appends them to the outbox (``Outbox.append``) in the order
   in which they must happen; the driver of the procedure performs the outbox before it performs the
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterBroker:
+class RegisterBrokerZnode:
     """Register this broker in the new session.  Answer: its new broker epoch (int)."""
 
 
@@ -45,7 +45,7 @@ class Pause:
     delay_ms: int
 
 
-Question: TypeAlias = ZkRequest | RegisterBroker | Pause
+Question: TypeAlias = ZkRequest | RegisterBrokerZnode | Pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class RemoveAllChannels:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendControlRequest:
     """Queue one control request for a broker.
 
     ``body`` is the encoded request without its header, in chunks: chunks that several brokers get
@@ -182,7 +182,7 @@ class CancelPuts:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RequestAnswer:
     """The response to the request whose event carried this ``request_id``."""
 
     request_id: int
@@ -217,8 +217,8 @@ Effect: TypeAlias = (
     AddChannel
     | RemoveChannel
     | RemoveAllChannels
-    | Send
-    | Answer
+    | SendControlRequest
+    | RequestAnswer
     | LogLine
     | StateChanges
     | MarkMeter

@@ -3,7 +3,7 @@
 A watch, a broker's response or a request puts one of these into the event queue,
 and the controller-event-thread takes them one by one.  An event carries no callback; where a client
 waits for an answer, it carries a ``request_id`` and the core answers with
-:class:`~.effects.Answer`.
+:class:`~.effects.RequestAnswer`.
 
 Source: Kafka ``KafkaController`` (``ControllerEvent``), ``ControllerState``.
 """
@@ -120,7 +120,7 @@ class ControlledShutdown:
 
     broker_id: int
     broker_epoch: int  # czxid of /brokers/ids/<id>: differs for each incarnation of the broker
-    request_id: int  # answered by Answer(request_id, …)
+    request_id: int  # answered by RequestAnswer(request_id, …)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +334,7 @@ RequestEvent: TypeAlias = (
     | AllocateProducerIds
     | UpdateFeatures
 )
-"""Events that a client waits for: answered by Answer(request_id, …) on every broker."""
+"""Events that a client waits for: answered by RequestAnswer(request_id, …) on every broker."""
 
 STATE_OF: dict[type[Event], ControllerState] = {
     Startup: ControllerState.CONTROLLER_CHANGE,

@@ -33,7 +33,7 @@ from zkcontroller.core.events import Reelect
 from zkcontroller.core.features import set_up_feature_versioning
 from zkcontroller.core.journal import csv, scala_hash_set, scala_map, scala_set
 from zkcontroller.core.partition_states import PartitionStateMachine
-from zkcontroller.core.preferred_election import FIRST_CHECK_MS, LeaderElections
+from zkcontroller.core.preferred_election import FIRST_CHECK_MS, ReplicaLeaderElections
 from zkcontroller.core.reassignment import Reassignments
 from zkcontroller.core.replica_states import ReplicaStateMachine
 from zkcontroller.core.tools import ControllerTools
@@ -54,9 +54,9 @@ from zkcontroller.zookeeper.requests import (
     Delete,
     RolledBack,
     SetData,
-    Transaction,
     UnfencedBatch,
     ZkCode,
+    ZkTransaction,
     Znode,
 )
 from zkcontroller.zookeeper.znodes import (
@@ -90,7 +90,7 @@ class Failover:
         topics: Topics,
         brokers: Brokers,
         reassignments: Reassignments,
-        elections: LeaderElections,
+        elections: ReplicaLeaderElections,
     ) -> None:
         self._tools = tools
         self._context = tools.context
@@ -167,7 +167,7 @@ class Failover:
         Raises ControllerMoved if another broker won, ZooKeeperRefused for any other answer.
         """
         epoch, zk_version = yield from self._read_or_create_epoch()
-        outcome: Committed | RolledBack = yield Transaction(
+        outcome: Committed | RolledBack = yield ZkTransaction(
             [
                 Create(
                     ControllerZnode.PATH,
@@ -233,7 +233,7 @@ class Failover:
             f" session 0x{znode.ephemeral_owner:x}); removing it and running again"
         )
         fence = [] if epoch is None else [Check(ControllerEpochZnode.PATH, epoch.zk_version)]
-        yield Transaction([*fence, Delete(ControllerZnode.PATH, znode.zk_version)])
+        yield ZkTransaction([*fence, Delete(ControllerZnode.PATH, znode.zk_version)])
 
     # ------------------------------------------------------------------ failover
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.core.effects import Answer, FeatureResults, Procedure
+from zkcontroller.core.effects import FeatureResults, Procedure, RequestAnswer
 from zkcontroller.core.events import FeatureUpdate, UpdateFeatures
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.errors import ZnodeCorrupt, ZooKeeperRefused
@@ -86,7 +86,7 @@ class FeatureUpdates:
             except ZnodeCorrupt as corrupt:
                 self._tools.journal.error(str(corrupt))
                 answer = FeatureResults(ErrorCode.unknown_server_error, str(corrupt))
-                self._tools.outbox.append(Answer(event.request_id, answer))
+                self._tools.outbox.append(RequestAnswer(event.request_id, answer))
                 return
         target = dict(existing)
         results: dict[str, tuple[ErrorCode, str | None]] = {}
@@ -104,7 +104,7 @@ class FeatureUpdates:
             epoch = yield from self._write(target, results)
         told = tuple((name, code, message) for name, (code, message) in results.items())
         self._tools.outbox.append(
-            Answer(event.request_id, FeatureResults(ErrorCode.none, None, told, epoch))
+            RequestAnswer(event.request_id, FeatureResults(ErrorCode.none, None, told, epoch))
         )
 
     def _write(

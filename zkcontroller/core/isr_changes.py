@@ -18,9 +18,9 @@ from kio.schema.errors import ErrorCode
 
 from zkcontroller.core.effects import (
     AlterPartitionResult,
-    Answer,
     IsrChangeResult,
     Procedure,
+    RequestAnswer,
 )
 from zkcontroller.core.events import AlterPartitionReceived, IsrChange
 from zkcontroller.core.journal import keeper_exception, scala_seq, scala_set
@@ -76,7 +76,7 @@ class IsrChanges:
         yield from self._reassignments.complete_if_caught_up(rows)
 
     def _answer(self, event: AlterPartitionReceived, result: AlterPartitionResult) -> None:
-        self._tools.outbox.append(Answer(event.request_id, result))
+        self._tools.outbox.append(RequestAnswer(event.request_id, result))
 
     def _alter(self, event: AlterPartitionReceived) -> Procedure[ErrorCode | list[IsrChangeResult]]:
         """A top-level error, or one result per change in the order of the request."""

@@ -12,11 +12,11 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.core.effects import (
-    Answer,
     PartitionResult,
     PartitionResults,
     Procedure,
     Put,
+    RequestAnswer,
 )
 from zkcontroller.core.elections import (
     OfflineElection,
@@ -46,7 +46,7 @@ FIRST_CHECK_MS = 5_000
 """``auto.leader.rebalance``: from failover to the first look."""
 
 
-class LeaderElections:
+class ReplicaLeaderElections:
     """Elections on request, and those that keep leaders on their preferred replicas."""
 
     def __init__(self, tools: ControllerTools, partitions: PartitionStateMachine) -> None:
@@ -107,7 +107,7 @@ class LeaderElections:
                 )
         if event.request_id is not None:
             self._tools.outbox.append(
-                Answer(event.request_id, PartitionResults(_NONE, tuple(results.values())))
+                RequestAnswer(event.request_id, PartitionResults(_NONE, tuple(results.values())))
             )
 
     def _refusal(

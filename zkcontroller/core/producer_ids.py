@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.core.effects import Answer, Procedure, ProducerIdBlock
+from zkcontroller.core.effects import Procedure, ProducerIdBlock, RequestAnswer
 from zkcontroller.core.events import AllocateProducerIds
 from zkcontroller.core.tools import ControllerTools
 from zkcontroller.errors import ZnodeCorrupt
@@ -23,7 +23,7 @@ BLOCK_LENGTH = 1000
 LAST_PRODUCER_ID = 0x7FFFFFFFFFFFFFFF
 
 
-class ProducerIds:
+class ProducerIdBlocks:
     """Answers AllocateProducerIds."""
 
     def __init__(self, tools: ControllerTools) -> None:
@@ -82,4 +82,4 @@ class ProducerIds:
                 return ProducerIdBlock(ErrorCode.unknown_server_error)
 
     def _answer(self, event: AllocateProducerIds, block: ProducerIdBlock) -> None:
-        self._tools.outbox.append(Answer(event.request_id, block))
+        self._tools.outbox.append(RequestAnswer(event.request_id, block))

@@ -14,11 +14,11 @@ from typing import Final, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.core.effects import (
-    Answer,
     OngoingReassignments,
     PartitionResult,
     PartitionResults,
     Procedure,
+    RequestAnswer,
 )
 from zkcontroller.core.elections import OfflineElection
 from zkcontroller.core.events import ApiPartitionReassignment, ListPartitionReassignments
@@ -80,7 +80,7 @@ class Reassignments:
         for result in (yield from self._start(wanted)):
             results[result.partition] = result
         self._tools.outbox.append(
-            Answer(
+            RequestAnswer(
                 event.request_id,
                 PartitionResults(
                     _NONE, tuple(results[partition] for partition, _ in event.targets)
@@ -132,7 +132,9 @@ class Reassignments:
             for row in rows
             if row in table.reassigning
         )
-        self._tools.outbox.append(Answer(event.request_id, OngoingReassignments(_NONE, ongoing)))
+        self._tools.outbox.append(
+            RequestAnswer(event.request_id, OngoingReassignments(_NONE, ongoing))
+        )
 
     def resume_all(self) -> Procedure[None]:
         """At failover: starts what the znode asks for, then resumes what was under way."""

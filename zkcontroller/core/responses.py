@@ -26,7 +26,7 @@ NONE: Final = ErrorCode.none.value
 KAFKA_STORAGE_ERROR: Final = ErrorCode.kafka_storage_error.value
 
 
-class Responses:
+class ControlResponses:
     """Handles control responses."""
 
     def __init__(self, tools: ControllerTools, brokers: Brokers) -> None:

@@ -26,7 +26,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from zkcontroller.core.broker_requests import REQUEST_NAMES
-from zkcontroller.core.effects import AddChannel, RemoveAllChannels, RemoveChannel, Send
+from zkcontroller.core.effects import (
+    AddChannel,
+    RemoveAllChannels,
+    RemoveChannel,
+    SendControlRequest,
+)
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.model import Broker, Endpoint
 from zkcontroller.net.client_security import PLAINTEXT, ClientSecurity
@@ -36,7 +41,7 @@ from zkcontroller.observability.log_text import throwable_text
 from zkcontroller.observability.metrics import Metrics, mbean
 from zkcontroller.state_changes.kafka_values import node
 
-ChannelEffect: TypeAlias = AddChannel | RemoveChannel | RemoveAllChannels | Send
+ChannelEffect: TypeAlias = AddChannel | RemoveChannel | RemoveAllChannels | SendControlRequest
 
 CHANNEL_MANAGER: Final = "kafka.controller.ControllerChannelManager"
 REQUEST_SEND_THREAD: Final = "kafka.controller.RequestSendThread"
@@ -55,7 +60,7 @@ _PRINTED_NAMES: Final = {
 class Answered(NamedTuple):
     """A broker's answer to a request."""
 
-    send: Send
+    send: SendControlRequest
     correlation_id: int
     address: str
     """``host:port`` of the broker."""
@@ -119,7 +124,7 @@ class ControllerChannelManager:
     def _apply(self, effects: Sequence[ChannelEffect], submitted_s: float) -> None:
         for effect in effects:
             match effect:
-                case Send():
+                case SendControlRequest():
                     self._enqueue(effect, submitted_s)
                 case AddChannel():
                     self._add(effect.broker)
@@ -159,7 +164,7 @@ class ControllerChannelManager:
         for broker_id in list(self._channels):
             self._remove(broker_id)
 
-    def _enqueue(self, send: Send, submitted_s: float) -> None:
+    def _enqueue(self, send: SendControlRequest, submitted_s: float) -> None:
         channel = self._channels.get(send.broker_id)
         if channel is not None:
             channel.put(send, submitted_s)
@@ -188,7 +193,7 @@ class _Channel:
         self._endpoint: Endpoint | None = broker.endpoint(settings.listener_name)
         self._settings = settings
         self._on_response = on_response
-        self._queue: deque[tuple[Send, float]] = deque()
+        self._queue: deque[tuple[SendControlRequest, float]] = deque()
         self._has_work = asyncio.Event()
         self._connection: Connection | None = None
         # One count for the life of the channel, over all its connections.
@@ -221,7 +226,7 @@ class _Channel:
     def _node(self) -> str:
         return node(self._broker.broker_id, self._address, self._broker.rack)
 
-    def put(self, send: Send, submitted_s: float) -> None:
+    def put(self, send: SendControlRequest, submitted_s: float) -> None:
         self._queue.append((send, submitted_s))
         self._has_work.set()
 
@@ -256,7 +261,7 @@ class _Channel:
         finally:
             await self._disconnect()
 
-    async def _deliver(self, send: Send) -> None:
+    async def _deliver(self, send: SendControlRequest) -> None:
         while True:
             connection = await self._connected()
             if connection is not None:
@@ -313,7 +318,7 @@ class _Channel:
         if connection is not None:
             await connection.close()
 
-    def _report(self, send: Send, correlation_id: int, body: bytes) -> None:
+    def _report(self, send: SendControlRequest, correlation_id: int, body: bytes) -> None:
         answered = Answered(send, correlation_id, self._address, self._broker.rack, body)
         try:
             self._on_response(answered)
@@ -326,7 +331,7 @@ class _Channel:
                 throwable_text(error),
             )
 
-    def _failure(self, send: Send) -> str:
+    def _failure(self, send: SendControlRequest) -> str:
         controller_id = self._settings.controller_id
         size = sum(map(len, send.body))
         return (

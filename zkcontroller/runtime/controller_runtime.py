@@ -17,10 +17,9 @@ from uuid import UUID, uuid4
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.core.broker_requests import REQUEST_NAMES, event_for_response
-from zkcontroller.core.controller import Controller, ControllerConfig
+from zkcontroller.core.controller import ControllerConfig, KafkaController
 from zkcontroller.core.effects import (
     AddChannel,
-    Answer,
     CancelPuts,
     ControlledShutdownResult,
     Effect,
@@ -29,8 +28,9 @@ from zkcontroller.core.effects import (
     Put,
     RemoveAllChannels,
     RemoveChannel,
+    RequestAnswer,
     Result,
-    Send,
+    SendControlRequest,
     StateChanges,
 )
 from zkcontroller.core.events import (
@@ -101,7 +101,7 @@ class ControllerRuntime:
         self._state_changes = state_changes
         self._metrics = metrics
         self._session_metrics = SessionMetrics(metrics)
-        self._controller = Controller(config, new_uuid or uuid4)
+        self._controller = KafkaController(config, new_uuid or uuid4)
         self._channels = ControllerChannelManager(
             channel_settings or ChannelSettings(config.broker_id, config.listener_name),
             loop,
@@ -254,7 +254,7 @@ class ControllerRuntime:
         if isinstance(event, RequestEvent):
             result = self._controller.refusal(event, error_code)
             if result is not None and event.request_id is not None:
-                self._answer(Answer(event.request_id, result))
+                self._answer(RequestAnswer(event.request_id, result))
 
     def _close_channels(self) -> None:
         if self._loop.is_running():
@@ -268,7 +268,7 @@ class ControllerRuntime:
         except RuntimeError:
             return False
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: RequestAnswer) -> None:
         # On a closed loop no caller waits.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._answers.answer, answer.request_id, answer.result)
@@ -290,7 +290,7 @@ class ControllerRuntime:
         for_channels: list[ChannelEffect] = []
         for effect in effects:
             match effect:
-                case Send() | AddChannel() | RemoveChannel() | RemoveAllChannels():
+                case SendControlRequest() | AddChannel() | RemoveChannel() | RemoveAllChannels():
                     for_channels.append(effect)
                 case LogLine():
                     # Below a first line end stands the exception, as Java prints it.
@@ -298,7 +298,7 @@ class ControllerRuntime:
                     log_line(effect.logger, effect.level, message, cause or None)
                 case StateChanges():
                     self._state_changes.write(effect.records)
-                case Answer():
+                case RequestAnswer():
                     self._answer(effect)
                 case Put(event=event, delay_ms=0):
                     self._queue.put(event)

@@ -10,7 +10,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from zkcontroller.core.effects import Effect, Outbox, Pause, Procedure, Question, RegisterBroker
+from zkcontroller.core.effects import (
+    Effect,
+    Outbox,
+    Pause,
+    Procedure,
+    Question,
+    RegisterBrokerZnode,
+)
 from zkcontroller.errors import SessionExpired, ZkControllerError
 from zkcontroller.zookeeper.requests import ZkRequest
 
@@ -75,7 +82,7 @@ class Driver:
                 failure = error
 
     def _answer(self, question: Question, session_id: int) -> object:
-        if isinstance(question, RegisterBroker):
+        if isinstance(question, RegisterBrokerZnode):
             return self._register_broker()
         if isinstance(question, Pause):
             self._sleep_s(question.delay_ms / 1000)

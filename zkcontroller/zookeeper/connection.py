@@ -11,7 +11,7 @@ for ever.  Four things are ours:
   good.
 * Whatever a peer sends that makes no sense drops the connection.  In kazoo it ends the thread.
 
-Everything here but :meth:`Connection.send` runs in kazoo's connection thread.
+Everything here but :meth:`ZooKeeperConnection.send` runs in kazoo's connection thread.
 
 Source: ZooKeeper 3.9 ``ClientCnxn.SendThread`` (``primeConnection``, ``readResponse``).
 """
@@ -170,7 +170,7 @@ class Listener(Protocol):
         """The credentials were refused; kazoo gives up."""
 
     def closed(self) -> None:
-        """The session was closed by :meth:`Connection.stop_within`."""
+        """The session was closed by :meth:`ZooKeeperConnection.stop_within`."""
 
     def fired(self, kind: int, path: str) -> None:
         """A notification arrived; ``path`` includes the chroot."""
@@ -195,7 +195,7 @@ class _TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is
             raise
 
 
-class Connection(KazooClient):  # type: ignore[misc]  # kazoo is untyped
+class ZooKeeperConnection(KazooClient):  # type: ignore[misc]  # kazoo is untyped
     """A client of one ensemble: opens sessions and sockets one after the other.
 
     ``hosts`` is kazoo's host list without a chroot: paths in requests are the server's.
@@ -280,7 +280,7 @@ class _SocketLoop(ConnectionHandler):  # type: ignore[misc]  # kazoo is untyped
     _connection_routine: threading.Thread | None
 
     def __init__(
-        self, client: Connection, retry: KazooRetry, listener: Listener, login: str | None
+        self, client: ZooKeeperConnection, retry: KazooRetry, listener: Listener, login: str | None
     ) -> None:
         """``login``: ``user:password`` of SASL; None for none."""
         super().__init__(client, retry, logger=_log, sasl_options=None if login is None else {})

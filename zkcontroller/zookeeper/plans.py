@@ -2,10 +2,10 @@
 
 A plan is driven by :func:`run`, which does what the caller of a plan must do:
 
-1. take :meth:`Plan.next` as often as the window of requests in flight allows; None means "nothing
-   now", and with nothing in flight it means "finished";
-2. give every answer to :meth:`Plan.answered`, oldest first;
-3. report a request whose connection went away to :meth:`Plan.lost`; the plan asks it again.
+1. take :meth:`RequestPlan.next` as often as the window of requests in flight allows; None means
+   "nothing now", and with nothing in flight it means "finished";
+2. give every answer to :meth:`RequestPlan.answered`, oldest first;
+3. report a request whose connection went away to :meth:`RequestPlan.lost`; the plan asks it again.
 4. give MARSHALLING_ERROR as the answer of a large request that has ended MOST_FATAL connections
    while it was the only one under way: ZooKeeper closes the connection of a client that sends more
    than its ``jute.maxbuffer``, and says no word.
@@ -74,7 +74,7 @@ class Ask:
         return self.body
 
 
-class Plan(Protocol):
+class RequestPlan(Protocol):
     """The interface that the module's documentation describes."""
 
     def next(self) -> Ask | None:
@@ -101,7 +101,7 @@ class Link(Protocol):
         """Sends, after waiting for a permit; requests arrive in the order of these calls."""
 
 
-def run(link: Link, plan: Plan, max_in_flight: int) -> None:
+def run(link: Link, plan: RequestPlan, max_in_flight: int) -> None:
     """Pulls ``plan`` until it is finished, with at most ``max_in_flight`` requests under way."""
     flying: deque[tuple[Ask, Pending]] = deque()
     fatal: Counter[int] = Counter()

@@ -114,7 +114,7 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Part of a :class:`Transaction`: fails it unless the znode is at ``zk_version``."""
+    """Part of a :class:`ZkTransaction`: fails it unless the znode is at ``zk_version``."""
 
     path: str
     zk_version: int
@@ -180,7 +180,7 @@ class UnfencedBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class ZkTransaction:
     """All operations or none.  Answer: :class:`Committed` or :class:`RolledBack`."""
 
     operations: Sequence[Write | Check]
@@ -204,7 +204,7 @@ class RolledBack(NamedTuple):
 
 
 ZkRequest: TypeAlias = (
-    ReadZnodes | ListChildren | CheckExists | FencedBatch | UnfencedBatch | Transaction
+    ReadZnodes | ListChildren | CheckExists | FencedBatch | UnfencedBatch | ZkTransaction
 )
 
 

@@ -2,7 +2,7 @@
 
 Questions become plans (:mod:`~zkcontroller.zookeeper.read_plan`,
 :mod:`~zkcontroller.zookeeper.write_plan`), which this module pulls over a
-:class:`~zkcontroller.zookeeper.connection.Connection`.
+:class:`~zkcontroller.zookeeper.connection.ZooKeeperConnection`.
 
 Threads: any thread may call :meth:`ZooKeeperSession.perform` and blocks in it, except kazoo's own.
 kazoo's connection thread calls ``on_watch`` and ``on_state``; they must only hand over.  What that
@@ -28,7 +28,7 @@ from zkcontroller.errors import (
 )
 from zkcontroller.zookeeper.acls import encoded_acls_for
 from zkcontroller.zookeeper.connect_string import parse_connect
-from zkcontroller.zookeeper.plans import Plan, run
+from zkcontroller.zookeeper.plans import RequestPlan, run
 from zkcontroller.zookeeper.read_plan import ReadPlan
 from zkcontroller.zookeeper.requests import (
     ANY_VERSION,
@@ -41,7 +41,6 @@ from zkcontroller.zookeeper.requests import (
     ReadZnodes,
     RolledBack,
     Stat,
-    Transaction,
     UnfencedBatch,
     WatchFired,
     Write,
@@ -49,6 +48,7 @@ from zkcontroller.zookeeper.requests import (
     Written,
     ZkCode,
     ZkRequest,
+    ZkTransaction,
     Znode,
 )
 from zkcontroller.zookeeper.session_life import PinnedSession, SessionLife, SessionState
@@ -194,7 +194,7 @@ class ZooKeeperSession:
     ) -> list[WriteResult]: ...
     @overload
     def perform(
-        self, request: Transaction, session_id: int | None = None
+        self, request: ZkTransaction, session_id: int | None = None
     ) -> Committed | RolledBack: ...
     @overload
     def perform(self, request: ZkRequest, session_id: int | None = None) -> object: ...
@@ -226,7 +226,7 @@ class ZooKeeperSession:
                 writes = self._write_plan(operations, self._encoder, None)
                 self._run(pinned, writes)
                 return writes.results
-            case Transaction():
+            case ZkTransaction():
                 transaction = TransactionPlan(
                     request,
                     self._encoder,
@@ -314,7 +314,7 @@ class ZooKeeperSession:
     def _acl(self, path: str) -> bytes:
         return encoded_acls_for(path, set_acl=self._config.set_acl)
 
-    def _run(self, pinned: PinnedSession, plan: Plan) -> None:
+    def _run(self, pinned: PinnedSession, plan: RequestPlan) -> None:
         run(pinned, plan, self._config.max_in_flight_requests)
 
 

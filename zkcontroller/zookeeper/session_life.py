@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 
 from zkcontroller.errors import AuthenticationFailed, SessionExpired
 from zkcontroller.zookeeper.connect_string import ConnectString
-from zkcontroller.zookeeper.connection import Connection, PendingRequest
+from zkcontroller.zookeeper.connection import PendingRequest, ZooKeeperConnection
 from zkcontroller.zookeeper.plans import NOT_TAKEN, Ask
 from zkcontroller.zookeeper.requests import WatchFired, WatchKind
 from zkcontroller.zookeeper.watch_table import WatchTable
@@ -80,7 +80,7 @@ class SessionLife:
         self._under_way: set[PendingRequest] = set()
         self._over: SessionState | None = None
         self._state_counts: Counter[SessionState] = Counter()
-        self.connection = Connection(
+        self.connection = ZooKeeperConnection(
             self, where.hosts, session_timeout_ms=session_timeout_ms, auth=auth, tls=tls
         )
 

@@ -41,10 +41,10 @@ from zkcontroller.zookeeper.requests import (
     Create,
     RolledBack,
     SetData,
-    Transaction,
     Write,
     WriteResult,
     ZkCode,
+    ZkTransaction,
 )
 
 SHRINK: Final = 8
@@ -223,14 +223,14 @@ class WritePlan:
 
 
 class TransactionPlan:
-    """The plan of a :class:`Transaction`: one multi, all or nothing.
+    """The plan of a :class:`ZkTransaction`: one multi, all or nothing.
 
     A transaction whose reply was lost is sent again, so one that had landed answers what its own
     doing makes of it (NODE_EXISTS, BAD_VERSION); the caller recognises its success by reading.
     """
 
     def __init__(
-        self, transaction: Transaction, encoder: Encoder, *, max_request_bytes: int
+        self, transaction: ZkTransaction, encoder: Encoder, *, max_request_bytes: int
     ) -> None:
         self._operations = transaction.operations
         self._relative = encoder.relative

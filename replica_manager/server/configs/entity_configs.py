@@ -25,9 +25,9 @@ from zkcontroller.zookeeper.requests import (
     Delete,
     ReadZnodes,
     SetData,
-    Transaction,
     UnfencedBatch,
     ZkCode,
+    ZkTransaction,
 )
 from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ConfigZnode, ControllerZnode
@@ -66,7 +66,7 @@ def write_entity_config(
         raise RequestRefused(ErrorCode.stale_controller_epoch, "the controller is in KRaft mode")
     path, data = ConfigZnode.path(entity_path), ConfigZnode(config).encode()
     written = session.perform(
-        Transaction([Check(ControllerZnode.PATH, controller.zk_version), SetData(path, data)])
+        ZkTransaction([Check(ControllerZnode.PATH, controller.zk_version), SetData(path, data)])
     )
     if isinstance(written, Committed):
         return

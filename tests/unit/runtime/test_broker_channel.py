@@ -14,7 +14,12 @@ from typing_extensions import override
 
 from tests.support.kafka_log_shapes import shape_of
 from tests.support.stub_broker import TIMEOUT_S, StubBroker
-from zkcontroller.core.effects import AddChannel, RemoveAllChannels, RemoveChannel, Send
+from zkcontroller.core.effects import (
+    AddChannel,
+    RemoveAllChannels,
+    RemoveChannel,
+    SendControlRequest,
+)
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.model import Broker, Endpoint
 from zkcontroller.observability.metrics import Metrics
@@ -95,8 +100,8 @@ class Told(logging.Handler):
         self._logger.removeHandler(self)
 
 
-def update_metadata(body: bytes = b"body", controller_epoch: int = 3) -> Send:
-    return Send(2, UPDATE_METADATA, 8, (body,), controller_epoch)
+def update_metadata(body: bytes = b"body", controller_epoch: int = 3) -> SendControlRequest:
+    return SendControlRequest(2, UPDATE_METADATA, 8, (body,), controller_epoch)
 
 
 def run(story: Any) -> None:

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from tests.support.kafka_log_shapes import shape_of
-from zkcontroller.core.effects import Effect, MarkMeter, Outbox, Pause, Procedure, RegisterBroker
+from zkcontroller.core.effects import (
+    Effect,
+    MarkMeter,
+    Outbox,
+    Pause,
+    Procedure,
+    RegisterBrokerZnode,
+)
 from zkcontroller.core.events import (
     AllocateProducerIds,
     BrokerChange,
@@ -127,7 +134,7 @@ def test_answers_go_back_into_the_procedure_that_asked() -> None:
 
     def story(_: Event) -> Generator[Any, Any, None]:
         answers.append((yield ReadZnodes(["/a"])))
-        answers.append((yield RegisterBroker()))
+        answers.append((yield RegisterBrokerZnode()))
         answers.append((yield ReadZnodes(["/b"])))
 
     f = Fixture(story)
