@@ -21,6 +21,7 @@ from zkcontroller.history.readers.record_blocks import (
     Block,
     line_blocks,
     merged,
+    prefixed_blocks,
     record_blocks,
 )
 from zkcontroller.history.readers.redaction import redacted
@@ -83,6 +84,14 @@ def test_a_record_names_its_kind_and_the_row_has_the_shape_of_its_line() -> None
         )
     )
     assert row["shape"] == "leader-disk-error"
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_kind_of_record_has_a_shape(kind: Kind) -> None:
+    (row,) = rows_of(line_of(FINISHED._replace(kind=kind, role="leader")))
+
+    assert row["shape"]
+    assert (row["kind"], row["level"]) != (None, None)
 
 
 def test_a_record_with_a_cause_fills_the_columns_of_an_exception() -> None:
@@ -227,6 +236,19 @@ def test_a_name_has_the_hash_that_it_has_always_had_under_the_key() -> None:
     assert re.fullmatch("r-[0-9a-f]{12}", row["exception_message"])
     assert row["fingerprint"] == "kafka.common.StateChangeFailedException"
     assert row["text"] is row["topic_id"] is row["error"] is None
+
+
+def test_pods_and_hosts_of_prefixes_are_hashed_and_still_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "pods.log"
+    line = "[2026-11-20 18:08:31,404] INFO Nobody knows this (a.B)\n"
+    path.write_text("".join(f"[pod/kafka-{n}/kafka] {line}" for n in (0, 1, 0)))
+    block = merged(list(prefixed_blocks(Content(path))))
+
+    rows = redacted(Typer(zone_of("UTC")).typed(block).table, "key").to_pylist()
+
+    first, second, third = (row["stream"] for row in sorted(rows, key=lambda r: r["line_id"]))
+    assert first == third != second
+    assert not [row for row in rows if "kafka-" in str(row)]
 
 
 def test_values_are_hashed_unless_they_are_numbers_or_words_of_kafkas(tmp_path: Path) -> None:

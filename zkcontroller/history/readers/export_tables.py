@@ -56,6 +56,7 @@ _CONSTANT: Final[dict[str, str]] = {
     Kind.METADATA_CACHED_PARTITION: "um-cached",
     Kind.METADATA_DELETED_PARTITION: "um-deleted",
     Kind.UPDATE_METADATA_IGNORED: "um-stale-controller",
+    Kind.TOPIC_ID_ASSIGNED: "topic-id-assigned",
     Kind.TOPIC_ID_INCONSISTENT: "topic-id-mismatch",
     Kind.LEADER_UNAVAILABLE: "follower-no-leader",
 }

@@ -37,9 +37,9 @@ def redacted(rows: pa.Table, key: str) -> pa.Table:
 
     ``rows``: in columns :data:`.arrow_columns.EVENTS`.  The same name under the same ``key`` gives
     the same digits; without the key the name cannot be derived from the name by trying.  Topics,
-    topic ids and what may contain names (free fields, messages of exceptions) are hashed; the text
-    is kept only of shapes that can hold no name.  Broker ids, epochs, times and the paths of the
-    files remain.
+    topic ids, pods and hosts of lines with prefixes, and what may contain names (free fields,
+    messages of exceptions) are hashed; the text is kept only of shapes that can hold no name.
+    Broker ids, epochs, times and the paths of the files remain.
     """
     secret = key.encode().hex().encode()
 
@@ -51,6 +51,7 @@ def redacted(rows: pa.Table, key: str) -> pa.Table:
         return lambda text: text if is_known(text) else hashed(text)
 
     changed = {
+        "stream": _each(rows["stream"].combine_chunks(), hashed),
         "topic": _each(rows["topic"].combine_chunks(), hashed),
         "topic_id": _each(rows["topic_id"].combine_chunks(), hashed),
         "exception_message": _each(rows["exception_message"].combine_chunks(), hashed),
