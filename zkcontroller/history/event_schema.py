@@ -144,9 +144,6 @@ SOURCE_COLUMNS: Final = (
 )
 """A row of ``sources``."""
 
-PARTITION_COLUMNS: Final = ("ingest", "cluster", "day")
-"""The folders of ``events``; ``ingest`` and ``day`` exist in no file."""
-
 
 def ddl(columns: tuple[Column, ...]) -> str:
     """The columns as a schema in Spark's DDL, which ``createDataFrame`` and readers accept."""

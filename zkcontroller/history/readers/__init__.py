@@ -4,8 +4,8 @@ In the order of the data: :mod:`.sources` (which files there are), :mod:`.pieces
 ingest, cut into tasks), :mod:`.piece_reader` (one task), :mod:`.record_blocks` (bytes into whole
 records), :mod:`.shape_columns` and :mod:`.typed_tables` (records into columns),
 :mod:`.export_tables` (the same for lines of our own export), :mod:`.redaction` (names into hashes),
-:mod:`.event_files` and :mod:`.store` (columns into Parquet); :mod:`.ordering` puts the rows of all
-brokers into one order.  Every format goes this way, one piece of a file after the other in a Python
+:mod:`.event_files` and :mod:`.store` (columns into Parquet).
+Every format goes this way, one piece of a file after the other in a Python
 worker: Spark's SQL reads no text.
 
 These modules may import pyspark; nothing of the controller or the broker imports them.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache, lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from zkcontroller.history.readers.log_times import zone_of
 from zkcontroller.history.readers.problems import HistoryInvalid
@@ -114,16 +114,6 @@ _MOVED: Final = {"LeaderEpochFileCache", "LogDirFailureChannel"}
 _TRACE: Final = re.compile(
     rb"(?:[\w$]+\.)+[\w$]*(?:Exception|Error|Throwable)\b|\s+at [\w.$/<>@-]+\(|Caused by: "
 )
-
-
-class Head(NamedTuple):
-    """How a record begins."""
-
-    time_ms: int | None
-    """None: the digits are no time."""
-    level: bytes
-    logger: bytes
-    message: bytes
 
 
 class Pattern:

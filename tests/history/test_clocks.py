@@ -1,13 +1,12 @@
-"""Order by epochs, clocks that differ, contradictions reported."""
+"""Clocks that differ: found from requests and their answers."""
 
 from __future__ import annotations
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
-from zkcontroller.history.analyses.clocks import DOUBTFUL_MS, clocks
-from zkcontroller.history.readers.ordering import clock_skew, contradictions, in_order
+from zkcontroller.history.analyses.clocks import DOUBTFUL_MS, clock_skew, clocks
 
 pytestmark = pytest.mark.history
 
@@ -47,37 +46,3 @@ def test_a_fast_clock_breaks_a_rule_and_clocks_that_agree_do_not(
     assert {(row["broker"], row["controller"]) for row in apart} == {(2, 1), (2, 3), (1, 2), (3, 2)}
     assert all(abs(abs(row["skew_ms"]) - AHEAD_MS) < DOUBTFUL_MS for row in apart)
     assert clocks(incident_a_rows).where("is_doubtful").count() == 0
-
-
-def test_epochs_order_what_a_fast_clock_disorders(with_a_fast_clock: DataFrame) -> None:
-    told = with_a_fast_clock.where("kind IN ('partition-online', 'partition-shrunk-offline')")
-    epochs = [
-        (row["controller_epoch"], row["topic"], row["partition"], row["leader_epoch"])
-        for row in in_order(told).collect()
-    ]
-
-    controllers = [epoch for epoch, *_ in epochs]
-    assert controllers == sorted(controllers)
-
-
-def test_a_newer_epoch_at_an_earlier_time_is_told_and_a_topic_created_again_is_not(
-    spark: SparkSession,
-) -> None:
-    rows = spark.createDataFrame(
-        [
-            ("NewPartition", 0, 0, 1_000, 2),
-            ("OnlinePartition", 1, 1, 5_000, 2),
-            ("OnlinePartition", 2, 2, 3_000, 3),
-            ("NewPartition", 0, 0, 9_000, 3),
-        ],
-        "from_state string, leader_epoch int, zk_version int, time_ms bigint, broker_id int",
-    ).selectExpr(
-        "*", "'c' AS cluster", "'orders' AS topic", "0 AS partition", "'f' AS file",
-        "time_ms AS line", "'partition-online' AS kind",
-    )  # fmt: skip
-
-    told = contradictions(rows).collect()
-
-    assert [(row["broker_id"], row["leader_epoch"], row["behind_ms"]) for row in told] == [
-        (3, 2, 2_000)
-    ]
