@@ -114,7 +114,7 @@ def _format(
     from uuid import uuid4
 
     from replica_manager.configuration.config import read_properties_file
-    from replica_manager.quorum.controller_config import ControllerConfig
+    from replica_manager.quorum.controller_config import ControllerServerConfig
     from replica_manager.quorum.node_files import load_log_dirs
     from replica_manager.quorum.scram_arguments import FormatRefused, parse_scram
     from replica_manager.quorum.storage_format import FormatRequest, format_log_dirs
@@ -126,7 +126,7 @@ def _format(
             "The kafka configuration file appears to be for a legacy cluster. Formatting is only "
             "supported for clusters in KRaft mode."
         )
-    config = ControllerConfig.parse(properties)
+    config = ControllerServerConfig.parse(properties)
     if dynamic_quorum:
         raise FormatRefused(
             f"{dynamic_quorum[0]} needs kraft.version 1 (KIP-853), which is not built here: name "
@@ -180,13 +180,13 @@ def info(config_file: Path) -> int:
 
 def _info(config_file: Path) -> int:
     from replica_manager.configuration.config import BrokerConfig, read_properties_file
-    from replica_manager.quorum.controller_config import ControllerConfig
+    from replica_manager.quorum.controller_config import ControllerServerConfig
     from replica_manager.quorum.storage_format import describe_log_dirs
 
     properties = read_properties_file(config_file)
     is_kraft = bool(properties.get("process.roles", "").strip())
     if is_kraft:
-        config = ControllerConfig.parse(properties)
+        config = ControllerServerConfig.parse(properties)
         directories = [*config.log_dirs, config.metadata_log_dir]
     else:
         broker = BrokerConfig.parse(properties)

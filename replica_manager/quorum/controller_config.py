@@ -39,7 +39,7 @@ _MAX_INT: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerConfig:
+class ControllerServerConfig:
     """A valid configuration of a KRaft node; fields are named like its keys."""
 
     originals: Mapping[str, str]
@@ -65,7 +65,7 @@ class ControllerConfig:
     snapshots: SnapshotConfig
 
     @staticmethod
-    def parse(properties: Mapping[str, str]) -> ControllerConfig:
+    def parse(properties: Mapping[str, str]) -> ControllerServerConfig:
         """The configuration these properties describe; ConfigInvalid if one of them is refused."""
         known = {key: text for key, text in properties.items() if key in BROKER_KEYS}
         values: dict[str, ConfigValue] = {
@@ -81,7 +81,7 @@ class ControllerConfig:
         bound = tuple(listener for listener in every if listener.listener_name in names)
         log_dirs = log_dirs_of(values)
         metadata_log_dir = values["metadata.log.dir"]
-        config = ControllerConfig(
+        config = ControllerServerConfig(
             originals=dict(properties),
             values=values,
             roles=roles,
@@ -149,9 +149,9 @@ class ControllerConfig:
                 )
 
 
-def load_controller_config(path: Path) -> ControllerConfig:
+def load_controller_config(path: Path) -> ControllerServerConfig:
     """The configuration in the file; ConfigInvalid."""
-    return ControllerConfig.parse(read_properties_file(path))
+    return ControllerServerConfig.parse(read_properties_file(path))
 
 
 def parse_voters(entries: Collection[str]) -> dict[int, Endpoint]:
@@ -286,7 +286,7 @@ def _snapshots_of(values: Mapping[str, ConfigValue]) -> SnapshotConfig:
 
 
 def _check(
-    config: ControllerConfig, every: Collection[Listener], protocols: Mapping[str, str]
+    config: ControllerServerConfig, every: Collection[Listener], protocols: Mapping[str, str]
 ) -> None:
     """The rules that need more than one key, in Kafka's order."""
     voter_ids = ",".join(map(str, config.voters.ids))

@@ -24,7 +24,7 @@ from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.config_schema import (
     ConfigKeySchema,
     ConfigResource,
-    ConfigSynonym,
+    InheritedKey,
 )
 from zkcontroller.model import ConfigResourceType
 from zkcontroller.topic_names import invalid_name_reason
@@ -67,10 +67,10 @@ def _schema(key: ConfigKey, resource_type: int) -> ConfigKeySchema:
     )
 
 
-def _synonym(name: str, unit: int) -> ConfigSynonym:
+def _synonym(name: str, unit: int) -> InheritedKey:
     if unit == 1:
-        return ConfigSynonym(name)
-    return ConfigSynonym(name, lambda text: text if int(text) < 0 else str(int(text) * unit))
+        return InheritedKey(name)
+    return InheritedKey(name, lambda text: text if int(text) < 0 else str(int(text) * unit))
 
 
 class BrokerConfigValidator:

@@ -38,12 +38,12 @@ from zkcontroller.kraft.controller.quorum_controller_values import (
     CommittedBatch,
     ControllerInput,
     ControllerOutput,
+    ControllerRequestCompleted,
+    ControllerRequestFailed,
+    ControllerRequestReceived,
     LeaderChanged,
     NonFatalFault,
     RaftAppender,
-    RequestCompleted,
-    RequestFailed,
-    RequestReceived,
     SnapshotLoaded,
 )
 from zkcontroller.kraft.controller.result import VersionedRecord
@@ -138,7 +138,7 @@ class _Stop:
     """The last item of the queue."""
 
 
-_Happened: TypeAlias = RequestReceived | LeaderChanged | _Commit | _Snapshot | _Look
+_Happened: TypeAlias = ControllerRequestReceived | LeaderChanged | _Commit | _Snapshot | _Look
 
 
 class _InQueue(NamedTuple):
@@ -202,7 +202,7 @@ class ControllerLoop:
             raise ApiException(ErrorCode.not_controller, "this controller has failed")
         request_id = self._answers.new_id()
         deadline_ms = None if timeout_ms is None else self._now_ms() + timeout_ms
-        happened = RequestReceived(request_id, request, deadline_ms)
+        happened = ControllerRequestReceived(request_id, request, deadline_ms)
         return await self._answer_to(request_id, lambda _: happened)
 
     async def look(self, read: Callable[[QuorumController], T]) -> T:
@@ -218,7 +218,9 @@ class ControllerLoop:
         return result
 
     async def _answer_to(
-        self, request_id: int, asked: Callable[[asyncio.Future[Any]], RequestReceived | _Look]
+        self,
+        request_id: int,
+        asked: Callable[[asyncio.Future[Any]], ControllerRequestReceived | _Look],
     ) -> Any:
         if self._is_closed:
             raise ConnectionAbortedError("the controller stops")
@@ -249,9 +251,9 @@ class ControllerLoop:
     def _deliver(self, outputs: Sequence[ControllerOutput]) -> None:
         for output in outputs:
             match output:
-                case RequestCompleted(request_id, response):
+                case ControllerRequestCompleted(request_id, response):
                     self._answers.answer(request_id, response)
-                case RequestFailed(request_id, refusal):
+                case ControllerRequestFailed(request_id, refusal):
                     self._answers.refuse(request_id, refusal)
                 case NonFatalFault(event, fault):
                     _log.error("Encountered a fault in %s", event, exc_info=fault)
@@ -298,7 +300,7 @@ class ControllerLoop:
 
     def _take(self, happened: _Happened | None) -> None:
         match happened:
-            case RequestReceived() | LeaderChanged() | None:
+            case ControllerRequestReceived() | LeaderChanged() | None:
                 self._step(happened)
             case _Look(read, result):
                 self._show(read, result)

@@ -19,7 +19,7 @@ from uuid import uuid4
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import u16
 
-from replica_manager.quorum.controller_config import ControllerConfig
+from replica_manager.quorum.controller_config import ControllerServerConfig
 from replica_manager.quorum.controller_configuration import (
     BrokerConfigSchema,
     BrokerConfigValidator,
@@ -76,7 +76,7 @@ def read_bootstrap(
 
 
 def controller_maker(
-    config: ControllerConfig, cluster_id: str, bootstrap: BootstrapMetadata
+    config: ControllerServerConfig, cluster_id: str, bootstrap: BootstrapMetadata
 ) -> Callable[[RaftAppender], QuorumController]:
     """Builds the controller of that configuration for a given quorum."""
     chance = random.Random()
@@ -128,7 +128,7 @@ class ControllerRegistrations:
 
     def __init__(
         self,
-        config: ControllerConfig,
+        config: ControllerServerConfig,
         driver: RaftDriver,
         loop: ControllerLoop,
         security: ClientSecurity = PLAINTEXT,

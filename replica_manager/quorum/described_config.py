@@ -12,7 +12,7 @@ from typing import Final
 from replica_manager.configuration.broker_keys import BROKER_KEYS
 from replica_manager.configuration.config import BrokerConfig
 from replica_manager.configuration.listeners import Listeners
-from replica_manager.quorum.controller_config import ControllerConfig
+from replica_manager.quorum.controller_config import ControllerServerConfig
 from zkcontroller.protocol.inter_broker_versions import LATEST, version_of
 
 _NODE_ID: Final = "node.id"
@@ -28,7 +28,7 @@ UNCONFIGURED: Final = BrokerConfig(
 """That of a node without a file: every key has its default."""
 
 
-def described_config(config: ControllerConfig) -> BrokerConfig:
+def described_config(config: ControllerServerConfig) -> BrokerConfig:
     """The configuration for DescribeConfigs; it was validated before."""
     return BrokerConfig(
         originals=config.originals,

@@ -8,13 +8,14 @@ What its owner must do:
 
 1. open it before serving (it blocks: the whole log is read and checked), close it at the end;
 2. call it from one thread, in which it waits for nothing but the page cache; the one exception is
-   :meth:`MetadataLog.finish_download`: a snapshot must be on disk before the log behind it goes;
-3. to flush, take :meth:`MetadataLog.plan_flush`, run the plan in any thread, and hand it to
-   :meth:`MetadataLog.finish_flush`; during a download it does so before each part, so that the last
-   one alone is left to be waited for;
-4. now and then take what is due of :attr:`MetadataLog.duties` and perform it in any thread;
-5. write snapshots (:meth:`MetadataLog.create_snapshot`) in any thread, and tell the log when one is
-   frozen.
+   :meth:`KafkaMetadataLog.finish_download`: a snapshot must be on disk before the log behind it
+   goes;
+3. to flush, take :meth:`KafkaMetadataLog.plan_flush`, run the plan in any thread, and hand it to
+   :meth:`KafkaMetadataLog.finish_flush`; during a download it does so before each part, so that the
+   last one alone is left to be waited for;
+4. now and then take what is due of :attr:`KafkaMetadataLog.duties` and perform it in any thread;
+5. write snapshots (:meth:`KafkaMetadataLog.create_snapshot`) in any thread, and tell the log when
+   one is frozen.
 
 Source: Kafka ``KafkaMetadataLog``.
 """
@@ -35,8 +36,8 @@ from replica_manager.log.log_values import FetchIsolation
 from replica_manager.log.unified_log import UnifiedLog
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from replica_manager.quorum.recovery import claim, find_start_offset, recover_snapshots
-from replica_manager.quorum.snapshot_files import SnapshotFiles, SnapshotWriter, by_age
-from replica_manager.quorum.snapshot_retention import AgeBreach, Breach, SizeBreach
+from replica_manager.quorum.snapshot_files import MetadataSnapshotFiles, SnapshotWriter, by_age
+from replica_manager.quorum.snapshot_retention import AgeBreach, SizeBreach, SnapshotBreach
 from zkcontroller.errors import CorruptRecord, RaftFatal
 from zkcontroller.kraft.guards import require
 from zkcontroller.kraft.raft_log import LogPosition, validate_position
@@ -68,13 +69,13 @@ class MetadataFlushPlan(NamedTuple):
             self.download.sync()
 
 
-class MetadataLog:
+class KafkaMetadataLog:
     """A :class:`~zkcontroller.kraft.raft_log.RaftLog` in a folder.  KafkaStorage if disks fail."""
 
     def __init__(
         self,
         log: UnifiedLog,
-        snapshots: SnapshotFiles,
+        snapshots: MetadataSnapshotFiles,
         config: MetadataLogConfig,
         environment: LogEnvironment,
     ) -> None:
@@ -92,7 +93,7 @@ class MetadataLog:
         now_ms: Callable[[], int],
         *,
         on_failure: Callable[[Path, str, OSError], None] | None = None,
-    ) -> MetadataLog:
+    ) -> KafkaMetadataLog:
         """The log in that directory, created if needed.  Blocks during recovery.
 
         Every batch is read and checked, however the log was left, as Kafka does it for this log.
@@ -119,7 +120,7 @@ class MetadataLog:
             had_clean_shutdown=False,
         )
         snapshots = recover_snapshots(directory, log.log_start_offset)
-        opened = MetadataLog(log, snapshots, config, environment)
+        opened = KafkaMetadataLog(log, snapshots, config, environment)
         # Killed after a snapshot had come from the leader, and before the log made way for it.
         opened._truncate_to_latest_snapshot()
         # The next Fetch acknowledges whatever is here, and a killed process leaves records behind
@@ -368,7 +369,7 @@ class MetadataLog:
             by_size
         )
 
-    def _clean_while(self, breach: Breach) -> bool:
+    def _clean_while(self, breach: SnapshotBreach) -> bool:
         """Deletes the oldest snapshots while there is a reason and a newer one."""
         has_cleaned = False
         for oldest, following in pairwise(self._snapshots.ids):

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from replica_manager.network.listener_authenticator import ListenerAuthenticator
-from replica_manager.quorum.controller_config import ControllerConfig
+from replica_manager.quorum.controller_config import ControllerServerConfig
 from replica_manager.quorum.metadata_publishing import MetadataPublisher
 from replica_manager.quorum.quorum_requests import refusal
 from replica_manager.quorum.security_publishers import AclPublisher, ScramPublisher
@@ -45,7 +45,7 @@ class NodeSecurity:
     """What the log tells them makes the difference."""
 
 
-def node_security(config: ControllerConfig) -> NodeSecurity:
+def node_security(config: ControllerServerConfig) -> NodeSecurity:
     """The security in the configuration; ConfigInvalid if invalid.  Reads key stores."""
     credentials = ScramCredentials()
     secured = {
@@ -75,7 +75,7 @@ def node_security(config: ControllerConfig) -> NodeSecurity:
     )
 
 
-def _authorizer(config: ControllerConfig) -> StandardAuthorizer | None:
+def _authorizer(config: ControllerServerConfig) -> StandardAuthorizer | None:
     settings = authorizer_settings(config, STANDARD_AUTHORIZER)
     if settings is None:
         return None

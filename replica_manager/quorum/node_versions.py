@@ -19,7 +19,7 @@ from kio.static.protocol import ResponsePayload
 
 from replica_manager.quorum.controller_apis.call import Controller
 from zkcontroller.kraft.controller.api_error import ApiException
-from zkcontroller.kraft.controller.features import NEVER_CHANGED, FinalizedFeatures
+from zkcontroller.kraft.controller.features import NEVER_CHANGED, FinalizedControllerFeatures
 from zkcontroller.kraft.controller.quorum_controller_requests import GetFinalizedFeatures
 from zkcontroller.kraft.controller.quorum_features import default_feature_map
 from zkcontroller.kraft.metadata.metadata_version import FEATURE_NAME, MINIMUM_KRAFT_VERSION
@@ -38,7 +38,9 @@ LONGEST_WAIT_S: Final = 0.05
 """So long the controller is waited for."""
 _NAMES_SOFTWARE_SINCE: Final = 3
 _SUPPORTS_LEVEL_0_SINCE: Final = 4
-_UNKNOWN: Final = FinalizedFeatures({FEATURE_NAME: MINIMUM_KRAFT_VERSION.level}, NEVER_CHANGED)
+_UNKNOWN: Final = FinalizedControllerFeatures(
+    {FEATURE_NAME: MINIMUM_KRAFT_VERSION.level}, NEVER_CHANGED
+)
 """What a controller of Kafka says that has read nothing yet."""
 
 
@@ -74,7 +76,7 @@ class NodeVersions:
             error_code=ErrorCode.none, api_keys=_api_keys(schema, self._offered), **features
         )
 
-    async def _finalized(self, controller: Controller) -> FinalizedFeatures:
+    async def _finalized(self, controller: Controller) -> FinalizedControllerFeatures:
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask(controller))
         await asyncio.wait((self._asking,), timeout=LONGEST_WAIT_S)
@@ -95,7 +97,9 @@ def _api_keys(schema: ResponseSchema, offered: Mapping[int, tuple[int, int]]) ->
     )
 
 
-def _feature_fields(schema: ResponseSchema, finalized: FinalizedFeatures) -> dict[str, object]:
+def _feature_fields(
+    schema: ResponseSchema, finalized: FinalizedControllerFeatures
+) -> dict[str, object]:
     return {
         "supported_features": tuple(
             schema.part(

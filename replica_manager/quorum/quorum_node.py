@@ -24,7 +24,7 @@ from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.network.listener_authenticator import ListenerAuthenticator
 from replica_manager.quorum.controller_loop import ControllerLoop
 from replica_manager.quorum.described_config import UNCONFIGURED
-from replica_manager.quorum.metadata_log import MetadataLog
+from replica_manager.quorum.metadata_log import KafkaMetadataLog
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from replica_manager.quorum.quorum_controller_metrics import QuorumControllerMetrics
 from replica_manager.quorum.quorum_requests import QuorumRequests
@@ -224,7 +224,7 @@ class QuorumNode:
             await asyncio.wait((running, stopping))
             await server.close()
 
-    def _raft_node(self, log: MetadataLog) -> RaftNode:
+    def _raft_node(self, log: KafkaMetadataLog) -> RaftNode:
         settings = self._settings
         return RaftNode(
             local=settings.local,
@@ -238,7 +238,7 @@ class QuorumNode:
             bootstrap_servers=settings.bootstrap_servers,
         )
 
-    def _make_driver(self, node: RaftNode, log: MetadataLog) -> RaftDriver:
+    def _make_driver(self, node: RaftNode, log: KafkaMetadataLog) -> RaftDriver:
         settings = self._settings
         metrics = None
         if self._metrics is not None:
@@ -263,7 +263,7 @@ class QuorumNode:
         return ControllerLoop(driver, make, self._now_ms, metrics)
 
     def _make_generator(
-        self, controller: ControllerLoop, log: MetadataLog
+        self, controller: ControllerLoop, log: KafkaMetadataLog
     ) -> SnapshotGenerator[SnapshotWriter]:
         made = controller.observe(
             lambda made_for: SnapshotGenerator(
@@ -280,18 +280,18 @@ class QuorumNode:
         return made
 
     @asynccontextmanager
-    async def _open_log(self) -> AsyncIterator[MetadataLog]:
+    async def _open_log(self) -> AsyncIterator[KafkaMetadataLog]:
         settings = self._settings
         # Blocks: everything in it is read and checked.
         log = await asyncio.to_thread(
-            MetadataLog.open, settings.metadata_log_dir, settings.log, self._now_ms
+            KafkaMetadataLog.open, settings.metadata_log_dir, settings.log, self._now_ms
         )
         try:
             yield log
         finally:
             await asyncio.to_thread(log.close)
 
-    async def _keep_up(self, log: MetadataLog) -> None:
+    async def _keep_up(self, log: KafkaMetadataLog) -> None:
         while True:
             await asyncio.sleep(UPKEEP_S)
             for duty in list(log.duties.take_due(self._now_ms())):
@@ -304,7 +304,7 @@ class QuorumNode:
                     _log.exception("%s of %s failed", duty.name, duty.partition)
 
 
-def _plan_flush(log: MetadataLog) -> Flush | None:
+def _plan_flush(log: KafkaMetadataLog) -> Flush | None:
     plan = log.plan_flush()
     if plan is None:
         return None

@@ -27,7 +27,7 @@ from typing_extensions import override
 
 from replica_manager.configuration.config import parse_connection_overrides
 from replica_manager.network.listener import ServerLimits
-from replica_manager.quorum.controller_config import ControllerConfig, load_controller_config
+from replica_manager.quorum.controller_config import ControllerServerConfig, load_controller_config
 from replica_manager.quorum.controller_service import (
     ControllerRegistrations,
     controller_maker,
@@ -98,7 +98,7 @@ def run_node(path: Path, metrics_port: int | None = None) -> int:
 
 
 async def _run(
-    config: ControllerConfig,
+    config: ControllerServerConfig,
     settings: QuorumNodeSettings,
     bootstrap: BootstrapMetadata,
     metrics: Metrics,
@@ -132,13 +132,15 @@ async def _run(
     return 0
 
 
-async def _register(config: ControllerConfig, node: QuorumNode, security: ClientSecurity) -> None:
+async def _register(
+    config: ControllerServerConfig, node: QuorumNode, security: ClientSecurity
+) -> None:
     await node.started()
     await ControllerRegistrations(config, node.driver, node.controller, security).run()
 
 
 def _settings(
-    config: ControllerConfig, local: ReplicaKey, cluster_id: str, security: NodeSecurity
+    config: ControllerServerConfig, local: ReplicaKey, cluster_id: str, security: NodeSecurity
 ) -> QuorumNodeSettings:
     first = config.listener_name
     # The quorum's own listener comes first, whatever the order in the file.
@@ -162,14 +164,14 @@ def _settings(
     )
 
 
-def _advertised(config: ControllerConfig) -> Endpoints:
+def _advertised(config: ControllerServerConfig) -> Endpoints:
     return {
         listener.listener_name: Endpoint(listener.host or socket.getfqdn(), listener.port)
         for listener in config.advertised
     }
 
 
-def _limits(config: ControllerConfig) -> ServerLimits:
+def _limits(config: ControllerServerConfig) -> ServerLimits:
     return ServerLimits(
         max_request_bytes=config.integer("socket.request.max.bytes"),
         max_queued_request_bytes=config.integer("queued.max.request.bytes"),
@@ -185,7 +187,7 @@ def _limits(config: ControllerConfig) -> ServerLimits:
     )
 
 
-def _refuse_unsupported(config: ControllerConfig) -> None:
+def _refuse_unsupported(config: ControllerServerConfig) -> None:
     """ConfigInvalid for settings that this node would ignore."""
     if not config.is_only_controller:
         raise ConfigInvalid("process.roles", ",".join(config.roles), "controller, and nothing else")

@@ -23,8 +23,8 @@ from typing import Any, Final, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.errors import InvalidFrame
-from zkcontroller.kraft.inputs import RequestFailed, ResponseReceived
-from zkcontroller.kraft.outputs import Send
+from zkcontroller.kraft.inputs import RaftRequestFailed, RaftResponseReceived
+from zkcontroller.kraft.outputs import SendRequest
 from zkcontroller.kraft.request_manager import RandomSource
 from zkcontroller.kraft.values import Endpoint
 from zkcontroller.kraft.wire import api_key_of, common_version, read_response, write_request
@@ -33,7 +33,7 @@ from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.versioned_messages import request_schema
 
-Outcome: TypeAlias = ResponseReceived | RequestFailed
+Outcome: TypeAlias = RaftResponseReceived | RaftRequestFailed
 
 RECONNECT_BACKOFF_MS: Final = 50
 RECONNECT_BACKOFF_MAX_MS: Final = 500
@@ -77,7 +77,7 @@ class RaftChannels:
         self._security = security
         self._channels: dict[int, _Channel] = {}
 
-    def send(self, send: Send) -> None:
+    def send(self, send: SendRequest) -> None:
         """Sends a request, soon; a request in flight to the same node is dropped."""
         channel = self._channels.get(send.destination_id)
         if channel is None:
@@ -120,7 +120,7 @@ class _Channel:
         self._not_before_s = 0.0
         self._task: asyncio.Task[None] | None = None
 
-    def send(self, send: Send) -> None:
+    def send(self, send: SendRequest) -> None:
         before = self._task
         if before is not None and not before.done():
             before.cancel()
@@ -133,7 +133,7 @@ class _Channel:
             await asyncio.wait((task,))
         await self._disconnect()
 
-    async def _exchange(self, send: Send, before: asyncio.Task[None] | None) -> None:
+    async def _exchange(self, send: SendRequest, before: asyncio.Task[None] | None) -> None:
         if before is not None and not before.done():
             # It must have let go of the connection.
             await asyncio.wait((before,))
@@ -166,14 +166,14 @@ class _Channel:
             self._failures = 0
             self._on_outcome(response)
 
-    async def _ask(self, send: Send) -> ResponseReceived:
+    async def _ask(self, send: SendRequest) -> RaftResponseReceived:
         connection = await self._connected(send.endpoint)
         api_key = api_key_of(send.request)
         version = common_version(api_key, self._versions)
         if version is None:
             raise _VersionMismatch
         body = await connection.call(api_key, version, (write_request(send.request, version),))
-        return ResponseReceived(
+        return RaftResponseReceived(
             send.destination_id, send.correlation_id, read_response(api_key, version, body)
         )
 
@@ -205,8 +205,8 @@ class _Channel:
         percent = 100 - _JITTER_PERCENT + self._random.randrange(2 * _JITTER_PERCENT + 1)
         self._not_before_s = now_s + min(grown_ms, RECONNECT_BACKOFF_MAX_MS) * percent / 100_000
 
-    def _fail(self, send: Send, error: ErrorCode) -> None:
-        self._on_outcome(RequestFailed(send.destination_id, send.correlation_id, error))
+    def _fail(self, send: SendRequest, error: ErrorCode) -> None:
+        self._on_outcome(RaftRequestFailed(send.destination_id, send.correlation_id, error))
 
 
 def _is_refusal(error: BaseException) -> bool:

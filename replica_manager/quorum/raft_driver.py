@@ -31,22 +31,22 @@ from zkcontroller.kraft.inputs import (
     ElectionPersisted,
     ListenerAdvanced,
     RaftInput,
-    RequestReceived,
+    RaftRequestReceived,
+    RaftResponseReceived,
+    RaftShutdown,
+    RaftTick,
     Resign,
-    ResponseReceived,
-    Shutdown,
-    Tick,
 )
 from zkcontroller.kraft.messages import AnyRaftResponse, FetchSnapshotResponse, RaftRequest
 from zkcontroller.kraft.outputs import (
-    Answer,
     DeliverCommit,
     DeliverLeader,
     DeliverSnapshot,
     FlushLog,
     PersistElection,
     RaftOutput,
-    Send,
+    SendRequest,
+    SendResponse,
     ShutdownDone,
 )
 from zkcontroller.kraft.raft import RaftNode
@@ -93,7 +93,7 @@ class ElectionStore(Protocol):
 class Channels(Protocol):
     """Sends requests to other nodes."""
 
-    def send(self, send: Send) -> None:
+    def send(self, send: SendRequest) -> None:
         """Sends a request; :meth:`RaftDriver.put` gets the response or the failure."""
 
 
@@ -138,7 +138,7 @@ _Input: TypeAlias = RaftInput | _Registration | _ListenerFailed
 
 
 def _is_part_of_a_snapshot(happened: _Input) -> bool:
-    return isinstance(happened, ResponseReceived) and isinstance(
+    return isinstance(happened, RaftResponseReceived) and isinstance(
         happened.response, FetchSnapshotResponse
     )
 
@@ -191,10 +191,10 @@ class RaftDriver:
         await self._room.acquire()
         request_id = self._answers.new_id()
         with self._answers.expected(request_id) as answer:
-            self.put(RequestReceived(request_id, request, listener_name))
+            self.put(RaftRequestReceived(request_id, request, listener_name))
             return await answer
 
-    def put(self, happened: Outcome | RequestReceived) -> None:
+    def put(self, happened: Outcome | RaftRequestReceived) -> None:
         """Takes the outcome of a sent request."""
         self._put(happened)
 
@@ -231,7 +231,7 @@ class RaftDriver:
     def shut_down(self, timeout_ms: int) -> None:
         """Leaves the quorum; :meth:`run` returns afterwards."""
         self._is_leaving = True
-        self._put(Shutdown(timeout_ms))
+        self._put(RaftShutdown(timeout_ms))
 
     # What may be called from any one thread: the writer's.
 
@@ -336,7 +336,7 @@ class RaftDriver:
         while not self._inputs:
             wait_s = self._wait_s()
             if wait_s == 0:
-                return Tick()
+                return RaftTick()
             self._has_input.clear()
             idle_since_ns = time.monotonic_ns()
             with contextlib.suppress(TimeoutError):
@@ -348,7 +348,7 @@ class RaftDriver:
                 # Its time has come, or there is another one.
                 continue
         happened = self._inputs.popleft()
-        if isinstance(happened, RequestReceived):
+        if isinstance(happened, RaftRequestReceived):
             self._room.release()
         return happened
 
@@ -366,10 +366,10 @@ class RaftDriver:
                     self._put(ElectionPersisted(election))
                 case FlushLog():
                     await self._flush()
-                case Send():
+                case SendRequest():
                     assert self._channels is not None, "run() has them"
                     self._channels.send(output)
-                case Answer(request_id, response):
+                case SendResponse(request_id, response):
                     self._answers.answer(request_id, response)
                 case DeliverCommit():
                     self._deliver_commit(output)

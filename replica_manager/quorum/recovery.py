@@ -10,7 +10,7 @@ from pathlib import Path
 
 from replica_manager.log import partition_metadata
 from replica_manager.log.files import LOG_SUFFIX, offset_in_name
-from replica_manager.quorum.snapshot_files import SnapshotFiles, by_age, list_snapshots
+from replica_manager.quorum.snapshot_files import MetadataSnapshotFiles, by_age, list_snapshots
 from zkcontroller.errors import InconsistentTopicId, RaftFatal
 from zkcontroller.kraft.values import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
 from zkcontroller.protocol.uuid_text import uuid_text
@@ -57,7 +57,7 @@ def find_start_offset(directory: Path) -> int:
     return min(usable, key=by_age).offset
 
 
-def recover_snapshots(directory: Path, log_start_offset: int) -> SnapshotFiles:
+def recover_snapshots(directory: Path, log_start_offset: int) -> MetadataSnapshotFiles:
     """The valid snapshots; removes other files."""
     kept: list[OffsetAndEpoch] = []
     for path, name in list_snapshots(directory):
@@ -66,6 +66,6 @@ def recover_snapshots(directory: Path, log_start_offset: int) -> SnapshotFiles:
             _log.info("Deleted unneeded snapshot file with path %s", path)
         else:
             kept.append(name.snapshot_id)
-    snapshots = SnapshotFiles(directory, kept)
+    snapshots = MetadataSnapshotFiles(directory, kept)
     _log.info("Initialized snapshots with IDs %s from %s", snapshots.ids, directory)
     return snapshots

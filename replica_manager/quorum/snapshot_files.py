@@ -144,7 +144,7 @@ class _OpenSnapshot:
         return os.pread(self._descriptor, max_bytes, position)
 
 
-class SnapshotFiles:
+class MetadataSnapshotFiles:
     """The valid snapshots in the log's directory."""
 
     def __init__(self, directory: Path, snapshot_ids: Iterable[OffsetAndEpoch] = ()) -> None:

@@ -21,7 +21,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from zkcontroller.errors import IllegalState
 from zkcontroller.kraft.controller.offsets import NONE
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
-from zkcontroller.kraft.controller.quorum_controller_state import ControllerState
+from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerState
 from zkcontroller.kraft.controller.snapshot_trigger import SnapshotConfig, SnapshotTrigger
 from zkcontroller.kraft.controller.state_records import state_records
 from zkcontroller.kraft.metadata.records import VersionedRecord
@@ -97,7 +97,7 @@ class SnapshotGenerator(Generic[W]):
 
     def __init__(
         self,
-        state: ControllerState,
+        state: QuorumControllerState,
         controller: LooksIntoController,
         store: SnapshotStore[W],
         config: SnapshotConfig,

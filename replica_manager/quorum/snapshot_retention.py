@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from replica_manager.quorum.snapshot_files import SnapshotFiles
+from replica_manager.quorum.snapshot_files import MetadataSnapshotFiles
 from zkcontroller.kraft.values import OffsetAndEpoch
 
 
-class Breach(Protocol):
+class SnapshotBreach(Protocol):
     """A limit, checked for one snapshot after the other, the oldest first."""
 
     def reason(self, snapshot_id: OffsetAndEpoch) -> str | None:
@@ -22,14 +22,16 @@ class Breach(Protocol):
 class SizeBreach:
     """Log and snapshots together are larger than ``limit`` bytes; below zero there is no limit."""
 
-    def __init__(self, limit: int, snapshots: SnapshotFiles, log_bytes: Callable[[], int]) -> None:
+    def __init__(
+        self, limit: int, snapshots: MetadataSnapshotFiles, log_bytes: Callable[[], int]
+    ) -> None:
         self._limit = limit
         self._log_bytes = log_bytes
         self._sizes = {known: snapshots.size_of(known) or 0 for known in snapshots.ids}
         self._total = sum(self._sizes.values())
 
     def reason(self, snapshot_id: OffsetAndEpoch) -> str | None:
-        """See :class:`Breach`; a snapshot that may go is taken for gone."""
+        """See :class:`SnapshotBreach`; a snapshot that may go is taken for gone."""
         if self._limit < 0 or self._log_bytes() + self._total <= self._limit:
             return None
         snapshots_bytes = self._total
@@ -43,13 +45,13 @@ class SizeBreach:
 class AgeBreach:
     """A snapshot's last record is older than ``limit`` ms; below zero there is no limit."""
 
-    def __init__(self, limit: int, snapshots: SnapshotFiles, now_ms: int) -> None:
+    def __init__(self, limit: int, snapshots: MetadataSnapshotFiles, now_ms: int) -> None:
         self._limit = limit
         self._snapshots = snapshots
         self._now_ms = now_ms
 
     def reason(self, snapshot_id: OffsetAndEpoch) -> str | None:
-        """See :class:`Breach`."""
+        """See :class:`SnapshotBreach`."""
         if self._limit < 0:
             return None
         timestamp = self._snapshots.last_contained_log_timestamp(snapshot_id)

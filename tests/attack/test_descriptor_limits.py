@@ -17,7 +17,7 @@ import pytest
 from kio.schema.alter_client_quotas.v0 import request as quotas
 from kio.schema.errors import ErrorCode
 
-from replica_manager.quorum.metadata_log import MetadataLog
+from replica_manager.quorum.metadata_log import KafkaMetadataLog
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from tests.attack.connections import RawConnection, is_serving
 from tests.attack.record_client import START_MS, RecordClient
@@ -206,7 +206,7 @@ def test_a_quorum_node_without_descriptors_commits_all_the_same(tmp_path: Path) 
         wait_for(lambda: "Files can be opened again" in log.read_text(), "the limit is left")
         assert node.watch.new_tracebacks() == []
 
-    kept = MetadataLog.open(tmp_path / "data", MetadataLogConfig(), lambda: START_MS)
+    kept = KafkaMetadataLog.open(tmp_path / "data", MetadataLogConfig(), lambda: START_MS)
     with closing(kept):
         data, offset = b"", 0
         while offset < kept.end_offset:

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import pytest
 
-from replica_manager.quorum.metadata_log import MetadataLog
+from replica_manager.quorum.metadata_log import KafkaMetadataLog
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from tests.simulation.raft_log_model import InMemoryRaftLog
 from zkcontroller.errors import CorruptRecord, InvalidRecord, RaftFatal, UnexpectedAppendOffset
@@ -62,11 +62,11 @@ class OnDisk:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._config = MetadataLogConfig(retention_max_bytes=0, retention_ms=-1)
-        self._killed: list[MetadataLog] = []
-        self.log: MetadataLog = self._open()
+        self._killed: list[KafkaMetadataLog] = []
+        self.log: KafkaMetadataLog = self._open()
 
-    def _open(self) -> MetadataLog:
-        return MetadataLog.open(self._directory, self._config, lambda: NOW_MS)
+    def _open(self) -> KafkaMetadataLog:
+        return KafkaMetadataLog.open(self._directory, self._config, lambda: NOW_MS)
 
     def snapshot(self, snapshot_id: OffsetAndEpoch, data: bytes = b"state") -> bool:
         writer = self.log.create_snapshot(snapshot_id)

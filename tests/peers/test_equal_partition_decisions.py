@@ -19,7 +19,7 @@ import pytest
 from tests.support.kraft_world import KraftWorld, RegisteredNode, directory, no_quota
 from zkcontroller.kraft.controller.alter_partition import (
     AlterPartitionRequest,
-    BrokerState,
+    IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
@@ -36,9 +36,9 @@ from zkcontroller.kraft.controller.replica_placer import StripedReplicaPlacer
 from zkcontroller.kraft.controller.replication_control import ReplicationConfig
 from zkcontroller.kraft.controller.result import VersionedRecord
 from zkcontroller.kraft.controller.topic_requests import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
-    ReplicaAssignment,
 )
 from zkcontroller.kraft.metadata.metadata_version import from_level
 
@@ -260,7 +260,7 @@ class Story:
         match words:
             case ["create", name, replicas]:
                 assignments = tuple(
-                    ReplicaAssignment(index, ids(partition))
+                    CreatableReplicaAssignment(index, ids(partition))
                     for index, partition in enumerate(replicas.split(";"))
                 )
                 request = CreateTopicsRequest((CreatableTopic(name, assignments=assignments),))
@@ -297,7 +297,7 @@ class Story:
         leader_epoch, partition_epoch, recovery_state, isr = rest
         members = [] if isr == "-" else [member.split(":") for member in isr.split(",")]
         # Versions below 3 carry no broker epochs.
-        states = tuple(BrokerState(int(m), int(e) if version == "3" else -1) for m, e in members)
+        states = tuple(IsrMember(int(m), int(e) if version == "3" else -1) for m, e in members)
         proposed = ProposedPartition(
             int(index), int(leader_epoch), int(partition_epoch), states, int(recovery_state)
         )

@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from benchmarks.kafka_peer import kafka_tool, run_kafka_tool
-from replica_manager.quorum.metadata_log import FOLDER, MetadataLog
+from replica_manager.quorum.metadata_log import FOLDER, KafkaMetadataLog
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from replica_manager.quorum.node_files import initialize_log_dirs
 from replica_manager.quorum.quorum_state_file import read_quorum_state
@@ -171,8 +171,8 @@ def test_both_refuse_in_the_same_words(
     assert ours(capsys, "format", "-t", CLUSTER, "-c", file, *options) == expected
 
 
-def log_written_by_us(directory: Path) -> MetadataLog:
-    log = MetadataLog.open(directory, MetadataLogConfig(1000, 12), now_ms)
+def log_written_by_us(directory: Path) -> KafkaMetadataLog:
+    log = KafkaMetadataLog.open(directory, MetadataLogConfig(1000, 12), now_ms)
     log.append_as_leader(
         encode_control_batch([LeaderChange(1, (1,), (1,))], base_offset=0, epoch=1, timestamp=5), 1
     )
@@ -272,7 +272,7 @@ def test_kafka_starts_in_a_folder_of_ours_and_we_go_on_with_its_log(
     )
     assert found.cluster_id == CLUSTER
 
-    log = MetadataLog.open(metadata_log_dir, MetadataLogConfig(), now_ms)
+    log = KafkaMetadataLog.open(metadata_log_dir, MetadataLogConfig(), now_ms)
     assert log.last_epoch == election.epoch
     end = log.end_offset
     assert end >= 8
@@ -286,6 +286,6 @@ def test_kafka_starts_in_a_folder_of_ours_and_we_go_on_with_its_log(
 
     with controller(config, tmp_path, until_offset=end + 4):
         pass
-    again = MetadataLog.open(metadata_log_dir, MetadataLogConfig(), now_ms)
+    again = KafkaMetadataLog.open(metadata_log_dir, MetadataLogConfig(), now_ms)
     assert again.last_epoch > election.epoch
     assert again.end_offset_for_epoch(election.epoch) == OffsetAndEpoch(end + 1, election.epoch)

@@ -30,7 +30,7 @@ from zkcontroller.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from zkcontroller.kraft.outputs import Send
+from zkcontroller.kraft.outputs import SendRequest
 from zkcontroller.kraft.raft_log import LogPosition, validate_position
 from zkcontroller.kraft.values import ElectionState, LeaderAndEpoch, OffsetAndEpoch
 
@@ -128,7 +128,7 @@ class RaftInvariants:
             f"S1: {number} grants epoch {epoch} to {candidate} and has {election} on its disk"
         )
 
-    def sends(self, process: RaftProcess, sent: Send) -> None:
+    def sends(self, process: RaftProcess, sent: SendRequest) -> None:
         """S10: where a voter goes on is where its disk ends."""
         request = sent.request
         if not isinstance(request, FetchRequest) or not process.is_voter:

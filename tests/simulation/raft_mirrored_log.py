@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from typing_extensions import override
 
-from replica_manager.quorum.metadata_log import MetadataLog
+from replica_manager.quorum.metadata_log import KafkaMetadataLog
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from tests.simulation.raft_log_model import Batch, InMemoryRaftLog, whole_batches
 from zkcontroller.errors import RecordsRefused
@@ -51,10 +51,10 @@ class MirroredRaftLog(InMemoryRaftLog):
             retention_ms=-1,
         )
         self._files = self._open()
-        self._killed: list[MetadataLog] = []
+        self._killed: list[KafkaMetadataLog] = []
 
-    def _open(self) -> MetadataLog:
-        return MetadataLog.open(self._directory, self._config, self._now_ms)
+    def _open(self) -> KafkaMetadataLog:
+        return KafkaMetadataLog.open(self._directory, self._config, self._now_ms)
 
     # ------------------------------------------------------------------ both alike
 

@@ -14,9 +14,14 @@ from kio.schema.errors import ErrorCode
 from tests.simulation.raft_weather import CALM, RaftWeather
 from tests.simulation.raft_words import request_in_words, response_in_words
 from tests.simulation.timeline import Timeline
-from zkcontroller.kraft.inputs import RaftInput, RequestFailed, RequestReceived, ResponseReceived
+from zkcontroller.kraft.inputs import (
+    RaftInput,
+    RaftRequestFailed,
+    RaftRequestReceived,
+    RaftResponseReceived,
+)
 from zkcontroller.kraft.messages import AnyRaftResponse, FetchRequest, RaftRequest
-from zkcontroller.kraft.outputs import Answer, Send
+from zkcontroller.kraft.outputs import SendRequest, SendResponse
 from zkcontroller.kraft.values import Endpoint
 
 CONTROLLER: Final = "CONTROLLER"
@@ -35,7 +40,7 @@ class _Question(NamedTuple):
 
     asker: Peer
     asked: Peer
-    sent: Send
+    sent: SendRequest
 
 
 class Network:
@@ -94,7 +99,7 @@ class Network:
 
     # ------------------------------------------------------------------ messages
 
-    def send(self, asker: Peer, sent: Send) -> None:
+    def send(self, asker: Peer, sent: SendRequest) -> None:
         """A request sets out for the node at its endpoint."""
         asked = int(sent.endpoint.host.removeprefix("node-"))
         is_lost = self._is_lost(asker.number, asked)
@@ -114,13 +119,13 @@ class Network:
     def intrude(self, stranger: int, asked: int, request: RaftRequest) -> None:
         """Somebody who is no node of this quorum asks a node of it."""
         self._timeline.tell(f"{stranger} -> {asked}  {request_in_words(request)}")
-        self._arrive(Peer(stranger, 0), asked, Send(asked, Endpoint("", 0), 0, request))
+        self._arrive(Peer(stranger, 0), asked, SendRequest(asked, Endpoint("", 0), 0, request))
 
     def request_of(self, request_id: int) -> RaftRequest:
         """What is answered under that id."""
         return self._questions[request_id].sent.request
 
-    def answer(self, asked: Peer, answer: Answer) -> None:
+    def answer(self, asked: Peer, answer: SendResponse) -> None:
         """An answer sets out for who asked."""
         question = self._questions.pop(answer.request_id)
         assert question.asked == asked, f"{asked} answers what {question.asked} was asked"
@@ -131,7 +136,7 @@ class Network:
             if self._timeline.happens(self.weather.told_of_loss):
                 self._fail(asker, sent)
             return
-        received = ResponseReceived(sent.destination_id, sent.correlation_id, answer.response)
+        received = RaftResponseReceived(sent.destination_id, sent.correlation_id, answer.response)
         for _ in range(1 + self._timeline.happens(self.weather.repetition)):
             self._timeline.after(
                 self._delay(asked.number, asker.number), lambda: self._reach(asker, received)
@@ -149,7 +154,7 @@ class Network:
             self._told_fetches[asker, asked] = line
         self._timeline.tell(line)
 
-    def _arrive(self, asker: Peer, asked: int, sent: Send) -> None:
+    def _arrive(self, asker: Peer, asked: int, sent: SendRequest) -> None:
         incarnation = self._incarnation_of(asked)
         if incarnation is None:
             if self._timeline.happens(self.weather.told_of_loss):
@@ -157,11 +162,11 @@ class Network:
             return
         self._request_ids += 1
         self._questions[self._request_ids] = _Question(asker, Peer(asked, incarnation), sent)
-        received = RequestReceived(self._request_ids, sent.request, CONTROLLER)
+        received = RaftRequestReceived(self._request_ids, sent.request, CONTROLLER)
         self._deliver(asked, received)
 
-    def _fail(self, asker: Peer, sent: Send) -> None:
-        failed = RequestFailed(
+    def _fail(self, asker: Peer, sent: SendRequest) -> None:
+        failed = RaftRequestFailed(
             sent.destination_id, sent.correlation_id, ErrorCode.broker_not_available
         )
         delay_ms = self._timeline.within(self.weather.delay_ms)

@@ -18,17 +18,17 @@ from tests.simulation.raft_network import CONTROLLER, Peer
 from tests.simulation.raft_timeline import Alarm
 from tests.simulation.raft_words import election_in_words, place
 from zkcontroller.errors import NotLeader, RecordsRefused
-from zkcontroller.kraft.inputs import ElectionPersisted, ListenerAdvanced, RaftInput, Tick
+from zkcontroller.kraft.inputs import ElectionPersisted, ListenerAdvanced, RaftInput, RaftTick
 from zkcontroller.kraft.messages import FetchResponse
 from zkcontroller.kraft.outputs import (
-    Answer,
     DeliverCommit,
     DeliverLeader,
     DeliverSnapshot,
     FlushLog,
     PersistElection,
     RaftOutput,
-    Send,
+    SendRequest,
+    SendResponse,
     ShutdownDone,
 )
 from zkcontroller.kraft.raft import RaftNode
@@ -182,7 +182,7 @@ class RaftProcess:
             return
         counter.prepared_number += count
         core.schedule_prepared_append()
-        self.receive(Tick())
+        self.receive(RaftTick())
 
     def _go_on(self) -> None:
         if self.core is None or self.is_paused:
@@ -225,7 +225,7 @@ class RaftProcess:
         at_ms, count = self._ticks
         self._ticks = (self.now_ms, count + 1 if at_ms == self.now_ms else 1)
         assert self._ticks[1] < MOST_IDLE_STEPS, f"node {self.number} spins, {self.core.state_name}"
-        self.receive(Tick())
+        self.receive(RaftTick())
 
     # ------------------------------------------------------------------ outputs
 
@@ -248,10 +248,10 @@ class RaftProcess:
     def _perform_at_once(self, output: RaftOutput) -> None:
         assert self.counter is not None
         match output:
-            case Send():
+            case SendRequest():
                 self._world.invariants.sends(self, output)
                 self._world.network.send(self.peer, output)
-            case Answer(request_id, response):
+            case SendResponse(request_id, response):
                 request = self._world.network.request_of(request_id)
                 self._world.invariants.answers(self, request, response)
                 if isinstance(response, FetchResponse):

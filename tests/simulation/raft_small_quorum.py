@@ -19,12 +19,18 @@ from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.inputs import (
     ElectionPersisted,
     RaftInput,
-    RequestReceived,
-    ResponseReceived,
-    Tick,
+    RaftRequestReceived,
+    RaftResponseReceived,
+    RaftTick,
 )
 from zkcontroller.kraft.messages import AnyRaftResponse
-from zkcontroller.kraft.outputs import Answer, FlushLog, PersistElection, RaftOutput, Send
+from zkcontroller.kraft.outputs import (
+    FlushLog,
+    PersistElection,
+    RaftOutput,
+    SendRequest,
+    SendResponse,
+)
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import ElectionState, ReplicaKey, VoterSet
@@ -54,7 +60,7 @@ class _Least:
 
 class _InFlight(NamedTuple):
     correlation_id: int
-    content: Send | AnyRaftResponse
+    content: SendRequest | AnyRaftResponse
 
 
 class SmallQuorum:
@@ -106,7 +112,7 @@ class SmallQuorum:
                 self._deliver_answer(number, other)
             case "time":
                 self._clocks[number] += PATIENCE_MS
-                self._step(number, Tick())
+                self._step(number, RaftTick())
             case "append":
                 self._append(number)
             case "crash":
@@ -117,15 +123,15 @@ class SmallQuorum:
 
     def _deliver_request(self, asker: int, asked: int) -> None:
         sent = self._requests[asker, asked].popleft()
-        assert isinstance(sent.content, Send)
+        assert isinstance(sent.content, SendRequest)
         self._request_ids += 1
         self._asked[self._request_ids] = (asker, asked, sent.correlation_id)
-        self._step(asked, RequestReceived(self._request_ids, sent.content.request, CONTROLLER))
+        self._step(asked, RaftRequestReceived(self._request_ids, sent.content.request, CONTROLLER))
 
     def _deliver_answer(self, asked: int, asker: int) -> None:
         correlation_id, response = self._answers[asked, asker].popleft()
-        assert not isinstance(response, Send)
-        self._step(asker, ResponseReceived(asked, correlation_id, response))
+        assert not isinstance(response, SendRequest)
+        self._step(asker, RaftResponseReceived(asked, correlation_id, response))
 
     def _append(self, number: int) -> None:
         self._records += 1
@@ -133,7 +139,7 @@ class SmallQuorum:
         values = [encoded_number(self._records)]
         node.prepare_append(node.epoch, values, self._clocks[number])
         node.schedule_prepared_append()
-        self._step(number, Tick())
+        self._step(number, RaftTick())
 
     def _crash(self, number: int) -> None:
         """Nothing is half done here, so the disk has everything."""
@@ -172,11 +178,11 @@ class SmallQuorum:
                     persisted.append(election)
                 case FlushLog():
                     self.logs[number].flush()
-                case Send(destination, _, correlation_id):
+                case SendRequest(destination, _, correlation_id):
                     # A connection carries one request: before a new one the old one is given up.
                     queue = deque([_InFlight(correlation_id, output)])
                     self._requests[number, destination] = queue
-                case Answer(request_id, response):
+                case SendResponse(request_id, response):
                     asker, asked, correlation_id = self._asked.pop(request_id)
                     queue = self._answers.setdefault((asked, asker), deque(maxlen=1))
                     queue.append(_InFlight(correlation_id, response))
@@ -245,5 +251,5 @@ def epochs_of(log: InMemoryRaftLog) -> list[int]:
     return [batch.epoch for batch in log.batches for _ in range(batch.header.record_count)]
 
 
-def _shown(content: Send | AnyRaftResponse) -> str:
-    return repr(content.request if isinstance(content, Send) else content)
+def _shown(content: SendRequest | AnyRaftResponse) -> str:
+    return repr(content.request if isinstance(content, SendRequest) else content)

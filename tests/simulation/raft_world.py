@@ -22,7 +22,7 @@ from tests.simulation.raft_process import Disk, RaftProcess, endpoint_of
 from tests.simulation.raft_timeline import RaftTimeline
 from tests.simulation.timeline import Bounds
 from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.inputs import RaftInput, Resign, Shutdown
+from zkcontroller.kraft.inputs import RaftInput, RaftShutdown, Resign
 from zkcontroller.kraft.values import ReplicaKey, VoterSet
 
 FIRST_OBSERVER: Final = 11
@@ -288,7 +288,7 @@ class RaftWorld:
         """A process is asked to leave."""
         self.timeline.tell(f"{number} is asked to leave within {timeout_ms} ms")
         with self._story():
-            self.nodes[number].receive(Shutdown(timeout_ms))
+            self.nodes[number].receive(RaftShutdown(timeout_ms))
 
     def stopped(self, process: RaftProcess) -> None:
         """A process has left; whoever leaves writes everything down."""

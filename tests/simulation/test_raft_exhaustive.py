@@ -88,9 +88,9 @@ def test_the_beginnings_are_what_they_are_called() -> None:
 
 def test_a_quorum_that_grants_to_anybody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exploration on trial: 3 lacks what 1 and 2 have committed, and may not lead."""
-    from zkcontroller.kraft.states import Unattached
+    from zkcontroller.kraft.states import UnattachedState
 
-    monkeypatch.setattr(Unattached, "can_grant_vote", lambda *_, **__: True)
+    monkeypatch.setattr(UnattachedState, "can_grant_vote", lambda *_, **__: True)
 
     with pytest.raises(AssertionError, match="S6"):
         explored(REPLICATED)

@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 from replica_manager.log import log_recovery
 from replica_manager.log.leader_epochs import LeaderEpochs
 from replica_manager.quorum import metadata_log
-from replica_manager.quorum.metadata_log import MetadataLog
+from replica_manager.quorum.metadata_log import KafkaMetadataLog
 from tests.simulation.raft_chaos import (
     quorum_with_strangers,
     stormy_quorum,
@@ -40,7 +40,7 @@ from zkcontroller.kraft.messages import VoteResponse
 from zkcontroller.kraft.outputs import FlushLog, PersistElection, RaftOutput
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.raft_log import LogPosition, ValidatedPosition
-from zkcontroller.kraft.states import Candidate, Unattached, Vote
+from zkcontroller.kraft.states import CandidateState, UnattachedState, Vote
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch
 
 SEEDS: Final = range(400)
@@ -74,20 +74,20 @@ def ends_badly(story: Story, seed: int) -> bool:
 def grant_two_votes_in_an_epoch(patch: Patch) -> None:
     """Whoever asks with a log as long gets the vote, whoever has it already."""
 
-    def can_grant_vote(self: Unattached, _: Any, *, is_log_up_to_date: bool) -> bool:
+    def can_grant_vote(self: UnattachedState, _: Any, *, is_log_up_to_date: bool) -> bool:
         return self.leader_id is None and is_log_up_to_date
 
-    patch.setattr(Unattached, "can_grant_vote", can_grant_vote)
+    patch.setattr(UnattachedState, "can_grant_vote", can_grant_vote)
 
 
 def grant_to_a_shorter_log(patch: Patch) -> None:
     """The vote goes to who asks first, whatever it lacks."""
-    can_grant_vote = Unattached.can_grant_vote
+    can_grant_vote = UnattachedState.can_grant_vote
 
-    def grant(self: Unattached, candidate: Any, **_: Any) -> bool:
+    def grant(self: UnattachedState, candidate: Any, **_: Any) -> bool:
         return can_grant_vote(self, candidate, is_log_up_to_date=True)
 
-    patch.setattr(Unattached, "can_grant_vote", grant)
+    patch.setattr(UnattachedState, "can_grant_vote", grant)
 
 
 def compare_logs_by_offset_alone(patch: Patch) -> None:
@@ -158,7 +158,7 @@ def keep_the_votes_of_the_last_election(patch: Patch) -> None:
     become = quorum.Quorum.become_candidate
 
     def stand(self: Any, now_ms: int) -> None:
-        votes = dict(self.state.votes) if isinstance(self.state, Candidate) else {}
+        votes = dict(self.state.votes) if isinstance(self.state, CandidateState) else {}
         become(self, now_ms)
         granted = {voter: vote for voter, vote in votes.items() if vote is Vote.GRANTED}
         self.state.votes.update(granted)
@@ -168,19 +168,19 @@ def keep_the_votes_of_the_last_election(patch: Patch) -> None:
 
 def count_late_votes(patch: Patch) -> None:
     """A granted vote counts whichever epoch it was granted in."""
-    handle = responses.Responses.handle
+    handle = responses.RaftResponses.handle
 
     def believe(self: Any, received: Any, now_ms: int) -> None:
         state, response = self._node.quorum.state, received.response
         is_granted = isinstance(response, VoteResponse) and response.vote_granted
-        if is_granted and isinstance(state, Candidate):
+        if is_granted and isinstance(state, CandidateState):
             state.votes[received.source_id] = Vote.GRANTED
             if state.is_vote_granted:
                 self._node.lead(now_ms)
             return
         handle(self, received, now_ms)
 
-    patch.setattr(responses.Responses, "handle", believe)
+    patch.setattr(responses.RaftResponses, "handle", believe)
 
 
 # ---------------------------------------------------------------------- the leader
@@ -197,7 +197,7 @@ def lead_again_after_a_restart(patch: Patch) -> None:
         if local is None or stored is None or stored.leader_id != local.id:
             return outputs
         if node.log.last_epoch == stored.epoch:
-            node.quorum.state = Candidate(stored.epoch, local, node.voters, now_ms)
+            node.quorum.state = CandidateState(stored.epoch, local, node.voters, now_ms)
             node.quorum.state.votes = dict.fromkeys(node.voters, Vote.GRANTED)
             node.lead(now_ms)
             outputs += self._poll(now_ms)
@@ -223,7 +223,7 @@ def count_the_leader_alone(patch: Patch) -> None:
 
 def count_observers(patch: Patch) -> None:
     """An observer that fetches is taken for the voter that is furthest behind."""
-    fetched = leader_state.Leader.replica_fetched
+    fetched = leader_state.LeaderState.replica_fetched
 
     def count(self: Any, replica: Any, offset: int, now_ms: int) -> bool:
         if replica is not None and replica.id not in self.voters:
@@ -233,7 +233,7 @@ def count_observers(patch: Patch) -> None:
                 replica = self.voter_states[last].replica
         return fetched(self, replica, offset, now_ms)
 
-    patch.setattr(leader_state.Leader, "replica_fetched", count)
+    patch.setattr(leader_state.LeaderState, "replica_fetched", count)
 
 
 def ignore_check_quorum(patch: Patch) -> None:
@@ -243,7 +243,7 @@ def ignore_check_quorum(patch: Patch) -> None:
         self._fetched_voters.clear()
         self.check_quorum_deadline_ms = NEVER_MS
 
-    patch.setattr(leader_state.Leader, "_restart_check_quorum", never)
+    patch.setattr(leader_state.LeaderState, "_restart_check_quorum", never)
 
 
 def take_a_minority_for_enough(patch: Patch) -> None:
@@ -253,7 +253,7 @@ def take_a_minority_for_enough(patch: Patch) -> None:
         if replica is not None:
             self._restart_check_quorum(now_ms)
 
-    patch.setattr(leader_state.Leader, "heard_from", heard_from)
+    patch.setattr(leader_state.LeaderState, "heard_from", heard_from)
 
 
 def count_a_diverging_fetch(patch: Patch) -> None:
@@ -285,14 +285,14 @@ def find_no_divergence(patch: Patch) -> None:
 
 def tell_a_leader_too_early(patch: Patch) -> None:
     """Who leads begins before it has applied what came before."""
-    tell = listeners.Listeners._tell_leader
+    tell = listeners.RaftListeners._tell_leader
 
     def early(self: Any, name: str, listener: Any) -> None:
         known, listener.next_offset = listener.next_offset, 2**62
         tell(self, name, listener)
         listener.next_offset = known
 
-    patch.setattr(listeners.Listeners, "_tell_leader", early)
+    patch.setattr(listeners.RaftListeners, "_tell_leader", early)
 
 
 # ---------------------------------------------------------------------- followers
@@ -319,24 +319,24 @@ def fetch_before_the_flush(patch: Patch) -> None:
 
 def refuse_a_snapshot_of_an_older_epoch(patch: Patch) -> None:
     """A follower whose last record is of a later epoch takes the snapshot for a contradiction."""
-    check = responses.Responses._check_restart
+    check = responses.RaftResponses._check_restart
 
     def refuse(self: Any, state: Any, snapshot_id: OffsetAndEpoch) -> None:
         check(self, state, snapshot_id)
         assert snapshot_id.epoch >= self._node.log.last_epoch, "an older epoch"
 
-    patch.setattr(responses.Responses, "_check_restart", refuse)
+    patch.setattr(responses.RaftResponses, "_check_restart", refuse)
 
 
 def take_a_part_for_the_snapshot(patch: Patch) -> None:
     """A download ends with its first part."""
-    fetch = responses.Responses._fetch_snapshot
+    fetch = responses.RaftResponses._fetch_snapshot
 
     def hasty(self: Any, source: int, response: Any, now_ms: int) -> bool:
         cut = replace(response, size=min(response.size, len(response.data)))
         return fetch(self, source, cut, now_ms)
 
-    patch.setattr(responses.Responses, "_fetch_snapshot", hasty)
+    patch.setattr(responses.RaftResponses, "_fetch_snapshot", hasty)
 
 
 # ---------------------------------------------------------------------- the log on disk
@@ -358,7 +358,7 @@ def begin_with_the_first_segment(patch: Patch) -> None:
 
 def keep_the_log_before_a_snapshot(patch: Patch) -> None:
     """A snapshot is loaded, and the records before it stay."""
-    patch.setattr(MetadataLog, "_restart_behind", lambda *_: None)
+    patch.setattr(KafkaMetadataLog, "_restart_behind", lambda *_: None)
 
 
 def check_no_batch_at_a_start(patch: Patch) -> None:
@@ -419,7 +419,7 @@ def _advance_over(
         self.high_watermark = offset
         return True
 
-    patch.setattr(leader_state.Leader, "_advance", advance)
+    patch.setattr(leader_state.LeaderState, "_advance", advance)
 
 
 MUTATIONS: Final[tuple[tuple[Callable[[Patch], None], Story], ...]] = (

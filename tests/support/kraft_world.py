@@ -18,7 +18,7 @@ from zkcontroller.kraft.controller.cluster_view import UsableBroker
 from zkcontroller.kraft.controller.config_schema import (
     ConfigKeySchema,
     ConfigResource,
-    ConfigSynonym,
+    InheritedKey,
 )
 from zkcontroller.kraft.controller.configuration_control import (
     ConfigOperation,
@@ -36,9 +36,9 @@ from zkcontroller.kraft.controller.replication_control import (
 from zkcontroller.kraft.controller.result import ControllerResult, VersionedRecord
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.controller.topic_requests import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
-    ReplicaAssignment,
 )
 from zkcontroller.kraft.metadata.metadata_version import (
     LATEST_PRODUCTION,
@@ -141,20 +141,20 @@ TOPIC_KEYS: Final = {
     key.name: key
     for key in (
         ConfigKeySchema(
-            "min.insync.replicas", "1", synonyms=(ConfigSynonym("min.insync.replicas"),)
+            "min.insync.replicas", "1", synonyms=(InheritedKey("min.insync.replicas"),)
         ),
         ConfigKeySchema(
             "unclean.leader.election.enable",
             "false",
-            synonyms=(ConfigSynonym("unclean.leader.election.enable"),),
+            synonyms=(InheritedKey("unclean.leader.election.enable"),),
         ),
         ConfigKeySchema("cleanup.policy", "delete", is_list=True),
         ConfigKeySchema(
             "retention.ms",
             "604800000",
             synonyms=(
-                ConfigSynonym("log.retention.ms"),
-                ConfigSynonym("log.retention.minutes", minutes_to_ms),
+                InheritedKey("log.retention.ms"),
+                InheritedKey("log.retention.minutes", minutes_to_ms),
             ),
         ),
     )
@@ -264,7 +264,7 @@ class KraftWorld:
     def create_topic(self, name: str, *replicas: tuple[int, ...], **configs: str) -> UUID:
         """A topic whose partitions are where the test says; ``min_insync_replicas="2"``."""
         keys = tuple((key.replace("_", "."), value) for key, value in configs.items())
-        assignments = tuple(ReplicaAssignment(*item) for item in enumerate(replicas))
+        assignments = tuple(CreatableReplicaAssignment(*item) for item in enumerate(replicas))
         topic = CreatableTopic(name, assignments=assignments, configs=keys)
         (created,) = self.commit(
             self.control.topics.create_topics(CreateTopicsRequest((topic,)), no_quota)

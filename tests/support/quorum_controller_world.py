@@ -36,20 +36,20 @@ from zkcontroller.kraft.controller.quorum_controller_values import (
     CommittedBatch,
     ControllerInput,
     ControllerOutput,
+    ControllerRequestCompleted,
+    ControllerRequestFailed,
+    ControllerRequestReceived,
     LeaderChanged,
     NonFatalFault,
-    RequestCompleted,
-    RequestFailed,
-    RequestReceived,
 )
 from zkcontroller.kraft.controller.quorum_features import QuorumFeatures, default_feature_map
 from zkcontroller.kraft.controller.replica_placer import StripedReplicaPlacer
 from zkcontroller.kraft.controller.result import MAX_RECORDS_PER_BATCH
 from zkcontroller.kraft.controller.topic_requests import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
-    ReplicaAssignment,
 )
 from zkcontroller.kraft.metadata.bootstrap import BootstrapMetadata
 from zkcontroller.kraft.metadata.codec import decode_record
@@ -231,10 +231,10 @@ class QuorumWorld:
     def note(self, outputs: Sequence[ControllerOutput]) -> None:
         for output in outputs:
             match output:
-                case RequestCompleted():
+                case ControllerRequestCompleted():
                     assert output.request_id not in self.answers, "answered twice"
                     self.answers[output.request_id] = output.response
-                case RequestFailed():
+                case ControllerRequestFailed():
                     assert output.request_id not in self.answers, "answered twice"
                     self.answers[output.request_id] = output.error
                 case NonFatalFault():
@@ -247,7 +247,7 @@ class QuorumWorld:
         if node_id is None:
             (node_id,) = [each for each, node in self.controllers.items() if node.is_active]
         request_id = next(self._request_ids)
-        self.feed(node_id, RequestReceived(request_id, request, deadline_ms))
+        self.feed(node_id, ControllerRequestReceived(request_id, request, deadline_ms))
         return request_id
 
     def ask(self, request: ControllerRequest, expected: type[T], node_id: int | None = None) -> T:
@@ -312,7 +312,7 @@ class QuorumWorld:
 
 def topic(name: str, *replicas: tuple[int, ...], partitions: int = -1) -> CreateTopics:
     """The request for a topic whose partitions are there, or for so many of them."""
-    assignments = tuple(ReplicaAssignment(*item) for item in enumerate(replicas))
+    assignments = tuple(CreatableReplicaAssignment(*item) for item in enumerate(replicas))
     factor = -1 if replicas else 1
     return CreateTopics(
         CreateTopicsRequest((CreatableTopic(name, partitions, factor, assignments),))

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from typing_extensions import override
 
-from replica_manager.quorum.controller_config import ControllerConfig
+from replica_manager.quorum.controller_config import ControllerServerConfig
 from replica_manager.quorum.controller_service import controller_maker, read_bootstrap
 from replica_manager.quorum.metadata_log import FOLDER
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
@@ -40,7 +40,7 @@ class Controllers(Quorum):
     @override
     def equip(self, node: QuorumNode, settings: QuorumNodeSettings) -> None:
         listener, voters = settings.listeners[0], self.voters.endpoints.items()
-        config = ControllerConfig.parse(
+        config = ControllerServerConfig.parse(
             {
                 "process.roles": "controller",
                 "node.id": str(settings.local.id),

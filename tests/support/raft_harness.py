@@ -16,10 +16,10 @@ from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.inputs import (
     ElectionPersisted,
     RaftInput,
-    RequestFailed,
-    RequestReceived,
-    ResponseReceived,
-    Tick,
+    RaftRequestFailed,
+    RaftRequestReceived,
+    RaftResponseReceived,
+    RaftTick,
 )
 from zkcontroller.kraft.messages import (
     AnyRaftResponse,
@@ -34,11 +34,11 @@ from zkcontroller.kraft.messages import (
     VoteResponse,
 )
 from zkcontroller.kraft.outputs import (
-    Answer,
     FlushLog,
     PersistElection,
     RaftOutput,
-    Send,
+    SendRequest,
+    SendResponse,
 )
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.states import StateName
@@ -176,7 +176,7 @@ class RaftHarness:
     def pass_ms(self, wait_ms: int) -> list[RaftOutput]:
         """The time goes on, and the node gets one tick, at the end."""
         self.now_ms += wait_ms
-        return self.step(Tick())
+        return self.step(RaftTick())
 
     def run_ms(self, duration_ms: int) -> list[RaftOutput]:
         """The time goes on, and the node gets a tick whenever it wants one; gives all outputs."""
@@ -184,7 +184,7 @@ class RaftHarness:
         outputs: list[RaftOutput] = []
         while (deadline_ms := self.node.deadline_ms) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
-            outputs += self.step(Tick())
+            outputs += self.step(RaftTick())
         self.now_ms = end_ms
         self.outputs = outputs
         return outputs
@@ -192,7 +192,7 @@ class RaftHarness:
     def ask(self, request: RaftRequest, listener: str = LISTENER) -> AnyRaftResponse | None:
         """Someone sends a request; gives the answer, None if it waits."""
         self._request_id += 1
-        self.step(RequestReceived(self._request_id, request, listener))
+        self.step(RaftRequestReceived(self._request_id, request, listener))
         return self.answer_to(self._request_id)
 
     def asked(self, kind: type[ResponseT], request: RaftRequest) -> ResponseT:
@@ -216,19 +216,19 @@ class RaftHarness:
 
     def answer_to(self, request_id: int) -> AnyRaftResponse | None:
         """What the last step answered to that request."""
-        answers = [a.response for a in self.of(Answer) if a.request_id == request_id]
+        answers = [a.response for a in self.of(SendResponse) if a.request_id == request_id]
         assert len(answers) < 2, f"two answers to {request_id}"
         return answers[0] if answers else None
 
-    def reply(self, send: Send, response: AnyRaftResponse) -> list[RaftOutput]:
+    def reply(self, send: SendRequest, response: AnyRaftResponse) -> list[RaftOutput]:
         """The node that was sent a request answers it."""
-        return self.step(ResponseReceived(send.destination_id, send.correlation_id, response))
+        return self.step(RaftResponseReceived(send.destination_id, send.correlation_id, response))
 
     def fail(
-        self, send: Send, error: ErrorCode = ErrorCode.broker_not_available
+        self, send: SendRequest, error: ErrorCode = ErrorCode.broker_not_available
     ) -> list[RaftOutput]:
         """A request will not be answered."""
-        return self.step(RequestFailed(send.destination_id, send.correlation_id, error))
+        return self.step(RaftRequestFailed(send.destination_id, send.correlation_id, error))
 
     # What it is, and what it wants done.
 
@@ -243,19 +243,19 @@ class RaftHarness:
         """The requests of that kind that the last step sent, by whom they went to."""
         return {
             send.destination_id: send.request
-            for send in self.of(Send)
+            for send in self.of(SendRequest)
             if isinstance(send.request, kind)
         }
 
-    def send_to(self, destination_id: int) -> Send:
+    def send_to(self, destination_id: int) -> SendRequest:
         """What the last step sent there."""
-        (send,) = (send for send in self.of(Send) if send.destination_id == destination_id)
+        (send,) = (send for send in self.of(SendRequest) if send.destination_id == destination_id)
         return send
 
     @property
-    def only_send(self) -> Send:
+    def only_send(self) -> SendRequest:
         """The one request that the last step sent."""
-        (send,) = self.of(Send)
+        (send,) = self.of(SendRequest)
         return send
 
     def _perform(self, outputs: list[RaftOutput]) -> list[RaftOutput]:
@@ -279,10 +279,10 @@ class RaftHarness:
 
     # Where a test wants it to be.
 
-    def become_candidate(self) -> Sequence[Send]:
+    def become_candidate(self) -> Sequence[SendRequest]:
         """Its election timer has run out; gives its requests for votes."""
         self.run_until_it_sends(VoteRequest)
-        return [send for send in self.of(Send) if isinstance(send.request, VoteRequest)]
+        return [send for send in self.of(SendRequest) if isinstance(send.request, VoteRequest)]
 
     def become_leader(self) -> RaftHarness:
         """Elected by the first other voter."""
@@ -291,7 +291,7 @@ class RaftHarness:
         assert self.node.is_leader
         return self
 
-    def follow(self, leader_id: int = 2, epoch: int = 1) -> Send:
+    def follow(self, leader_id: int = 2, epoch: int = 1) -> SendRequest:
         """That leader makes itself known; gives the Fetch that goes to it."""
         response = self.begin(begin(leader_id, epoch))
         assert response.error is ErrorCode.none
@@ -300,12 +300,12 @@ class RaftHarness:
     def run_until_it_sends(self, kind: type[RaftRequest], within_ms: int = 60_000) -> None:
         """The time goes on until the node sends such a request."""
         end_ms = self.now_ms + within_ms
-        while not any(isinstance(send.request, kind) for send in self.of(Send)):
+        while not any(isinstance(send.request, kind) for send in self.of(SendRequest)):
             deadline_ms = self.node.deadline_ms
             assert deadline_ms is not None, f"nothing is due, and no {kind.__name__} was sent"
             assert deadline_ms <= end_ms, f"no {kind.__name__} within {within_ms} ms"
             self.now_ms = max(self.now_ms, deadline_ms)
-            self.step(Tick())
+            self.step(RaftTick())
 
 
 # Messages, with what a test does not care for filled in.

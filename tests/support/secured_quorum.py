@@ -13,7 +13,7 @@ from kio.static.protocol import RequestPayload
 from typing_extensions import override
 
 from replica_manager.quorum.controller_apis.envelope import principal_bytes
-from replica_manager.quorum.controller_config import ControllerConfig
+from replica_manager.quorum.controller_config import ControllerServerConfig
 from replica_manager.quorum.controller_service import controller_maker, read_bootstrap
 from replica_manager.quorum.described_config import described_config
 from replica_manager.quorum.metadata_publishing import LISTENER_NAME, MetadataPublishing
@@ -64,10 +64,10 @@ class SecuredQuorum(Quorum):
         """What a node has otherwise than all."""
         self.security: dict[int, NodeSecurity] = {}
 
-    def config(self, node_id: int) -> ControllerConfig:
+    def config(self, node_id: int) -> ControllerServerConfig:
         """Of a node, as its file would give it."""
         voters = self.voters.endpoints
-        return ControllerConfig.parse(
+        return ControllerServerConfig.parse(
             {
                 "process.roles": "controller",
                 "node.id": str(node_id),

@@ -35,9 +35,9 @@ from zkcontroller.kraft.metadata.bootstrap import (
     encode_bootstrap,
 )
 from zkcontroller.kraft.metadata.metadata_batches import (
-    BatchPlace,
     ControlBatch,
     DataBatch,
+    MetadataBatchPlace,
     encode_control_batch,
     encode_data_batch,
     iterate_metadata_batches,
@@ -106,7 +106,7 @@ def test_a_control_batch_is_kafkas(name: str, offset: int, record: ControlRecord
         encode_control_batch([record], base_offset=offset, epoch=EPOCH, timestamp=TIMESTAMP) == raw
     )
     assert read_metadata_batch(raw) == ControlBatch(
-        BatchPlace(offset, EPOCH, TIMESTAMP, len(raw)), (record,)
+        MetadataBatchPlace(offset, EPOCH, TIMESTAMP, len(raw)), (record,)
     )
 
 
@@ -144,7 +144,7 @@ def test_a_data_batch_is_kafkas() -> None:
     batch = read_metadata_batch(raw)
 
     assert encode_data_batch(DATA, base_offset=41, epoch=EPOCH, timestamp=TIMESTAMP) == raw
-    assert batch == DataBatch(BatchPlace(41, EPOCH, TIMESTAMP, len(raw)), DATA)
+    assert batch == DataBatch(MetadataBatchPlace(41, EPOCH, TIMESTAMP, len(raw)), DATA)
     assert batch.last_offset == 43
 
 

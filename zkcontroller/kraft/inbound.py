@@ -17,8 +17,8 @@ from kio.schema.errors import ErrorCode
 
 from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.config import MAX_FETCH_BYTES, MAX_PARKED_FETCHES, MAX_PARKED_MS
-from zkcontroller.kraft.inputs import RequestReceived
-from zkcontroller.kraft.leader_state import Leader
+from zkcontroller.kraft.inputs import RaftRequestReceived
+from zkcontroller.kraft.leader_state import LeaderState
 from zkcontroller.kraft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochRequest,
@@ -38,7 +38,7 @@ from zkcontroller.kraft.messages import (
 )
 from zkcontroller.kraft.node import Node, ParkedFetch
 from zkcontroller.kraft.raft_log import LogPosition, ValidatedPosition, validate_position
-from zkcontroller.kraft.states import Follower, Unattached
+from zkcontroller.kraft.states import FollowerState, UnattachedState
 from zkcontroller.kraft.values import OffsetAndEpoch, ReplicaKey
 
 _log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
@@ -82,7 +82,7 @@ class InboundRequests:
     def __init__(self, node: Node) -> None:
         self._node = node
 
-    def handle(self, received: RequestReceived, now_ms: int) -> None:
+    def handle(self, received: RaftRequestReceived, now_ms: int) -> None:
         """Answers a request now, or parks a Fetch until there are records."""
         node, request, listener = self._node, received.request, received.listener_name
         response: AnyRaftResponse | None
@@ -142,7 +142,7 @@ class InboundRequests:
 
     def _grants(self, candidate: ReplicaKey, log_end: OffsetAndEpoch, now_ms: int) -> bool:
         node, state = self._node, self._node.quorum.state
-        if not isinstance(state, Unattached) or node.local is None:
+        if not isinstance(state, UnattachedState) or node.local is None:
             return False
         own = node.log_end
         is_up_to_date = (log_end.epoch, log_end.offset) >= (own.epoch, own.offset)
@@ -179,7 +179,7 @@ class InboundRequests:
         ):
             return EndQuorumEpochResponse(top_level_error=ErrorCode.unknown_server_error)
         state = node.quorum.state
-        if isinstance(state, Follower) and state.leader_id == request.leader_id:
+        if isinstance(state, FollowerState) and state.leader_id == request.leader_id:
             wait_ms = self._successor_backoff_ms(request.preferred_candidates)
             state.fetch_deadline_ms = now_ms + wait_ms
             _log.info(
@@ -214,7 +214,7 @@ class InboundRequests:
     # Records.
 
     def _fetch(
-        self, received: RequestReceived, request: FetchRequest, now_ms: int
+        self, received: RaftRequestReceived, request: FetchRequest, now_ms: int
     ) -> FetchResponse | None:
         if (
             request.max_wait_ms < 0
@@ -254,7 +254,7 @@ class InboundRequests:
         ):
             _log.error("Another node has the id %d of this one: it fetches", request.replica.id)
             error = ErrorCode.unknown_server_error
-        if error is not None or not isinstance(state, Leader):
+        if error is not None or not isinstance(state, LeaderState):
             return node.fetch_error(error or ErrorCode.not_leader_or_follower, listener)
         verdict, position = self._position(request)
         if verdict is LogPosition.DIVERGING:
@@ -266,11 +266,11 @@ class InboundRequests:
             node.leader_high_watermark_moved(state)
         return self._fetched(state, listener, records)
 
-    def nothing_new(self, state: Leader, listener: str) -> FetchResponse:
+    def nothing_new(self, state: LeaderState, listener: str) -> FetchResponse:
         """The response to a Fetch that timed out: only the current high watermark."""
         return self._fetched(state, listener, b"")
 
-    def _fetched(self, state: Leader, listener: str, records: bytes) -> FetchResponse:
+    def _fetched(self, state: LeaderState, listener: str, records: bytes) -> FetchResponse:
         return FetchResponse(
             leader_id=state.leader_id,
             leader_epoch=state.epoch,
@@ -308,7 +308,7 @@ class InboundRequests:
         ):
             _log.error("Another node has the id %d of this one: it fetches", request.replica.id)
             error = ErrorCode.unknown_server_error
-        if error is not None or size is None or not isinstance(state, Leader):
+        if error is not None or size is None or not isinstance(state, LeaderState):
             return self._said(FetchSnapshotResponse, error or ErrorCode.none, listener)
         state.heard_from(request.replica, now_ms)
         most = max(0, min(request.max_bytes, MAX_FETCH_BYTES))
@@ -324,7 +324,7 @@ class InboundRequests:
 
     def _describe_quorum(self, now_ms: int) -> DescribeQuorumResponse:
         node, state = self._node, self._node.quorum.state
-        if not isinstance(state, Leader):
+        if not isinstance(state, LeaderState):
             # No hint at the leader: Kafka gives none either.
             return DescribeQuorumResponse(error=ErrorCode.not_leader_or_follower)
         voters, observers = state.progress(now_ms)
@@ -369,7 +369,7 @@ class InboundRequests:
             return ErrorCode.fenced_leader_epoch
         if epoch > node.quorum.epoch:
             return ErrorCode.unknown_leader_epoch
-        if not isinstance(node.quorum.state, Leader):
+        if not isinstance(node.quorum.state, LeaderState):
             return ErrorCode.not_leader_or_follower
         return ErrorCode.broker_not_available if node.is_shutting_down else None
 

@@ -15,7 +15,7 @@ from zkcontroller.kraft.values import ElectionState
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class RaftTick:
     """The time :attr:`~zkcontroller.kraft.raft.RaftNode.deadline_ms` has come."""
 
 
@@ -27,8 +27,8 @@ class ElectionPersisted:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestReceived:
-    """A raft request arrived; the :class:`~.outputs.Answer` has the same ``request_id``."""
+class RaftRequestReceived:
+    """A raft request arrived; the :class:`~.outputs.SendResponse` has the same ``request_id``."""
 
     request_id: int
     request: RaftRequest
@@ -37,7 +37,7 @@ class RequestReceived:
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseReceived:
+class RaftResponseReceived:
     """A node responded to the request with this correlation id."""
 
     source_id: int
@@ -46,7 +46,7 @@ class ResponseReceived:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestFailed:
+class RaftRequestFailed:
     """The request with this correlation id gets no response."""
 
     destination_id: int
@@ -72,19 +72,19 @@ class Resign:
 
 
 @dataclass(frozen=True, slots=True)
-class Shutdown:
+class RaftShutdown:
     """Leave the quorum gracefully, within this time."""
 
     timeout_ms: int
 
 
 RaftInput: TypeAlias = (
-    Tick
+    RaftTick
     | ElectionPersisted
-    | RequestReceived
-    | ResponseReceived
-    | RequestFailed
+    | RaftRequestReceived
+    | RaftResponseReceived
+    | RaftRequestFailed
     | ListenerAdvanced
     | Resign
-    | Shutdown
+    | RaftShutdown
 )

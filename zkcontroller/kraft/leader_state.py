@@ -1,6 +1,6 @@
 """The state of a leader: each replica's progress, and the high watermark that follows.
 
-The rule that keeps a quorum safe stands in :meth:`Leader._advance`: a new leader moves no high
+The rule that keeps a quorum safe stands in :meth:`LeaderState._advance`: a new leader moves no high
 watermark before a record of its own epoch is on a majority of the voters.
 
 Source: Kafka ``LeaderState``.
@@ -23,7 +23,7 @@ _UNKNOWN: Final = -1
 
 
 @dataclass(slots=True)
-class ReplicaState:
+class VoterOrObserver:
     """A leader's view of a replica.  Times are in milliseconds, -1 if unknown."""
 
     replica: ReplicaKey
@@ -57,7 +57,7 @@ class ReplicaState:
 
 
 @dataclass(slots=True)
-class Leader:
+class LeaderState:
     """The leader state: leads an epoch from ``epoch_start_offset`` on."""
 
     epoch: int
@@ -73,14 +73,14 @@ class Leader:
     is_resign_requested: bool = False
     begin_quorum_epoch_deadline_ms: int = 0
     check_quorum_deadline_ms: int = NEVER_MS
-    voter_states: dict[int, ReplicaState] = field(default_factory=dict)
-    observer_states: dict[ReplicaKey, ReplicaState] = field(default_factory=dict)
+    voter_states: dict[int, VoterOrObserver] = field(default_factory=dict)
+    observer_states: dict[ReplicaKey, VoterOrObserver] = field(default_factory=dict)
     _fetched_voters: list[int] = field(default_factory=list)
 
     name = StateName.LEADER
 
     def __post_init__(self) -> None:
-        self.voter_states = {voter: ReplicaState(ReplicaKey(voter)) for voter in self.voters}
+        self.voter_states = {voter: VoterOrObserver(ReplicaKey(voter)) for voter in self.voters}
         self.voter_states[self.local.id].has_acknowledged_leader = True
         self.begin_quorum_epoch_deadline_ms = self.started_ms
         self._restart_check_quorum(self.started_ms)
@@ -167,11 +167,11 @@ class Leader:
 
     # Observers.
 
-    def _state_of(self, replica: ReplicaKey, now_ms: int) -> ReplicaState:
+    def _state_of(self, replica: ReplicaKey, now_ms: int) -> VoterOrObserver:
         if replica.id in self.voters:
             return self.voter_states[replica.id]
         # Taken out and put back: who fetched the longest ago stands first.
-        observer = self.observer_states.pop(replica, None) or ReplicaState(replica)
+        observer = self.observer_states.pop(replica, None) or VoterOrObserver(replica)
         self.observer_states[replica] = observer
         self.forget_silent_observers(now_ms)
         if len(self.observer_states) > MAX_OBSERVERS:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from zkcontroller.kraft.leader_state import Leader
+from zkcontroller.kraft.leader_state import LeaderState
 from zkcontroller.kraft.outputs import DeliverCommit, DeliverLeader, DeliverSnapshot, RaftOutput
 from zkcontroller.kraft.quorum import Quorum
 from zkcontroller.kraft.raft_log import RaftLog
-from zkcontroller.kraft.states import Resigned
+from zkcontroller.kraft.states import ResignedState
 from zkcontroller.kraft.values import LeaderAndEpoch
 
 
@@ -27,7 +27,7 @@ class _Listener:
     told: LeaderAndEpoch = LeaderAndEpoch(None, 0)  # noqa: RUF009 - a value that never changes
 
 
-class Listeners:
+class RaftListeners:
     """The listeners of one node, by name."""
 
     def __init__(self, quorum: Quorum, log: RaftLog, emit: Callable[[RaftOutput], None]) -> None:
@@ -71,9 +71,9 @@ class Listeners:
 
     def _tell_leader(self, name: str, listener: _Listener) -> None:
         state = self._quorum.state
-        if isinstance(state, Resigned):
+        if isinstance(state, ResignedState):
             return
-        if isinstance(state, Leader) and (
+        if isinstance(state, LeaderState) and (
             listener.next_offset is None or listener.next_offset <= state.epoch_start_offset
         ):
             return

@@ -18,8 +18,8 @@ from kio.schema.errors import ErrorCode
 from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.control_records import LeaderChange, encode_control_record
-from zkcontroller.kraft.leader_state import Leader
-from zkcontroller.kraft.listeners import Listeners
+from zkcontroller.kraft.leader_state import LeaderState
+from zkcontroller.kraft.listeners import RaftListeners
 from zkcontroller.kraft.messages import (
     AnyRaftResponse,
     Endpoints,
@@ -27,11 +27,11 @@ from zkcontroller.kraft.messages import (
     FetchResponse,
     RaftRequest,
 )
-from zkcontroller.kraft.outputs import Answer, PersistElection, RaftOutput, Send
+from zkcontroller.kraft.outputs import PersistElection, RaftOutput, SendRequest, SendResponse
 from zkcontroller.kraft.quorum import Quorum
 from zkcontroller.kraft.raft_log import RaftLog
 from zkcontroller.kraft.request_manager import RandomSource, RequestManager
-from zkcontroller.kraft.states import Candidate, Follower
+from zkcontroller.kraft.states import CandidateState, FollowerState
 from zkcontroller.kraft.values import (
     ElectionState,
     Endpoint,
@@ -91,7 +91,7 @@ class Node:
             voter_endpoints=self.voter_endpoints,
             persist=lambda election: self.emit(PersistElection(election)),
         )
-        self.listeners = Listeners(self.quorum, log, self.emit)
+        self.listeners = RaftListeners(self.quorum, log, self.emit)
         self.requests = RequestManager(
             self._bootstrap(bootstrap_servers),
             config.request_timeout_ms,
@@ -134,20 +134,20 @@ class Node:
 
     def answer(self, request_id: int, response: AnyRaftResponse) -> None:
         """Sends the response to a request."""
-        self.emit(Answer(request_id, response))
+        self.emit(SendResponse(request_id, response))
 
     def send(self, node_id: int, endpoint: Endpoint, request: RaftRequest, now_ms: int) -> None:
         """Sends a request to a node; the caller has checked that the node may be sent one."""
         self._correlation_id += 1
         self.requests.sent(node_id, self._correlation_id, now_ms)
-        self.emit(Send(node_id, endpoint, self._correlation_id, request))
+        self.emit(SendRequest(node_id, endpoint, self._correlation_id, request))
 
     # Changes of state.
 
     def start_epoch(self, now_ms: int) -> None:
         """Completes the start after :meth:`~.quorum.Quorum.initialize`."""
         match self.quorum.state:
-            case Candidate():
+            case CandidateState():
                 self._became_candidate()
             case _ if self.quorum.is_only_voter:
                 self.stand(now_ms)
@@ -173,7 +173,7 @@ class Node:
 
     def _became_candidate(self) -> None:
         state = self.quorum.state
-        if not isinstance(state, Candidate):
+        if not isinstance(state, CandidateState):
             raise RaftFatal(f"in state {state}")
         self._left_leader_and_follower()
 
@@ -186,7 +186,11 @@ class Node:
         another node else could lead the same epoch.
         """
         state = self.quorum.state
-        if isinstance(state, Candidate) and state.is_vote_granted and election == state.election:
+        if (
+            isinstance(state, CandidateState)
+            and state.is_vote_granted
+            and election == state.election
+        ):
             self.lead(now_ms)
 
     def lead(self, now_ms: int) -> None:
@@ -204,7 +208,7 @@ class Node:
     def resign(self, now_ms: int) -> None:
         """Resigns; EndQuorumEpoch then names the preferred successors."""
         state = self.quorum.state
-        if not isinstance(state, Leader):
+        if not isinstance(state, LeaderState):
             raise RaftFatal(f"in state {state}")
         successors = state.non_leader_voters_by_descending_offset
         self.quorum.become_resigned(successors, now_ms)
@@ -238,7 +242,7 @@ class Node:
             else:
                 self.follow(epoch, leader_id, endpoints, now_ms)
         elif leader_id is not None and not known.is_local(leader_id) and endpoints:
-            knows_leader = isinstance(known.state, Follower)
+            knows_leader = isinstance(known.state, FollowerState)
             if not knows_leader or len(endpoints) > len(known.leader_endpoints):
                 self.follow(epoch, leader_id, endpoints, now_ms)
         return True
@@ -246,7 +250,7 @@ class Node:
     def _is_consistent(self, leader_id: int | None, epoch: int) -> bool:
         quorum = self.quorum
         if leader_id is not None and quorum.is_local(leader_id):
-            return isinstance(quorum.state, Leader) and epoch == quorum.epoch
+            return isinstance(quorum.state, LeaderState) and epoch == quorum.epoch
         if epoch < quorum.epoch:
             return False
         known = quorum.leader_id
@@ -264,7 +268,7 @@ class Node:
 
     def _drop_download(self) -> None:
         state = self.quorum.state
-        if isinstance(state, Follower) and state.fetching_snapshot is not None:
+        if isinstance(state, FollowerState) and state.fetching_snapshot is not None:
             self.log.drop_download()
             state.fetching_snapshot = None
 
@@ -286,13 +290,13 @@ class Node:
 
     # The high watermark.
 
-    def leader_high_watermark_moved(self, state: Leader) -> None:
+    def leader_high_watermark_moved(self, state: LeaderState) -> None:
         """Passes the leader's new high watermark to the log."""
         if state.high_watermark is None:
             raise RaftFatal("a high watermark moved that is not known")
         self.log.update_high_watermark(state.high_watermark)
 
-    def follower_high_watermark(self, state: Follower, offset: int) -> None:
+    def follower_high_watermark(self, state: FollowerState, offset: int) -> None:
         """Takes over the leader's high watermark, limited to the end of the own log."""
         offset = min(offset, self.log.end_offset)
         known = state.high_watermark

@@ -32,7 +32,7 @@ class FlushLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendRequest:
     """Send a request; the response comes back with this correlation id."""
 
     destination_id: int
@@ -42,7 +42,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SendResponse:
     """Send the response to the request with this ``request_id``."""
 
     request_id: int
@@ -88,8 +88,8 @@ class ShutdownDone:
 RaftOutput: TypeAlias = (
     PersistElection
     | FlushLog
-    | Send
-    | Answer
+    | SendRequest
+    | SendResponse
     | DeliverCommit
     | DeliverSnapshot
     | DeliverLeader

@@ -18,7 +18,7 @@ from zkcontroller.kraft.config import (
     NEVER_MS,
 )
 from zkcontroller.kraft.inbound import InboundRequests
-from zkcontroller.kraft.leader_state import Leader
+from zkcontroller.kraft.leader_state import LeaderState
 from zkcontroller.kraft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -30,7 +30,7 @@ from zkcontroller.kraft.messages import (
 from zkcontroller.kraft.node import Node
 from zkcontroller.kraft.outputs import FlushLog
 from zkcontroller.kraft.responses import back_off
-from zkcontroller.kraft.states import Candidate, Follower, Resigned, Unattached
+from zkcontroller.kraft.states import CandidateState, FollowerState, ResignedState, UnattachedState
 from zkcontroller.kraft.values import ReplicaKey
 
 _log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
@@ -46,20 +46,20 @@ class Polling:
     def poll(self, now_ms: int) -> int:
         """Does what is due; returns the time of the next call, ``now_ms`` for an immediate one."""
         match self._node.quorum.state:
-            case Unattached() as state:
+            case UnattachedState() as state:
                 return self._unattached(state, now_ms)
-            case Candidate() as state:
+            case CandidateState() as state:
                 return self._candidate(state, now_ms)
-            case Leader() as state:
+            case LeaderState() as state:
                 return self._leader(state, now_ms)
-            case Follower() as state:
+            case FollowerState() as state:
                 return self._follower(state, now_ms)
-            case Resigned() as state:
+            case ResignedState() as state:
                 return self._resigned(state, now_ms)
             case state:
                 assert_never(state)
 
-    def _unattached(self, state: Unattached, now_ms: int) -> int:
+    def _unattached(self, state: UnattachedState, now_ms: int) -> int:
         node = self._node
         if not node.quorum.is_voter:
             return self._fetch_from_any(now_ms)
@@ -70,7 +70,7 @@ class Polling:
             return now_ms
         return min(state.election_deadline_ms, self._fetch_from_any(now_ms))
 
-    def _candidate(self, state: Candidate, now_ms: int) -> int:
+    def _candidate(self, state: CandidateState, now_ms: int) -> int:
         node = self._node
         if state.is_vote_granted:
             # A lone voter leads as soon as its vote is on disk.
@@ -90,12 +90,12 @@ class Polling:
             return now_ms
         return min(state.election_deadline_ms, self._ask_for_votes(state, now_ms))
 
-    def _ask_for_votes(self, state: Candidate, now_ms: int) -> int:
+    def _ask_for_votes(self, state: CandidateState, now_ms: int) -> int:
         if state.is_vote_rejected:
             return NEVER_MS
         return self._send_to_voters(state.unrecorded_voters, self._vote_request, now_ms)
 
-    def _leader(self, state: Leader, now_ms: int) -> int:
+    def _leader(self, state: LeaderState, now_ms: int) -> int:
         node = self._node
         if now_ms >= state.check_quorum_deadline_ms:
             _log.info("Did not receive fetch request from the majority of the voters in time")
@@ -120,7 +120,7 @@ class Polling:
             min((fetch.deadline_ms for fetch in node.parked), default=NEVER_MS),
         )
 
-    def _append(self, state: Leader, now_ms: int) -> None:
+    def _append(self, state: LeaderState, now_ms: int) -> None:
         """Appends drained batches; parked Fetches get them before they are on disk.
 
         A leader that may open no file, or gets no memory for it, resigns: what it cannot append was
@@ -152,7 +152,7 @@ class Polling:
             response = self._inbound.try_fetch(fetch.request, fetch.listener_name, now_ms)
             node.answer(fetch.request_id, response)
 
-    def _follower(self, state: Follower, now_ms: int) -> int:
+    def _follower(self, state: FollowerState, now_ms: int) -> int:
         node = self._node
         if node.quorum.is_voter:
             if node.is_shutting_down:
@@ -166,7 +166,7 @@ class Polling:
             return self._fetch_from_any(now_ms)
         return min(state.fetch_deadline_ms, self._fetch_from_best(state, now_ms))
 
-    def _fetch_from_best(self, state: Follower, now_ms: int) -> int:
+    def _fetch_from_best(self, state: FollowerState, now_ms: int) -> int:
         """Fetches from the leader, or from a bootstrap server if the leader does not respond."""
         node, requests = self._node, self._node.requests
         leader = state.leader_id
@@ -200,7 +200,7 @@ class Polling:
             node.send(server, endpoint, self._fetch_request(), now_ms)
         return node.requests.bootstrap_ready_at_ms(now_ms)
 
-    def _resigned(self, state: Resigned, now_ms: int) -> int:
+    def _resigned(self, state: ResignedState, now_ms: int) -> int:
         node = self._node
         again_ms = self._send_to_voters(
             tuple(state.unacked_voters), self._end_quorum_epoch_request, now_ms
@@ -256,7 +256,7 @@ class Polling:
 
     def _end_quorum_epoch_request(self, _: int) -> EndQuorumEpochRequest:
         node, state = self._node, self._node.quorum.state
-        if not isinstance(state, Resigned):
+        if not isinstance(state, ResignedState):
             raise RaftFatal(f"in state {state}")
         return EndQuorumEpochRequest(
             cluster_id=node.cluster_id,

@@ -13,10 +13,16 @@ from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.accumulator import BatchAccumulator
 from zkcontroller.kraft.config import LAST_EPOCH, MAX_EPOCH_LEAP, NEVER_MS, QuorumConfig
 from zkcontroller.kraft.guards import require
-from zkcontroller.kraft.leader_state import Leader
+from zkcontroller.kraft.leader_state import LeaderState
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.request_manager import RandomSource
-from zkcontroller.kraft.states import VALID_PREVIOUS, Candidate, Follower, Resigned, Unattached
+from zkcontroller.kraft.states import (
+    VALID_PREVIOUS,
+    CandidateState,
+    FollowerState,
+    ResignedState,
+    UnattachedState,
+)
 from zkcontroller.kraft.values import (
     ElectionState,
     LeaderAndEpoch,
@@ -25,7 +31,9 @@ from zkcontroller.kraft.values import (
     VoterSet,
 )
 
-RaftState: TypeAlias = Unattached | Candidate | Leader | Follower | Resigned
+RaftState: TypeAlias = (
+    UnattachedState | CandidateState | LeaderState | FollowerState | ResignedState
+)
 
 _log: Final = logging.getLogger("org.apache.kafka.raft.QuorumState")
 
@@ -46,7 +54,7 @@ class Quorum:
     ) -> None:
         self.local = local
         self.voters = voters
-        self.state: RaftState = Unattached(0, NEVER_MS)
+        self.state: RaftState = UnattachedState(0, NEVER_MS)
         self._config = config
         self._random = random
         self._local_endpoints = local_endpoints
@@ -74,9 +82,9 @@ class Quorum:
     def leader_endpoints(self) -> Endpoints:
         """The leader's endpoints; empty if they are unknown."""
         match self.state:
-            case Leader() | Follower() as state:
+            case LeaderState() | FollowerState() as state:
                 return state.leader_endpoints
-            case Resigned():
+            case ResignedState():
                 return self._local_endpoints
             case _:
                 return {}
@@ -155,11 +163,13 @@ class Quorum:
         if voted is not None and self.is_local(voted.id) and self.is_voter:
             if self.local is None:
                 raise RaftFatal("this node has no id")
-            return Candidate(epoch, self.local, self.voters, self._election_deadline_ms(now_ms))
+            return CandidateState(
+                epoch, self.local, self.voters, self._election_deadline_ms(now_ms)
+            )
         deadline_ms = self._election_deadline_ms(now_ms)
         if leader is not None and (endpoints := self._voter_endpoints(leader)):
-            return Follower(epoch, leader, endpoints, self.fetch_deadline_ms(now_ms))
-        return Unattached(epoch, deadline_ms, leader_id=leader, voted_key=voted)
+            return FollowerState(epoch, leader, endpoints, self.fetch_deadline_ms(now_ms))
+        return UnattachedState(epoch, deadline_ms, leader_id=leader, voted_key=voted)
 
     def become_unattached(self, epoch: int, now_ms: int) -> None:
         """Moves to a higher epoch without a known leader.
@@ -169,21 +179,21 @@ class Quorum:
         state = self.state
         require(epoch > state.epoch, f"unattached in epoch {epoch} after {state.epoch}")
         match state:
-            case Unattached() | Candidate() if self.is_voter:
+            case UnattachedState() | CandidateState() if self.is_voter:
                 deadline_ms = state.election_deadline_ms
             case _:
                 deadline_ms = self._election_deadline_ms(now_ms)
-        self._transition(Unattached(epoch, deadline_ms, high_watermark=state.high_watermark))
+        self._transition(UnattachedState(epoch, deadline_ms, high_watermark=state.high_watermark))
 
     def vote_for(self, candidate: ReplicaKey, now_ms: int) -> None:
         """Gives this node's vote of this epoch to that candidate."""
         state = self.state
-        if not isinstance(state, Unattached):
+        if not isinstance(state, UnattachedState):
             raise RaftFatal(f"a vote as {state}")
         require(state.voted_key is None, f"a second vote in epoch {state.epoch}")
         require(not self.is_local(candidate.id), "a vote for itself")
         self._transition(
-            Unattached(
+            UnattachedState(
                 state.epoch,
                 self._election_deadline_ms(now_ms),
                 voted_key=candidate,
@@ -200,13 +210,13 @@ class Quorum:
         require(not self.is_local(leader_id), f"node {leader_id} follows itself")
         require(epoch >= state.epoch, f"follower in epoch {epoch} after {state.epoch}")
         if epoch == state.epoch:
-            if isinstance(state, Leader):
+            if isinstance(state, LeaderState):
                 raise RaftFatal(f"two leaders of epoch {epoch}")
-            if isinstance(state, Follower):
+            if isinstance(state, FollowerState):
                 require(state.leader_id == leader_id, f"two leaders of epoch {epoch}")
                 require(len(endpoints) > len(state.leader_endpoints), "nothing new of the leader")
         self._transition(
-            Follower(
+            FollowerState(
                 epoch,
                 leader_id,
                 endpoints,
@@ -222,12 +232,12 @@ class Quorum:
             raise RaftFatal("an observer does not stand")
         require(self.is_voter, "an observer does not stand")
         self._transition(
-            Candidate(
+            CandidateState(
                 state.epoch + 1,
                 self.local,
                 self.voters,
                 self._election_deadline_ms(now_ms),
-                retries=state.retries + 1 if isinstance(state, Candidate) else 1,
+                retries=state.retries + 1 if isinstance(state, CandidateState) else 1,
                 high_watermark=state.high_watermark,
             )
         )
@@ -236,25 +246,25 @@ class Quorum:
         """Keeps the state for another election timeout; not for a leader."""
         state, deadline_ms = self.state, max(now_ms + 1, self._random_deadline_ms(now_ms))
         match state:
-            case Unattached() | Resigned():
+            case UnattachedState() | ResignedState():
                 state.election_deadline_ms = deadline_ms
-            case Candidate():
+            case CandidateState():
                 state.backoff_deadline_ms = deadline_ms
-            case Follower():
+            case FollowerState():
                 state.fetch_deadline_ms = deadline_ms
-            case Leader():
+            case LeaderState():
                 raise AssertionError("a leader does not stand")
             case _:
                 assert_never(state)
 
-    def become_leader(self, end_offset: int, now_ms: int) -> Leader:
+    def become_leader(self, end_offset: int, now_ms: int) -> LeaderState:
         """Becomes the leader after a majority voted for it; its epoch begins at the log's end."""
         state = self.state
-        if not isinstance(state, Candidate):
+        if not isinstance(state, CandidateState):
             raise RaftFatal(f"leads without a vote: {state}")
         require(state.is_vote_granted, f"no majority: {state}")
         linger_ms = self._config.append_linger_ms
-        leader = Leader(
+        leader = LeaderState(
             state.epoch,
             state.local,
             self.voters,
@@ -270,18 +280,18 @@ class Quorum:
 
     def become_resigned(self, preferred_successors: tuple[ReplicaKey, ...], now_ms: int) -> None:
         """Resigns.  Nothing is persisted: a leader that restarts is resigned anyway."""
-        if not isinstance(self.state, Leader):
+        if not isinstance(self.state, LeaderState):
             raise RaftFatal(f"in state {self.state}")
         self._enter(self._resigned(self.epoch, preferred_successors, now_ms))
 
     def _resigned(
         self, epoch: int, preferred_successors: tuple[ReplicaKey, ...], now_ms: int
-    ) -> Resigned:
+    ) -> ResignedState:
         if self.local is None:
             raise RaftFatal("this node has no id")
         others = list(self.voters.others(self.local.id))
         deadline_ms = self._random_deadline_ms(now_ms)
-        return Resigned(epoch, self.local.id, deadline_ms, others, preferred_successors)
+        return ResignedState(epoch, self.local.id, deadline_ms, others, preferred_successors)
 
     def _transition(self, state: RaftState) -> None:
         self._persist(state.election)

@@ -3,7 +3,7 @@
 What the caller must do:
 
 1. call :meth:`RaftNode.start` once, then :meth:`RaftNode.step` with whatever happens and the time,
-   with :class:`~.inputs.Tick` when :attr:`RaftNode.deadline_ms` has come, and with
+   with :class:`~.inputs.RaftTick` when :attr:`RaftNode.deadline_ms` has come, and with
    :class:`~.inputs.ElectionPersisted` after each :class:`~.outputs.PersistElection`;
 2. perform what they return strictly in order, each to its end before the next (:mod:`.outputs`);
 3. let time never go back.
@@ -28,21 +28,21 @@ from zkcontroller.kraft.inputs import (
     ElectionPersisted,
     ListenerAdvanced,
     RaftInput,
-    RequestFailed,
-    RequestReceived,
+    RaftRequestFailed,
+    RaftRequestReceived,
+    RaftResponseReceived,
+    RaftShutdown,
+    RaftTick,
     Resign,
-    ResponseReceived,
-    Shutdown,
-    Tick,
 )
-from zkcontroller.kraft.leader_state import Leader
+from zkcontroller.kraft.leader_state import LeaderState
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.node import Node
 from zkcontroller.kraft.outputs import FlushLog, RaftOutput, ShutdownDone
 from zkcontroller.kraft.polling import Polling
 from zkcontroller.kraft.raft_log import RaftLog
 from zkcontroller.kraft.request_manager import RandomSource
-from zkcontroller.kraft.responses import Responses
+from zkcontroller.kraft.responses import RaftResponses
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.static_voters import refuse_voter_records
 from zkcontroller.kraft.values import (
@@ -87,7 +87,7 @@ class RaftNode:
             bootstrap_servers=bootstrap_servers,
         )
         self._inbound = InboundRequests(self._node)
-        self._responses = Responses(self._node)
+        self._responses = RaftResponses(self._node)
         self._polling = Polling(self._node, self._inbound)
         self._deadline_ms = NEVER_MS
         self._clean_at_ms = NEVER_MS
@@ -118,7 +118,7 @@ class RaftNode:
     @property
     def is_leader(self) -> bool:
         """Whether the node is the leader."""
-        return isinstance(self._node.quorum.state, Leader)
+        return isinstance(self._node.quorum.state, LeaderState)
 
     @property
     def high_watermark(self) -> int | None:
@@ -144,7 +144,7 @@ class RaftNode:
     def next_append_offset(self) -> int:
         """The offset of the next record, behind those that wait to be written."""
         state = self._node.quorum.state
-        if isinstance(state, Leader):
+        if isinstance(state, LeaderState):
             return state.accumulator.next_offset
         return self._node.log.end_offset
 
@@ -177,21 +177,21 @@ class RaftNode:
         if self._has_left:
             return []
         match happened:
-            case Tick():
+            case RaftTick():
                 pass
             case ElectionPersisted(election):
                 self._node.election_persisted(election, now_ms)
-            case RequestReceived():
+            case RaftRequestReceived():
                 self._inbound.handle(happened, now_ms)
-            case ResponseReceived():
+            case RaftResponseReceived():
                 self._responses.handle(happened, now_ms)
-            case RequestFailed():
+            case RaftRequestFailed():
                 self._responses.handle_failure(happened, now_ms)
             case ListenerAdvanced(listener, next_offset):
                 self._node.listeners.advanced(listener, next_offset)
             case Resign(epoch):
                 self._resign(epoch)
-            case Shutdown(timeout_ms):
+            case RaftShutdown(timeout_ms):
                 _log.info("Beginning graceful shutdown")
                 self._node.shutdown_deadline_ms = now_ms + timeout_ms
             case _:
@@ -206,21 +206,21 @@ class RaftNode:
         BufferAllocation while too many batches wait.
         """
         state = self._node.quorum.state
-        if not isinstance(state, Leader):
+        if not isinstance(state, LeaderState):
             raise NotLeader("Append failed because the replica is not the current leader")
         return state.accumulator.prepare(epoch, values, now_ms)
 
     def schedule_prepared_append(self) -> None:
         """Lets prepared records be written; a Tick writes them after the linger time."""
         state = self._node.quorum.state
-        if isinstance(state, Leader):
+        if isinstance(state, LeaderState):
             state.accumulator.allow_drain()
             self._deadline_ms = min(self._deadline_ms, state.accumulator.deadline_ms())
 
     def _resign(self, epoch: int) -> None:
         state = self._node.quorum.state
         require(epoch <= state.epoch, f"a resignation from epoch {epoch}, which has not begun")
-        if isinstance(state, Leader) and state.epoch == epoch:
+        if isinstance(state, LeaderState) and state.epoch == epoch:
             _log.info("Received user request to resign from the current epoch %d", epoch)
             state.is_resign_requested = True
 
@@ -266,7 +266,7 @@ class RaftNode:
             if now_ms < fetch.deadline_ms:
                 waiting.append(fetch)
                 continue
-            if not isinstance(state, Leader):
+            if not isinstance(state, LeaderState):
                 raise RaftFatal("a Fetch waits at a node that does not lead")
             node.answer(fetch.request_id, self._inbound.nothing_new(state, fetch.listener_name))
         node.parked = waiting

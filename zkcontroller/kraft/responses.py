@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from zkcontroller.errors import LimitReached, RaftFatal, RecordsRefused
 from zkcontroller.kraft.config import RETRY_BACKOFF_BASE_MS
-from zkcontroller.kraft.inputs import RequestFailed, ResponseReceived
-from zkcontroller.kraft.leader_state import Leader
+from zkcontroller.kraft.inputs import RaftRequestFailed, RaftResponseReceived
+from zkcontroller.kraft.leader_state import LeaderState
 from zkcontroller.kraft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochResponse,
@@ -28,7 +28,13 @@ from zkcontroller.kraft.messages import (
 from zkcontroller.kraft.node import Node
 from zkcontroller.kraft.outputs import FlushLog
 from zkcontroller.kraft.raft_log import truncation_offset
-from zkcontroller.kraft.states import Candidate, Follower, Resigned, Unattached, Vote
+from zkcontroller.kraft.states import (
+    CandidateState,
+    FollowerState,
+    ResignedState,
+    UnattachedState,
+    Vote,
+)
 from zkcontroller.kraft.static_voters import VoterRecordsGuard
 from zkcontroller.kraft.values import OffsetAndEpoch
 
@@ -37,7 +43,7 @@ _log: Final = logging.getLogger("org.apache.kafka.raft.KafkaRaftClient")
 _HEADER_BYTES_SHOWN: Final = 61
 
 
-class Responses:
+class RaftResponses:
     """Handles the responses to one node."""
 
     def __init__(self, node: Node) -> None:
@@ -45,7 +51,7 @@ class Responses:
         self._guard = VoterRecordsGuard("no snapshot")
         """Of the snapshot that is being downloaded."""
 
-    def handle(self, received: ResponseReceived, now_ms: int) -> None:
+    def handle(self, received: RaftResponseReceived, now_ms: int) -> None:
         """Handles a response, if it is still expected."""
         requests = self._node.requests
         source, correlation_id = received.source_id, received.correlation_id
@@ -56,7 +62,7 @@ class Responses:
         else:
             requests.failed(source, correlation_id, now_ms)
 
-    def handle_failure(self, failed: RequestFailed, now_ms: int) -> None:
+    def handle_failure(self, failed: RaftRequestFailed, now_ms: int) -> None:
         """Handles a request that gets no response."""
         self._node.requests.failed(failed.destination_id, failed.correlation_id, now_ms)
 
@@ -89,7 +95,7 @@ class Responses:
                 f"Node {source} does not let this node take part in the quorum: "
                 "CLUSTER_AUTHORIZATION_FAILED"
             )
-        if isinstance(state, Follower) and state.fetching_snapshot is not None:
+        if isinstance(state, FollowerState) and state.fetching_snapshot is not None:
             # A Java leader that refuses a part of a snapshot spoils the whole answer.
             self._drop_download(state)
         if error is not ErrorCode.broker_not_available:
@@ -131,7 +137,7 @@ class Responses:
 
     def _knows_more_than_before(self) -> bool:
         """Whether a leader is known; False delays the next request by the backoff."""
-        return not isinstance(self._node.quorum.state, Unattached)
+        return not isinstance(self._node.quorum.state, UnattachedState)
 
     def _transition(self, source: int, response: AnyRaftResponse, now_ms: int) -> None:
         node = self._node
@@ -153,7 +159,7 @@ class Responses:
         node, state = self._node, self._node.quorum.state
         if response.error is not ErrorCode.none:
             return self._unexpected(source, response.error)
-        if not isinstance(state, Candidate):
+        if not isinstance(state, CandidateState):
             return True
         if response.vote_granted:
             state.record(source, Vote.GRANTED)
@@ -170,7 +176,7 @@ class Responses:
         if response.error is not ErrorCode.none:
             return self._unexpected(source, response.error)
         state = self._node.quorum.state
-        if isinstance(state, Leader):
+        if isinstance(state, LeaderState):
             state.acknowledged(source)
         return True
 
@@ -178,7 +184,7 @@ class Responses:
         if response.error is not ErrorCode.none:
             return self._unexpected(source, response.error)
         state = self._node.quorum.state
-        if isinstance(state, Resigned):
+        if isinstance(state, ResignedState):
             state.acknowledge(source)
         return True
 
@@ -192,13 +198,13 @@ class Responses:
             _log.error("The log cannot take over what leader %d has sent: %s", source, reached)
             self._flush_before_the_next_fetch()
             state = self._node.quorum.state
-            if isinstance(state, Follower):
+            if isinstance(state, FollowerState):
                 state.fetch_deadline_ms = self._node.quorum.fetch_deadline_ms(now_ms)
             return False
 
     def _take_fetched(self, source: int, response: FetchResponse, now_ms: int) -> bool:
         node, state = self._node, self._node.quorum.state
-        if response.error is not ErrorCode.none or not isinstance(state, Follower):
+        if response.error is not ErrorCode.none or not isinstance(state, FollowerState):
             return self._unexpected(source, response.error)
         if response.diverging_epoch is not None:
             if min(response.diverging_epoch) < 0:
@@ -234,7 +240,7 @@ class Responses:
         state.fetch_deadline_ms = node.quorum.fetch_deadline_ms(now_ms)
         return True
 
-    def _append(self, source: int, records: bytes, state: Follower) -> bool:
+    def _append(self, source: int, records: bytes, state: FollowerState) -> bool:
         """Appends a leader's records; False if they are invalid, and then nothing is appended.
 
         Kafka repeats the Fetch without end if a leader's records are broken.  Here such a response
@@ -264,7 +270,7 @@ class Responses:
 
     def _fetch_snapshot(self, source: int, response: FetchSnapshotResponse, now_ms: int) -> bool:
         node, state = self._node, self._node.quorum.state
-        if not isinstance(state, Follower) or state.fetching_snapshot is None:
+        if not isinstance(state, FollowerState) or state.fetching_snapshot is None:
             return self._unexpected(source, response.error)
         error = response.error
         if error is ErrorCode.snapshot_not_found or (
@@ -290,7 +296,7 @@ class Responses:
         state.fetch_deadline_ms = node.quorum.fetch_deadline_ms(now_ms)
         return True
 
-    def _restart_log(self, state: Follower, snapshot_id: OffsetAndEpoch) -> None:
+    def _restart_log(self, state: FollowerState, snapshot_id: OffsetAndEpoch) -> None:
         """Restarts the log at a local snapshot, because the leader deleted the records."""
         node = self._node
         self._check_restart(state, snapshot_id)
@@ -298,7 +304,7 @@ class Responses:
         _log.info("Restarted the log at snapshot %s, which was here already", snapshot_id)
         node.follower_high_watermark(state, node.log.high_watermark)
 
-    def _check_restart(self, state: Follower, snapshot_id: OffsetAndEpoch) -> None:
+    def _check_restart(self, state: FollowerState, snapshot_id: OffsetAndEpoch) -> None:
         known = self._node.log.high_watermark
         if snapshot_id.offset < known:
             raise RaftFatal(
@@ -307,14 +313,14 @@ class Responses:
             )
 
     @staticmethod
-    def _is_next_part(response: FetchSnapshotResponse, state: Follower) -> bool:
+    def _is_next_part(response: FetchSnapshotResponse, state: FollowerState) -> bool:
         return (
             response.snapshot_id == state.fetching_snapshot
             and response.position == state.fetched_bytes
             and 0 < len(response.data) <= response.size - response.position
         )
 
-    def _drop_download(self, state: Follower) -> None:
+    def _drop_download(self, state: FollowerState) -> None:
         if state.fetching_snapshot is not None:
             self._node.log.drop_download()
             state.fetching_snapshot = None
@@ -325,7 +331,7 @@ class Responses:
         return False
 
 
-def back_off(node: Node, state: Candidate, now_ms: int) -> None:
+def back_off(node: Node, state: CandidateState, now_ms: int) -> None:
     """After a lost election: waits a random time, longer each time, before the next epoch.
 
     Source: Kafka ``KafkaRaftClient.binaryExponentialElectionBackoffMs``.

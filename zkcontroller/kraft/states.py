@@ -61,7 +61,7 @@ class Vote(Enum):
 
 
 @dataclass(slots=True)
-class Unattached:
+class UnattachedState:
     """Has no leader to fetch from; may grant one vote."""
 
     epoch: int
@@ -89,7 +89,7 @@ class Unattached:
 
 
 @dataclass(slots=True)
-class Candidate:
+class CandidateState:
     """Asks every voter for its vote."""
 
     epoch: int
@@ -149,7 +149,7 @@ class Candidate:
 
 
 @dataclass(slots=True)
-class Follower:
+class FollowerState:
     """Fetches from the leader of its epoch."""
 
     epoch: int
@@ -178,7 +178,7 @@ class Follower:
 
 
 @dataclass(slots=True)
-class Resigned:
+class ResignedState:
     """Was the leader of this epoch and resigned; waits for another election."""
 
     epoch: int

@@ -4,7 +4,7 @@ A consumer or follower that keeps up sends hundreds of these a second, each with
 What stands for the records in an answer may be anything with a length: a slice of a file is put
 among the bytes, for the connection that sends them.
 
-Source: Kafka ``FetchRequest.json``, ``FetchResponse.json`` (versions 0 to 17).
+Source: Kafka ``FetchRequestData.json``, ``FetchResponse.json`` (versions 0 to 17).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class FetchPartition(NamedTuple):
     """The follower's own; -1 from consumers."""
 
 
-class FetchRequest(NamedTuple):
+class FetchRequestData(NamedTuple):
     """A Fetch request of any version."""
 
     replica_id: int
@@ -115,7 +115,7 @@ class PartitionData(NamedTuple, Generic[R]):
     """Leader and leader epoch, for who asked the wrong broker."""
 
 
-def read_fetch_request(version: int, data: bytes, offset: int) -> FetchRequest:
+def read_fetch_request(version: int, data: bytes, offset: int) -> FetchRequestData:
     """The request that starts at ``offset``; InvalidFrame if none does."""
     try:
         return _Reader(version, data, offset).read()
@@ -154,7 +154,7 @@ class _Reader(WireReader[bytes]):
         self._version = version
         self._layout, self._places = _LAYOUTS[version]
 
-    def read(self) -> FetchRequest:
+    def read(self) -> FetchRequestData:
         version = self._version
         replica_id = -1 if version >= _REPLICA_STATE_SINCE else self._int32()
         max_wait_ms, min_bytes = self._int32(), self._int32()
@@ -173,7 +173,7 @@ class _Reader(WireReader[bytes]):
         replica_epoch = -1
         if state is not None and version >= _REPLICA_STATE_SINCE:
             replica_id, replica_epoch = _REPLICA_STATE.unpack_from(state)
-        return FetchRequest(
+        return FetchRequestData(
             replica_id, replica_epoch, max_wait_ms, min_bytes, max_bytes, is_read_committed,
             session_id, session_epoch, topics, forgotten, rack_id,
         )  # fmt: skip

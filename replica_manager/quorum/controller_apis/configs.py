@@ -21,7 +21,7 @@ from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.kraft.controller.api_error import ApiError, ApiException
 from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation
-from zkcontroller.kraft.controller.features import FeatureUpdate, UpgradeType
+from zkcontroller.kraft.controller.features import FeatureLevelUpdate, UpgradeType
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     IncrementalAlterConfigs,
     LegacyAlterConfigs,
@@ -142,7 +142,7 @@ async def _update_features(
 ) -> ResponsePayload:
     schema = response_schema(ApiKey.UPDATE_FEATURES, call.version)
     updates = {
-        update.feature: FeatureUpdate(update.max_version_level, _upgrade_type(update))
+        update.feature: FeatureLevelUpdate(update.max_version_level, _upgrade_type(update))
         for update in request.feature_updates
     }
     wanted = UpdateFeatures(updates, field_or(request, "validate_only", False))

@@ -16,7 +16,7 @@ from replica_manager.quorum.controller_apis.call import Call, ControllerApi, uui
 from zkcontroller.acls import AclOperation
 from zkcontroller.kraft.controller.alter_partition import (
     AlterPartitionRequest,
-    BrokerState,
+    IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
@@ -82,10 +82,10 @@ async def _alter_partition(
 def _proposed(partition: request_types.AlterPartitionPartitionData) -> ProposedPartition:
     brokers = field_or(partition, "new_isr", None)
     if brokers is not None:
-        isr = tuple(BrokerState(broker) for broker in brokers)
+        isr = tuple(IsrMember(broker) for broker in brokers)
     else:
         isr = tuple(
-            BrokerState(member.broker_id, member.broker_epoch)
+            IsrMember(member.broker_id, member.broker_epoch)
             for member in field_or(partition, "new_isr_with_epochs", ())
         )
     return ProposedPartition(

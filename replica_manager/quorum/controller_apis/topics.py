@@ -32,11 +32,11 @@ from zkcontroller.kraft.controller.reassignment_control import (
     ReassignedTopic,
 )
 from zkcontroller.kraft.controller.topic_requests import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicResult,
     CreatePartitionsTopic,
     CreateTopicsRequest,
-    ReplicaAssignment,
 )
 from zkcontroller.kraft.values import METADATA_TOPIC
 from zkcontroller.protocol import request_types
@@ -97,7 +97,7 @@ def _creatable(topic: request_types.CreatableTopic) -> CreatableTopic:
         num_partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
         assignments=tuple(
-            ReplicaAssignment(assignment.partition_index, tuple(assignment.broker_ids))
+            CreatableReplicaAssignment(assignment.partition_index, tuple(assignment.broker_ids))
             for assignment in topic.assignments
         ),
         configs=tuple((config.name, config.value) for config in topic.configs),

@@ -44,7 +44,7 @@ from zkcontroller.protocol.fetch import (
     LAST_VERSION,
     TOPIC_IDS_SINCE,
     FetchPartition,
-    FetchRequest,
+    FetchRequestData,
     PartitionData,
     TopicName,
     fetch_response,
@@ -68,7 +68,7 @@ read = read_fetch_request
 
 
 async def handle(
-    request: FetchRequest, context: RequestContext, broker: BrokerContext
+    request: FetchRequestData, context: RequestContext, broker: BrokerContext
 ) -> EncodedBody:
     """The results for the partitions of the request, or of its session."""
     version = context.api_version
@@ -104,7 +104,7 @@ async def handle(
     return await _answered(answer, interesting, request, context, broker)
 
 
-def refuse(request: FetchRequest, context: RequestContext, error: ErrorCode) -> EncodedBody:
+def refuse(request: FetchRequestData, context: RequestContext, error: ErrorCode) -> EncodedBody:
     """The code at the top; before there was one, for every partition."""
     topics = [
         (topic, [_failed(partition, error) for partition, _ in partitions])
@@ -156,7 +156,9 @@ async def _sorted_out(
     return interesting, erroneous
 
 
-def _params(request: FetchRequest, context: RequestContext, broker: BrokerContext) -> FetchParams:
+def _params(
+    request: FetchRequestData, context: RequestContext, broker: BrokerContext
+) -> FetchParams:
     config = broker.config()
     is_from_follower = request.replica_id >= 0
     max_bytes = min(request.max_bytes, config.integer("fetch.max.bytes"))
@@ -192,7 +194,7 @@ def _params(request: FetchRequest, context: RequestContext, broker: BrokerContex
 async def _answered(
     answer: FetchAnswer,
     fetch_infos: Mapping[TopicIdPartition, FetchPartition],
-    request: FetchRequest,
+    request: FetchRequestData,
     context: RequestContext,
     broker: BrokerContext,
 ) -> EncodedBody:

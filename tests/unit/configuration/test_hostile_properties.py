@@ -30,7 +30,7 @@ from replica_manager.configuration.config_keys import BLANKS, parse_type, split_
 from replica_manager.configuration.properties import parse_properties
 from replica_manager.coordinators.group_settings import group_settings
 from replica_manager.coordinators.transaction_settings import transaction_settings
-from replica_manager.quorum.controller_config import ControllerConfig
+from replica_manager.quorum.controller_config import ControllerServerConfig
 from replica_manager.quorum.described_config import described_config
 from replica_manager.quorum.node_security import node_security
 from replica_manager.security.client_properties import client_security_of
@@ -127,7 +127,7 @@ def prepare_broker(properties: Mapping[str, str]) -> None:
 
 def prepare_node(properties: Mapping[str, str]) -> None:
     """What a node of the quorum does with its file before it opens a directory."""
-    config = ControllerConfig.parse(properties)
+    config = ControllerServerConfig.parse(properties)
     config.check_voters_are_routable()
     node_security(config)
     described_config(config)

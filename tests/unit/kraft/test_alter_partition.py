@@ -10,7 +10,7 @@ from tests.support.kraft_world import KraftWorld
 from zkcontroller.kraft.controller.alter_partition import (
     AlteredPartition,
     AlterPartitionRequest,
-    BrokerState,
+    IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
@@ -40,7 +40,7 @@ def propose(
 ) -> AlteredPartition:
     """What the leader, or ``sender``, is answered; epochs are the partition's if not changed."""
     partition = world.partition(topic)
-    members = tuple(BrokerState(*(m if isinstance(m, tuple) else (m,))) for m in isr)
+    members = tuple(IsrMember(*(m if isinstance(m, tuple) else (m,))) for m in isr)
     sender = partition.leader if sender is None else sender
     proposed = ProposedPartition(
         changed.get("index", 0),

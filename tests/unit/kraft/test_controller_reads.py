@@ -9,7 +9,11 @@ from kio.schema.errors import ErrorCode
 
 from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld
 from zkcontroller.kraft.controller.cluster_requests import ControllerRegistrationRequest
-from zkcontroller.kraft.controller.features import NEVER_CHANGED, FeatureUpdate, FinalizedFeatures
+from zkcontroller.kraft.controller.features import (
+    NEVER_CHANGED,
+    FeatureLevelUpdate,
+    FinalizedControllerFeatures,
+)
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     DescribeConfigs,
     DescribeControllers,
@@ -27,8 +31,8 @@ from zkcontroller.kraft.metadata.records import BrokerEndpoint, BrokerFeature
 QUIET = QuorumControllerConfig(0, CLUSTER_ID, max_idle_interval_ms=None)
 
 
-def features_of(world: QuorumWorld, node_id: int) -> FinalizedFeatures:
-    return world.ask(GetFinalizedFeatures(), FinalizedFeatures, node_id)
+def features_of(world: QuorumWorld, node_id: int) -> FinalizedControllerFeatures:
+    return world.ask(GetFinalizedFeatures(), FinalizedControllerFeatures, node_id)
 
 
 def registration(controller_id: int) -> RegisterController:
@@ -63,7 +67,7 @@ def test_features_count_from_the_record_that_changes_them_once_it_is_committed()
     before = features_of(world, 3000)
     world.log.is_slow = True
 
-    world.send(UpdateFeatures({FEATURE_NAME: FeatureUpdate(20)}), 3000)
+    world.send(UpdateFeatures({FEATURE_NAME: FeatureLevelUpdate(20)}), 3000)
 
     assert features_of(world, 3000) == before
     changed_at = world.log.end_offset - 1
@@ -80,7 +84,7 @@ def test_a_change_that_is_lost_with_the_leadership_never_was() -> None:
         world.send(registration(controller_id), 3000)
     before = features_of(world, 3000)
     world.log.is_slow = True
-    world.send(UpdateFeatures({FEATURE_NAME: FeatureUpdate(20)}), 3000)
+    world.send(UpdateFeatures({FEATURE_NAME: FeatureLevelUpdate(20)}), 3000)
 
     world.elect(3001)
 

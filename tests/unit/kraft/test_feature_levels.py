@@ -14,7 +14,11 @@ from zkcontroller.kraft.controller.cluster_requests import (
     BrokerRegistrationReply,
     BrokerRegistrationRequest,
 )
-from zkcontroller.kraft.controller.features import FeatureUpdate, FinalizedFeatures, UpgradeType
+from zkcontroller.kraft.controller.features import (
+    FeatureLevelUpdate,
+    FinalizedControllerFeatures,
+    UpgradeType,
+)
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     GetFinalizedFeatures,
     RegisterBroker,
@@ -45,14 +49,14 @@ def world_at(version: str, *, is_unstable_enabled: bool = False) -> QuorumWorld:
 def verdict(
     world: QuorumWorld, name: str, level: int, upgrade_type: UpgradeType = UPGRADE
 ) -> ApiError:
-    answered = world.ask(UpdateFeatures({name: FeatureUpdate(level, upgrade_type)}), dict)
+    answered = world.ask(UpdateFeatures({name: FeatureLevelUpdate(level, upgrade_type)}), dict)
     error = answered[name]
     assert isinstance(error, ApiError)
     return error
 
 
 def levels(world: QuorumWorld) -> Mapping[str, int]:
-    return world.ask(GetFinalizedFeatures(), FinalizedFeatures).levels
+    return world.ask(GetFinalizedFeatures(), FinalizedControllerFeatures).levels
 
 
 # What may be updated.

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from zkcontroller.errors import IllegalState
 from zkcontroller.kraft.controller.features import (
     FeatureControlManager,
-    FeatureUpdate,
+    FeatureLevelUpdate,
     UpgradeType,
 )
 from zkcontroller.kraft.controller.migration_state import ZkMigrationState
@@ -82,7 +82,7 @@ def refusal(
     cluster: Supported = NOBODY,
 ) -> str | None:
     """Why one update is refused; the records of it are checked on the way."""
-    result = features.update_features({name: FeatureUpdate(level, upgrade_type)}, cluster)
+    result = features.update_features({name: FeatureLevelUpdate(level, upgrade_type)}, cluster)
     error = result.response[name]
     assert result.is_atomic
     if error.is_failure:
@@ -146,7 +146,7 @@ def test_each_update_has_its_own_verdict_and_validation_writes_nothing(
     registry: SnapshotRegistry,
 ) -> None:
     features = features_at(registry, "3.9")
-    updates = {FOO: FeatureUpdate(1), "bar.version": FeatureUpdate(1)}
+    updates = {FOO: FeatureLevelUpdate(1), "bar.version": FeatureLevelUpdate(1)}
 
     result = features.update_features(updates, NOBODY)
     assert list(result.response) == ["bar.version", FOO]

@@ -11,7 +11,7 @@ from tests.support.kraft_world import KraftWorld
 from zkcontroller.kraft.controller.alter_partition import (
     AlteredPartition,
     AlterPartitionRequest,
-    BrokerState,
+    IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
@@ -42,7 +42,7 @@ def proposed(
         0,
         before.leader_epoch,
         before.partition_epoch,
-        tuple(BrokerState(member) for member in isr),
+        tuple(IsrMember(member) for member in isr),
         recovery_state,
     )
     request = AlterPartitionRequest(

@@ -12,7 +12,10 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     WriteMigrationRecords,
 )
 from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerConfig
-from zkcontroller.kraft.controller.quorum_controller_values import LeaderChanged, RequestReceived
+from zkcontroller.kraft.controller.quorum_controller_values import (
+    ControllerRequestReceived,
+    LeaderChanged,
+)
 from zkcontroller.kraft.controller.result import VersionedRecord
 from zkcontroller.kraft.metadata.records import (
     BeginTransactionRecord,
@@ -71,7 +74,7 @@ def test_a_request_that_was_answered_makes_room_for_one(monkeypatch: pytest.Monk
     for turn in range(4):
         numbers = [1_000 + 10 * turn + n for n in range(3)]
         for number in numbers:
-            world.note(controller.enqueue(RequestReceived(number, FindAllTopicIds())))
+            world.note(controller.enqueue(ControllerRequestReceived(number, FindAllTopicIds())))
         world.feed(3000, None)
         *served, refused = (world.answers[number] for number in numbers)
         assert served == [{}, {}]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkcontroller.errors import IllegalState
-from zkcontroller.kraft.controller.controller_event_queue import ControllerEventQueue, Outcome
+from zkcontroller.kraft.controller.controller_event_queue import ControllerEventQueue, EventOutcome
 from zkcontroller.kraft.controller.deferred_events import DeferredEventQueue
 from zkcontroller.kraft.controller.offsets import NONE, BatchEnd, OffsetControlManager
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
@@ -216,7 +216,7 @@ def test_deferred_events_come_out_by_offset() -> None:
 # ---------------------------------------------------------------------- the event queue
 
 
-def taken(queue: ControllerEventQueue[str], now_ms: int) -> list[tuple[str, Outcome]]:
+def taken(queue: ControllerEventQueue[str], now_ms: int) -> list[tuple[str, EventOutcome]]:
     events = []
     while (one := queue.take(now_ms)) is not None:
         events.append((one.event, one.outcome))
@@ -230,7 +230,11 @@ def test_events_run_in_order_and_a_prepended_one_first() -> None:
     queue.prepend("first")
 
     assert queue.next_time_ms(0) == 0
-    assert taken(queue, 0) == [("first", Outcome.RUN), ("a", Outcome.RUN), ("b", Outcome.RUN)]
+    assert taken(queue, 0) == [
+        ("first", EventOutcome.RUN),
+        ("a", EventOutcome.RUN),
+        ("b", EventOutcome.RUN),
+    ]
     assert queue.next_time_ms(0) is None
 
 
@@ -241,9 +245,9 @@ def test_an_event_whose_deadline_came_is_timed_out_before_others_run() -> None:
     queue.append("later", deadline_ms=20)
 
     assert taken(queue, 10) == [
-        ("late", Outcome.TIMED_OUT),
-        ("a", Outcome.RUN),
-        ("later", Outcome.RUN),
+        ("late", EventOutcome.TIMED_OUT),
+        ("a", EventOutcome.RUN),
+        ("later", EventOutcome.RUN),
     ]
 
 
@@ -254,7 +258,7 @@ def test_a_deferred_event_runs_when_its_time_comes() -> None:
     assert queue.take(9) is None
 
     queue.append("a")
-    assert taken(queue, 10) == [("task", Outcome.RUN), ("a", Outcome.RUN)]
+    assert taken(queue, 10) == [("task", EventOutcome.RUN), ("a", EventOutcome.RUN)]
 
 
 def test_a_deferred_event_takes_the_place_of_another_of_its_tag() -> None:
@@ -265,7 +269,7 @@ def test_a_deferred_event_takes_the_place_of_another_of_its_tag() -> None:
 
     queue.schedule_deferred("tag", 5, "newest")
     assert queue.next_time_ms(0) == 5
-    assert taken(queue, 100) == [("newest", Outcome.RUN)]
+    assert taken(queue, 100) == [("newest", EventOutcome.RUN)]
 
     queue.schedule_deferred("tag", 10, "again")
     queue.cancel_deferred("tag")
@@ -285,10 +289,10 @@ def test_a_queue_that_shuts_down_rejects_what_has_a_time_and_runs_the_rest() -> 
     assert not queue.prepend("c")
     assert not queue.schedule_deferred("other", 10, "c")
     assert taken(queue, 5) == [
-        ("overdue", Outcome.TIMED_OUT),
-        ("b", Outcome.REJECTED),
-        ("task", Outcome.REJECTED),
-        ("a", Outcome.RUN),
+        ("overdue", EventOutcome.TIMED_OUT),
+        ("b", EventOutcome.REJECTED),
+        ("task", EventOutcome.REJECTED),
+        ("a", EventOutcome.RUN),
     ]
 
 
@@ -304,8 +308,8 @@ def test_every_event_comes_out_once_however_it_does(deadlines: list[int], now_ms
     late.sort(key=lambda number: deadlines[number])
     in_time = [number for number, deadline_ms in enumerate(deadlines) if deadline_ms > now_ms]
     assert events == [
-        *((str(number), Outcome.TIMED_OUT) for number in late),
-        *((str(number), Outcome.RUN) for number in in_time),
+        *((str(number), EventOutcome.TIMED_OUT) for number in late),
+        *((str(number), EventOutcome.RUN) for number in in_time),
     ]
 
 

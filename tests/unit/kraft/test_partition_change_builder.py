@@ -8,7 +8,7 @@ import pytest
 from zkcontroller.errors import IllegalState
 from zkcontroller.kraft.controller.directory_ids import MIGRATING, UNASSIGNED
 from zkcontroller.kraft.controller.partition_change_builder import PartitionChangeBuilder
-from zkcontroller.kraft.controller.partition_election import Election
+from zkcontroller.kraft.controller.partition_election import PartitionElection
 from zkcontroller.kraft.controller.partition_registration import PartitionRegistration
 from zkcontroller.kraft.metadata.metadata_version import MetadataVersion, from_level, from_name
 from zkcontroller.kraft.metadata.records import (
@@ -77,7 +77,9 @@ def record(**fields: Any) -> PartitionChangeRecord:
 
 def test_no_change_makes_no_record() -> None:
     assert change(partition(1, 2, 3)) is None
-    assert change(partition(1, 2, 3), target_isr=(1, 2, 3), election=Election.UNCLEAN) is None
+    assert (
+        change(partition(1, 2, 3), target_isr=(1, 2, 3), election=PartitionElection.UNCLEAN) is None
+    )
 
 
 def test_an_isr_that_shrinks_raises_the_leader_epoch_before_3_6_and_during_a_migration() -> None:
@@ -152,7 +154,7 @@ def test_a_preferred_election_tries_the_first_replica_then_the_leader_then_the_r
 ) -> None:
     before = partition(1, 2, 3, isr=isr, leader=2)
 
-    result = change(before, alive=alive, election=Election.PREFERRED)
+    result = change(before, alive=alive, election=PartitionElection.PREFERRED)
 
     assert (2 if result is None else result.leader) == elected
 
@@ -168,11 +170,11 @@ def test_an_online_election_keeps_the_leader_and_else_takes_the_first_replica_in
 def test_an_unclean_leader_is_alone_in_the_isr_and_recovering() -> None:
     before = partition(1, 2, 3, isr=(1,))
 
-    assert change(before, alive=(2, 3), election=Election.UNCLEAN) == record(
+    assert change(before, alive=(2, 3), election=PartitionElection.UNCLEAN) == record(
         isr=(2,), leader=2, leader_recovery_state=RECOVERING
     )
     before_3_2 = change(
-        before, alive=(2, 3), election=Election.UNCLEAN, metadata_version=from_name("3.1")
+        before, alive=(2, 3), election=PartitionElection.UNCLEAN, metadata_version=from_name("3.1")
     )
     assert before_3_2 is not None
     assert before_3_2.leader_recovery_state == -1

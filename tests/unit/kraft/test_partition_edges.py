@@ -11,14 +11,14 @@ from kio.schema.errors import ErrorCode
 from tests.support.kraft_world import WITH_ELR, KraftWorld, directory
 from zkcontroller.kraft.controller.alter_partition import (
     AlterPartitionRequest,
-    BrokerState,
+    IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
 from zkcontroller.kraft.controller.partition_change_builder import PartitionChangeBuilder
-from zkcontroller.kraft.controller.partition_election import Election
+from zkcontroller.kraft.controller.partition_election import PartitionElection
 from zkcontroller.kraft.controller.partition_reassignment import (
     PartitionReassignmentReplicas,
     PartitionReassignmentRevert,
@@ -101,7 +101,7 @@ def test_a_change_of_replicas_alone_asks_nothing_of_the_isr() -> None:
 def test_a_leader_that_recovers_is_followed_by_one_that_still_recovers() -> None:
     before = partition(1, 2, 3, isr=(1,), recovery_state=RECOVERING)
 
-    wanted = change(before, alive=(2, 3), election=Election.UNCLEAN)
+    wanted = change(before, alive=(2, 3), election=PartitionElection.UNCLEAN)
 
     assert wanted == record(isr=(2,), leader=2)
     assert before.merge(record(isr=(2,), leader=2)).leader_recovery_state == RECOVERING
@@ -114,7 +114,7 @@ def test_the_state_that_a_partition_is_in_is_no_change() -> None:
     unclean = change(
         partition(1, 2, 3, isr=(1,)),
         alive=(2, 3),
-        election=Election.UNCLEAN,
+        election=PartitionElection.UNCLEAN,
         target_leader_recovery_state=RECOVERED,
     )
     assert unclean == record(isr=(2,), leader=2, leader_recovery_state=RECOVERING)
@@ -124,7 +124,7 @@ def test_a_proposal_that_changes_nothing_is_answered_and_not_written() -> None:
     world = KraftWorld(1, 2)
     topic_id = world.create_topic("foo", (1, 2))
     before, written = world.partition(topic_id), len(world.log)
-    wish = ProposedPartition(0, 0, 0, (BrokerState(1), BrokerState(2)), RECOVERED)
+    wish = ProposedPartition(0, 0, 0, (IsrMember(1), IsrMember(2)), RECOVERED)
     request = AlterPartitionRequest(1, world.epoch(1), (ProposedTopic((wish,), topic_id, ""),))
 
     (answered,) = world.commit(world.control.isr.alter(request, 3))
@@ -140,7 +140,7 @@ def test_a_proposal_that_changes_nothing_is_answered_and_not_written() -> None:
 def test_a_preferred_election_goes_through_all_the_others_in_their_order() -> None:
     before = partition(1, 2, 3, isr=(2, 3), leader=3)
 
-    assert change(before, alive=(1, 2), election=Election.PREFERRED) == record(leader=2)
+    assert change(before, alive=(1, 2), election=PartitionElection.PREFERRED) == record(leader=2)
 
 
 def test_an_unclean_leader_needs_its_directory() -> None:

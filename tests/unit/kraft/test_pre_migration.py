@@ -16,7 +16,7 @@ from zkcontroller.kraft.controller.cluster_requests import (
 )
 from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation
-from zkcontroller.kraft.controller.features import FeatureUpdate
+from zkcontroller.kraft.controller.features import FeatureLevelUpdate
 from zkcontroller.kraft.controller.leader_elections import ElectionType
 from zkcontroller.kraft.controller.migration_state import records_after_migration
 from zkcontroller.kraft.controller.quorum_controller_requests import (
@@ -127,7 +127,7 @@ def test_controllers_register_and_the_log_grows(world: QuorumWorld) -> None:
         DeleteTopics((UUID(int=5),)),
         AllocateProducerIds(1, 5),
         ElectLeaders(ElectionType.PREFERRED, None),
-        UpdateFeatures({FEATURE_NAME: FeatureUpdate(21)}),
+        UpdateFeatures({FEATURE_NAME: FeatureLevelUpdate(21)}),
         IncrementalAlterConfigs(
             {ConfigResource(ConfigResourceType.BROKER, ""): {"x": ConfigOperation(OpType.SET, "1")}}
         ),

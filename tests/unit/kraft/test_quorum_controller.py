@@ -14,7 +14,7 @@ from tests.support.quorum_controller_world import CLUSTER_ID, QuorumWorld, topic
 from zkcontroller.errors import IllegalState, RecordListTooLarge
 from zkcontroller.kraft.controller import quorum_controller
 from zkcontroller.kraft.controller.api_error import ApiException
-from zkcontroller.kraft.controller.features import FeatureUpdate, FinalizedFeatures
+from zkcontroller.kraft.controller.features import FeatureLevelUpdate, FinalizedControllerFeatures
 from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
 from zkcontroller.kraft.controller.leader_elections import ElectionType
 from zkcontroller.kraft.controller.migration_state import (
@@ -45,10 +45,10 @@ from zkcontroller.kraft.controller.quorum_controller_state import QuorumControll
 from zkcontroller.kraft.controller.quorum_controller_values import (
     CommitHandled,
     CommittedBatch,
+    ControllerRequestCompleted,
+    ControllerRequestReceived,
     FatalFault,
     LeaderChanged,
-    RequestCompleted,
-    RequestReceived,
     SnapshotLoaded,
 )
 from zkcontroller.kraft.controller.result import VersionedRecord
@@ -131,7 +131,9 @@ def test_requests_that_waited_for_the_claim_run_after_the_activation() -> None:
     controller = world.controllers[3000]
     world.log.leader = LeaderAndEpoch(3000, 1)
     controller.enqueue(LeaderChanged(world.log.leader))
-    controller.enqueue(RequestReceived(1, UpdateFeatures({FEATURE_NAME: FeatureUpdate(21)})))
+    controller.enqueue(
+        ControllerRequestReceived(1, UpdateFeatures({FEATURE_NAME: FeatureLevelUpdate(21)}))
+    )
 
     world.feed(3000, None)
 
@@ -152,8 +154,8 @@ def test_a_request_past_its_deadline_times_out_and_starts_nothing(world: QuorumW
     before = world.records
     controller = world.active
     started = controller.counters.operations_started
-    request = UpdateFeatures({FEATURE_NAME: FeatureUpdate(20)})
-    controller.enqueue(RequestReceived(1, request, deadline_ms=world.now_ms + 10))
+    request = UpdateFeatures({FEATURE_NAME: FeatureLevelUpdate(20)})
+    controller.enqueue(ControllerRequestReceived(1, request, deadline_ms=world.now_ms + 10))
 
     world.now_ms += 10
     world.feed(3000, None)
@@ -168,7 +170,7 @@ def test_a_request_past_its_deadline_times_out_and_starts_nothing(world: QuorumW
 
 def test_empty_requests_are_answered_at_once_even_behind_others(world: QuorumWorld) -> None:
     controller = world.active
-    assert controller.enqueue(RequestReceived(1, GetFinalizedFeatures())) == []
+    assert controller.enqueue(ControllerRequestReceived(1, GetFinalizedFeatures())) == []
 
     empty_ones: list[tuple[ControllerRequest, object]] = [
         (DeleteTopics(()), {}),
@@ -179,8 +181,8 @@ def test_empty_requests_are_answered_at_once_even_behind_others(world: QuorumWor
         (AlterUserScramCredentials((), ()), {}),
     ]
     for number, (empty, answer) in enumerate(empty_ones, start=2):
-        completed = controller.enqueue(RequestReceived(number, empty))
-        assert completed == [RequestCompleted(number, answer)]
+        completed = controller.enqueue(ControllerRequestReceived(number, empty))
+        assert completed == [ControllerRequestCompleted(number, answer)]
 
     assert controller.next_time_ms(world.now_ms) == world.now_ms
 
@@ -194,7 +196,7 @@ def test_an_expired_heartbeat_still_refreshes_the_session(world: QuorumWorld) ->
     heartbeat = ProcessBrokerHeartbeat(BrokerHeartbeat(1, broker.epoch, 0))
 
     world.now_ms = expires_ms - 100
-    controller.enqueue(RequestReceived(999, heartbeat, deadline_ms=world.now_ms))
+    controller.enqueue(ControllerRequestReceived(999, heartbeat, deadline_ms=world.now_ms))
     world.feed(3000, None)
     world.advance(SESSION_TIMEOUT_MS)
 
@@ -209,7 +211,7 @@ def test_too_many_requests_are_refused(world: QuorumWorld, monkeypatch: pytest.M
     monkeypatch.setattr(quorum_controller, "MAX_UNANSWERED_REQUESTS", 2)
     controller = world.active
     for number in (901, 902, 903):
-        world.note(controller.enqueue(RequestReceived(number, FindAllTopicIds())))
+        world.note(controller.enqueue(ControllerRequestReceived(number, FindAllTopicIds())))
     assert isinstance(world.answers[903], ApiException)
 
     world.feed(3000, None)
@@ -219,10 +221,12 @@ def test_too_many_requests_are_refused(world: QuorumWorld, monkeypatch: pytest.M
 
 def test_a_controller_that_shuts_down_takes_nothing_more(world: QuorumWorld) -> None:
     controller = world.active
-    controller.enqueue(RequestReceived(1, FindAllTopicIds()))
-    controller.enqueue(RequestReceived(2, FindAllTopicIds(), deadline_ms=world.now_ms + 1000))
+    controller.enqueue(ControllerRequestReceived(1, FindAllTopicIds()))
+    controller.enqueue(
+        ControllerRequestReceived(2, FindAllTopicIds(), deadline_ms=world.now_ms + 1000)
+    )
     controller.begin_shutdown()
-    world.feed(3000, RequestReceived(3, FindAllTopicIds()))
+    world.feed(3000, ControllerRequestReceived(3, FindAllTopicIds()))
 
     assert world.answers[1] == {}
     for refused in (world.answers[2], world.answers[3]):
@@ -256,7 +260,7 @@ def test_an_answer_waits_for_the_commit_and_readers_see_nothing_before(
 def test_a_write_without_records_is_answered_at_once_if_nothing_waits(world: QuorumWorld) -> None:
     world.log.is_slow = True
 
-    error = world.ask(UpdateFeatures({"unknown.version": FeatureUpdate(1)}), dict)
+    error = world.ask(UpdateFeatures({"unknown.version": FeatureLevelUpdate(1)}), dict)
 
     assert error["unknown.version"].error is ErrorCode.invalid_update_version
 
@@ -300,7 +304,9 @@ def test_a_standby_refuses_writes_and_names_the_active_controller() -> None:
     world.elect(3000)
 
     assert "is node 3000" in str(world.refusal(UnregisterBroker(1), 3001))
-    assert world.ask(GetFinalizedFeatures(), FinalizedFeatures, 3001).levels == {FEATURE_NAME: 21}
+    assert world.ask(GetFinalizedFeatures(), FinalizedControllerFeatures, 3001).levels == {
+        FEATURE_NAME: 21
+    }
 
 
 def test_a_failover_counts_once_per_leader_on_every_node() -> None:
@@ -455,7 +461,7 @@ def test_no_op_records_begin_and_end_with_the_version_and_the_leadership() -> No
     world.advance(5_000)
     assert NoOpRecord() not in world.records
 
-    world.ask(UpdateFeatures({FEATURE_NAME: FeatureUpdate(from_name("3.3-IV1").level)}), dict)
+    world.ask(UpdateFeatures({FEATURE_NAME: FeatureLevelUpdate(from_name("3.3-IV1").level)}), dict)
     world.advance(1_000)
     assert world.records.count(NoOpRecord()) == 2
 
@@ -606,7 +612,7 @@ def test_an_unregistered_broker_cannot_heartbeat_any_more(world: QuorumWorld) ->
 def test_an_unclean_restart_drops_the_broker_from_the_isr() -> None:
     world = QuorumWorld(version="3.9", config=QUIET, is_unstable_enabled=True)
     world.elect(3000)
-    world.ask(UpdateFeatures({FEATURE_NAME: FeatureUpdate(22)}), dict)
+    world.ask(UpdateFeatures({FEATURE_NAME: FeatureLevelUpdate(22)}), dict)
     world.start_brokers(1, 2)
     orders = world.create_topic("orders", (1, 2))
     world.heartbeat(1, want_fence=True)

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from tests.support.kraft_world import WITH_ELR, KraftWorld
 from zkcontroller.kraft.controller.alter_partition import (
     AlterPartitionRequest,
-    BrokerState,
+    IsrMember,
     ProposedPartition,
     ProposedTopic,
 )
@@ -107,7 +107,7 @@ class Story:
             index,
             partition.leader_epoch,
             partition.partition_epoch,
-            tuple(BrokerState(broker_id) for broker_id in isr),
+            tuple(IsrMember(broker_id) for broker_id in isr),
         )
         request = AlterPartitionRequest(
             partition.leader,

@@ -24,7 +24,7 @@ from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAltera
 from zkcontroller.kraft.controller.cluster_requests import ControllerRegistrationRequest
 from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import ConfigOperation
-from zkcontroller.kraft.controller.features import FeatureUpdate, UpgradeType
+from zkcontroller.kraft.controller.features import FeatureLevelUpdate, UpgradeType
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     AllocateProducerIds,
@@ -298,7 +298,7 @@ def test_nothing_that_is_not_committed_is_told_of_any_kind() -> None:
     world.log.is_slow = True
     for what in (*life, "shut down"):
         story.take(Step(what, 4))
-    world.send(UpdateFeatures({FEATURE_NAME: FeatureUpdate(20, UpgradeType.SAFE_DOWNGRADE)}))
+    world.send(UpdateFeatures({FEATURE_NAME: FeatureLevelUpdate(20, UpgradeType.SAFE_DOWNGRADE)}))
 
     assert list(state_records(state, stable)) == expected
     newest = list(state_records(state, state.registry.latest_epoch()))

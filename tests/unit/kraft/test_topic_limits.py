@@ -20,11 +20,11 @@ from zkcontroller.kraft.controller.reassignment_control import (
 )
 from zkcontroller.kraft.controller.replication_control import ReplicationConfig
 from zkcontroller.kraft.controller.topic_requests import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicResult,
     CreatePartitionsTopic,
     CreateTopicsRequest,
-    ReplicaAssignment,
 )
 from zkcontroller.kraft.metadata.records import PartitionChangeRecord
 from zkcontroller.model import RECOVERING, ConfigResourceType
@@ -49,7 +49,7 @@ def create(
     [
         CreatableTopic(IMPOSSIBLE, MOST + 1, 1),
         CreatableTopic(IMPOSSIBLE, -1, 1),
-        CreatableTopic(IMPOSSIBLE, -1, -1, ((ReplicaAssignment(0, (1,)),) * (MOST + 1))),
+        CreatableTopic(IMPOSSIBLE, -1, -1, ((CreatableReplicaAssignment(0, (1,)),) * (MOST + 1))),
     ],
     ids=["counted", "by default", "assigned"],
 )
@@ -80,7 +80,11 @@ def test_what_a_request_asks_for_is_counted_before_anything_is_looked_at(
     [
         (CreatableTopic(IMPOSSIBLE, MOST - 1, 1),),
         (CreatableTopic(IMPOSSIBLE, -1, 1),),
-        (CreatableTopic(IMPOSSIBLE, -1, -1, ((ReplicaAssignment(0, (1,)),) * (MOST - 1))),),
+        (
+            CreatableTopic(
+                IMPOSSIBLE, -1, -1, ((CreatableReplicaAssignment(0, (1,)),) * (MOST - 1))
+            ),
+        ),
         (CreatableTopic("negative", -5, 1), CreatableTopic(IMPOSSIBLE, MOST - 1, 1)),
     ],
     ids=["counted", "by default", "assigned", "a count that is none"],
@@ -124,7 +128,10 @@ def test_a_quota_is_charged_with_the_partitions_that_come_or_go() -> None:
     control = world.control.topics
 
     request = CreateTopicsRequest(
-        (CreatableTopic("a", 3, 1), CreatableTopic("b", assignments=(ReplicaAssignment(0, (1,)),)))
+        (
+            CreatableTopic("a", 3, 1),
+            CreatableTopic("b", assignments=(CreatableReplicaAssignment(0, (1,)),)),
+        )
     )
     first, _ = world.commit(control.create_topics(request, budget))
     world.commit(control.create_partitions((CreatePartitionsTopic("a", 5),), budget))

@@ -12,11 +12,11 @@ from zkcontroller.errors import IllegalState
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiException
 from zkcontroller.kraft.controller.replication_control import ReplicationConfig
 from zkcontroller.kraft.controller.topic_requests import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicResult,
     CreatePartitionsTopic,
     CreateTopicsRequest,
-    ReplicaAssignment,
 )
 from zkcontroller.kraft.metadata.metadata_version import from_name
 from zkcontroller.kraft.metadata.records import (
@@ -37,8 +37,8 @@ def create(
     return world.commit(world.control.topics.create_topics(request, no_quota))
 
 
-def assigned(*replicas: tuple[int, ...]) -> tuple[ReplicaAssignment, ...]:
-    return tuple(ReplicaAssignment(*item) for item in enumerate(replicas))
+def assigned(*replicas: tuple[int, ...]) -> tuple[CreatableReplicaAssignment, ...]:
+    return tuple(CreatableReplicaAssignment(*item) for item in enumerate(replicas))
 
 
 class Budget:
@@ -156,12 +156,16 @@ def test_brokers_that_are_not_active_get_replicas_but_are_not_in_sync() -> None:
             ErrorCode.invalid_replica_assignment,
         ),
         (
-            CreatableTopic("x", assignments=(ReplicaAssignment(1, (1, 2)),)),
+            CreatableTopic("x", assignments=(CreatableReplicaAssignment(1, (1, 2)),)),
             ErrorCode.invalid_replica_assignment,
         ),
         (
             CreatableTopic(
-                "x", assignments=(ReplicaAssignment(0, (1,)), ReplicaAssignment(0, (2,)))
+                "x",
+                assignments=(
+                    CreatableReplicaAssignment(0, (1,)),
+                    CreatableReplicaAssignment(0, (2,)),
+                ),
             ),
             ErrorCode.invalid_replica_assignment,
         ),

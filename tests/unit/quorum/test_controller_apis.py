@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i16, i32, i64, u16
 
 from replica_manager.quorum.controller_apis.envelope import principal_bytes
-from replica_manager.quorum.controller_config import ControllerConfig
+from replica_manager.quorum.controller_config import ControllerServerConfig
 from replica_manager.quorum.controller_service import (
     ControllerRegistrations,
     controller_maker,
@@ -154,7 +154,7 @@ def told(
     async def run() -> None:
         quorum = Quorum(directory, voters)
         settings = quorum.settings(1)
-        config = ControllerConfig.parse(
+        config = ControllerServerConfig.parse(
             {
                 "process.roles": "controller",
                 "node.id": "1",

@@ -17,7 +17,7 @@ from tests.support.config_messages import altered_resources
 from tests.support.quorum import CLUSTER_ID, in_the_end
 from tests.unit.quorum.test_controller_apis import Client, told
 from zkcontroller.kraft.controller.api_error import ApiException
-from zkcontroller.kraft.controller.features import FinalizedFeatures
+from zkcontroller.kraft.controller.features import FinalizedControllerFeatures
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.framing import parse_request_header, request_header
@@ -104,7 +104,9 @@ class BusyController:
 
     def __init__(self) -> None:
         self.asked: list[ControllerRequest] = []
-        self.answer: asyncio.Future[FinalizedFeatures] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[FinalizedControllerFeatures] = (
+            asyncio.get_running_loop().create_future()
+        )
 
     async def ask(self, request: ControllerRequest, _timeout_ms: int | None = None) -> Any:
         self.asked.append(request)
@@ -128,7 +130,7 @@ def test_a_busy_controller_is_not_waited_for() -> None:
             assert await epoch() == await epoch() == -1
             # One question is enough, however many ask.
             assert len(controller.asked) == 1
-            controller.answer.set_result(FinalizedFeatures({"metadata.version": 21}, 7))
+            controller.answer.set_result(FinalizedControllerFeatures({"metadata.version": 21}, 7))
             assert await epoch() == 7
 
     asyncio.run(run())
@@ -142,7 +144,7 @@ def test_a_controller_that_has_ended_still_tells_what_it_said_last() -> None:
     async def run() -> None:
         controller = BusyController()
         versions = NodeVersions({18: (0, 4)}, controller)
-        controller.answer.set_result(FinalizedFeatures({"metadata.version": 20}, 3))
+        controller.answer.set_result(FinalizedControllerFeatures({"metadata.version": 20}, 3))
         await versions.answer(header, frame, start)
         controller.answer = asyncio.get_running_loop().create_future()
         controller.answer.set_exception(ConnectionAbortedError("the controller stops"))

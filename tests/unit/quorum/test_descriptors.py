@@ -13,7 +13,7 @@ import pytest
 
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from replica_manager.quorum.quorum_state_file import read_quorum_state, write_quorum_state
-from replica_manager.quorum.snapshot_files import SnapshotFiles, SnapshotWriter
+from replica_manager.quorum.snapshot_files import MetadataSnapshotFiles, SnapshotWriter
 from tests.support.quorum import QUICK, Quorum, eventually
 from tests.unit.process.test_exhausted_limits import no_more_files
 from zkcontroller.errors import LimitReached
@@ -160,7 +160,7 @@ def test_election_and_snapshots_are_written_with_spare_descriptors(tmp_path: Pat
         writer = SnapshotWriter(tmp_path, snapshot_id)
         writer.append(b"content")
         writer.freeze()
-        snapshots = SnapshotFiles(tmp_path, [snapshot_id])
+        snapshots = MetadataSnapshotFiles(tmp_path, [snapshot_id])
 
         assert snapshots.read(snapshot_id, 0, 100) == b"content"
         assert not SPARE_DESCRIPTORS.are_there()  # the snapshot stays open

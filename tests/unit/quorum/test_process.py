@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from typing_extensions import override
 
-from replica_manager.quorum.controller_config import ControllerConfig
+from replica_manager.quorum.controller_config import ControllerServerConfig
 from replica_manager.quorum.controller_service import controller_maker
 from replica_manager.quorum.quorum_process import LineWriter, run_node
 from tests.support.quorum import CLUSTER_ID
@@ -60,7 +60,7 @@ def test_elections_are_as_the_file_wants_them(tmp_path: Path) -> None:
         "leader.imbalance.check.interval.seconds": "11",
         "log.dirs": str(tmp_path),
     }
-    config = ControllerConfig.parse(NODE | wanted)
+    config = ControllerServerConfig.parse(NODE | wanted)
     make = controller_maker(config, CLUSTER_ID, BootstrapMetadata.from_configuration(None))
 
     made = make(RaftOfNode(1, SharedLog()))._config

@@ -23,7 +23,7 @@ from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.accumulator import BatchAccumulator
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.inputs import Resign
-from zkcontroller.kraft.leader_state import Leader
+from zkcontroller.kraft.leader_state import LeaderState
 from zkcontroller.kraft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochResponse,
@@ -34,18 +34,18 @@ from zkcontroller.kraft.messages import (
     FetchSnapshotResponse,
     VoteResponse,
 )
-from zkcontroller.kraft.outputs import Send
+from zkcontroller.kraft.outputs import SendRequest
 from zkcontroller.kraft.quorum import Quorum
 from zkcontroller.kraft.request_manager import RequestManager
-from zkcontroller.kraft.states import StateName, Unattached
+from zkcontroller.kraft.states import StateName, UnattachedState
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey
 
 QUORUM_MS = CONFIG.check_quorum_timeout_ms
 TWO = ReplicaKey(2)
 
 
-def leader(*voters: int) -> Leader:
-    return Leader(
+def leader(*voters: int) -> LeaderState:
+    return LeaderState(
         5,
         ReplicaKey(1),
         voter_set(*voters),
@@ -75,7 +75,7 @@ def deadlines_of_elections(timeout_ms: int, count: int) -> set[int]:
             persist=lambda _: None,
         )
         quorum.initialize(None, OffsetAndEpoch(0, 0), START_MS)
-        assert isinstance(quorum.state, Unattached)
+        assert isinstance(quorum.state, UnattachedState)
         deadlines.add(quorum.state.election_deadline_ms - START_MS)
     return deadlines
 
@@ -143,28 +143,28 @@ def test_whoever_had_caught_up_had_it_at_the_time_of_its_last_fetch_and_not_befo
 # A client that is not let in.
 
 
-def after_a_vote() -> tuple[RaftHarness, Send]:
+def after_a_vote() -> tuple[RaftHarness, SendRequest]:
     node = RaftHarness().start()
     return node, node.become_candidate()[0]
 
 
-def after_a_begin() -> tuple[RaftHarness, Send]:
+def after_a_begin() -> tuple[RaftHarness, SendRequest]:
     node = RaftHarness().start().become_leader()
     return node, node.send_to(2)
 
 
-def after_an_end() -> tuple[RaftHarness, Send]:
+def after_an_end() -> tuple[RaftHarness, SendRequest]:
     node = RaftHarness().start().become_leader()
     node.step(Resign(1))
     return node, node.send_to(2)
 
 
-def after_a_fetch() -> tuple[RaftHarness, Send]:
+def after_a_fetch() -> tuple[RaftHarness, SendRequest]:
     node = RaftHarness().start()
     return node, node.follow(2, epoch=4)
 
 
-def after_a_fetch_of_a_snapshot() -> tuple[RaftHarness, Send]:
+def after_a_fetch_of_a_snapshot() -> tuple[RaftHarness, SendRequest]:
     node, send = after_a_fetch()
     node.reply(send, FetchResponse(leader_id=2, leader_epoch=4, snapshot_id=OffsetAndEpoch(7, 2)))
     assert isinstance(node.only_send.request, FetchSnapshotRequest)
@@ -186,7 +186,7 @@ REFUSED = ErrorCode.cluster_authorization_failed
     ids=["vote", "begin", "end", "fetch", "snapshot"],
 )
 def test_whatever_it_has_asked_a_node_that_is_not_let_in_ends(
-    asked: Callable[[], tuple[RaftHarness, Send]], response: AnyRaftResponse
+    asked: Callable[[], tuple[RaftHarness, SendRequest]], response: AnyRaftResponse
 ) -> None:
     node, send = asked()
 

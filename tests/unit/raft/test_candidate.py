@@ -8,18 +8,24 @@ import pytest
 
 from tests.support.raft_harness import LISTENER, endpoint, voter_set
 from zkcontroller.errors import RaftFatal
-from zkcontroller.kraft.states import Candidate, Follower, Resigned, Unattached, Vote
+from zkcontroller.kraft.states import (
+    CandidateState,
+    FollowerState,
+    ResignedState,
+    UnattachedState,
+    Vote,
+)
 from zkcontroller.kraft.values import ElectionState, ReplicaKey
 
 HERE, THERE = UUID(int=101), UUID(int=202)
 
 
-def candidate(*voters: int) -> Candidate:
-    return Candidate(5, ReplicaKey(1), voter_set(*voters), 1000)
+def candidate(*voters: int) -> CandidateState:
+    return CandidateState(5, ReplicaKey(1), voter_set(*voters), 1000)
 
 
-def follower() -> Follower:
-    return Follower(5, 2, {LISTENER: endpoint(2)}, 2000)
+def follower() -> FollowerState:
+    return FollowerState(5, 2, {LISTENER: endpoint(2)}, 2000)
 
 
 # Candidates.
@@ -116,7 +122,7 @@ def test_a_node_without_a_vote_is_no_candidate() -> None:
 
 def test_a_candidate_has_voted_for_itself_with_its_directory() -> None:
     local = ReplicaKey(1, HERE)
-    standing = Candidate(5, local, voter_set(1, 2, 3), 1000)
+    standing = CandidateState(5, local, voter_set(1, 2, 3), 1000)
 
     assert standing.election == ElectionState(5, voted_key=local)
 
@@ -125,7 +131,7 @@ def test_a_candidate_has_voted_for_itself_with_its_directory() -> None:
 
 
 def test_an_unattached_node_votes_for_an_up_to_date_log_only() -> None:
-    unattached = Unattached(5, 1000)
+    unattached = UnattachedState(5, 1000)
 
     assert unattached.can_grant_vote(ReplicaKey(2), is_log_up_to_date=True)
     assert not unattached.can_grant_vote(ReplicaKey(2), is_log_up_to_date=False)
@@ -133,7 +139,7 @@ def test_an_unattached_node_votes_for_an_up_to_date_log_only() -> None:
 
 @pytest.mark.parametrize("is_up_to_date", [True, False])
 def test_an_unattached_node_that_knows_the_leader_grants_no_vote(is_up_to_date: bool) -> None:
-    unattached = Unattached(5, 1000, leader_id=9)
+    unattached = UnattachedState(5, 1000, leader_id=9)
 
     assert not unattached.can_grant_vote(ReplicaKey(9), is_log_up_to_date=is_up_to_date)
     assert unattached.election == ElectionState(5, leader_id=9)
@@ -143,7 +149,7 @@ def test_an_unattached_node_that_knows_the_leader_grants_no_vote(is_up_to_date: 
 def test_a_vote_without_a_directory_is_repeated_for_any_directory_of_that_id(
     directory: UUID | None,
 ) -> None:
-    voted = Unattached(5, 1000, voted_key=ReplicaKey(2))
+    voted = UnattachedState(5, 1000, voted_key=ReplicaKey(2))
 
     assert voted.can_grant_vote(ReplicaKey(2, directory), is_log_up_to_date=False)
 
@@ -152,7 +158,7 @@ def test_a_vote_without_a_directory_is_repeated_for_any_directory_of_that_id(
 def test_a_vote_with_a_directory_is_repeated_for_that_directory_alone(
     directory: UUID | None, expected: bool
 ) -> None:
-    voted = Unattached(5, 1000, voted_key=ReplicaKey(2, HERE))
+    voted = UnattachedState(5, 1000, voted_key=ReplicaKey(2, HERE))
 
     assert voted.can_grant_vote(ReplicaKey(2, directory), is_log_up_to_date=True) is expected
 
@@ -180,7 +186,7 @@ def test_a_followers_high_watermark_never_falls() -> None:
 
 
 def test_a_voters_acknowledgement_of_a_resignation_counts_once() -> None:
-    resigned = Resigned(5, 1, 1000, [2, 3])
+    resigned = ResignedState(5, 1, 1000, [2, 3])
 
     resigned.acknowledge(3)
     resigned.acknowledge(3)

@@ -15,9 +15,9 @@ from replica_manager.network.connection import Answer, Peer, Respond
 from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.quorum.raft_channel import Outcome, RaftChannels
 from tests.support.quorum import eventually, free_ports
-from zkcontroller.kraft.inputs import RequestFailed, ResponseReceived
+from zkcontroller.kraft.inputs import RaftRequestFailed, RaftResponseReceived
 from zkcontroller.kraft.messages import DescribeQuorumRequest, VoteRequest, VoteResponse
-from zkcontroller.kraft.outputs import Send
+from zkcontroller.kraft.outputs import SendRequest
 from zkcontroller.kraft.values import Endpoint, OffsetAndEpoch, ReplicaKey
 from zkcontroller.kraft.wire import OFFERED, write_response
 from zkcontroller.model import Endpoint as Listener
@@ -91,7 +91,7 @@ class Asking:
 
     def send(self, request: VoteRequest | DescribeQuorumRequest = VOTE) -> int:
         self._sent += 1
-        self.channels.send(Send(2, Endpoint("127.0.0.1", self.port), self._sent, request))
+        self.channels.send(SendRequest(2, Endpoint("127.0.0.1", self.port), self._sent, request))
         return self._sent
 
     async def outcome(self) -> Outcome:
@@ -100,7 +100,7 @@ class Asking:
 
     async def error(self) -> ErrorCode:
         outcome = await self.outcome()
-        assert isinstance(outcome, RequestFailed)
+        assert isinstance(outcome, RaftRequestFailed)
         return outcome.error
 
 
@@ -116,9 +116,9 @@ def test_a_request_is_answered_and_the_connection_serves_the_next_one() -> None:
         asking, node = Asking(), Node()
         async with listening(node.respond, asking.port):
             asking.send()
-            assert await asking.outcome() == ResponseReceived(2, 1, GRANTED)
+            assert await asking.outcome() == RaftResponseReceived(2, 1, GRANTED)
             asking.send()
-            assert await asking.outcome() == ResponseReceived(2, 2, GRANTED)
+            assert await asking.outcome() == RaftResponseReceived(2, 2, GRANTED)
             await asking.channels.close()
 
         assert node.asked == [(ApiKey.API_VERSIONS, 0), (ApiKey.VOTE, 1), (ApiKey.VOTE, 1)]
@@ -133,7 +133,7 @@ def test_a_peer_that_knows_only_version_0_gets_that() -> None:
         node.offered[ApiKey.VOTE] = (0, 0)
         async with listening(node.respond, asking.port):
             asking.send()
-            assert isinstance(await asking.outcome(), ResponseReceived)
+            assert isinstance(await asking.outcome(), RaftResponseReceived)
             await asking.channels.close()
 
         assert node.asked[-1] == (ApiKey.VOTE, 0)
@@ -170,7 +170,7 @@ def test_without_a_listener_requests_fail_at_once_until_it_is_time_to_try_again(
             assert node.asked == []
             await asyncio.sleep(0.1)
             asking.send()
-            assert isinstance(await asking.outcome(), ResponseReceived)
+            assert isinstance(await asking.outcome(), RaftResponseReceived)
             await asking.channels.close()
 
     told(story)
@@ -188,7 +188,7 @@ def test_a_held_request_does_not_keep_the_next_one_waiting() -> None:
             await eventually(lambda: node.asked.count((ApiKey.VOTE, 1)) == 2, "so has the other")
             node.hold.set()
 
-            assert await asking.outcome() == ResponseReceived(2, second, GRANTED)
+            assert await asking.outcome() == RaftResponseReceived(2, second, GRANTED)
             await asyncio.sleep(0.05)
             assert asking.outcomes == []
             await asking.channels.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_manager.quorum.controller_config import ControllerConfig, load_controller_config
+from replica_manager.quorum.controller_config import ControllerServerConfig, load_controller_config
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.kraft.config import QuorumConfig
@@ -35,7 +35,7 @@ COMBINED = CONTROLLER | {
 
 
 def test_a_controller_is_described_by_kafkas_keys() -> None:
-    config = ControllerConfig.parse(CONTROLLER)
+    config = ControllerServerConfig.parse(CONTROLLER)
 
     assert config.roles == ("controller",)
     assert config.is_only_controller
@@ -52,7 +52,7 @@ def test_a_controller_is_described_by_kafkas_keys() -> None:
 
 
 def test_every_key_of_quorum_and_log_reaches_its_place() -> None:
-    config = ControllerConfig.parse(
+    config = ControllerServerConfig.parse(
         CONTROLLER
         | {
             "controller.quorum.election.timeout.ms": "11",
@@ -83,13 +83,13 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in CONTROLLER.items()))
 
-    assert load_controller_config(file) == ControllerConfig.parse(CONTROLLER)
+    assert load_controller_config(file) == ControllerServerConfig.parse(CONTROLLER)
     with pytest.raises(ConfigInvalid, match="a readable file"):
         load_controller_config(tmp_path / "none")
 
 
 def test_both_roles_bind_every_listener_and_announce_their_own() -> None:
-    config = ControllerConfig.parse(COMBINED)
+    config = ControllerServerConfig.parse(COMBINED)
 
     assert not config.is_only_controller
     assert config.listeners == (Listener("0.0.0.0", 9093, "CONTROLLER", "PLAINTEXT"),)
@@ -98,20 +98,22 @@ def test_both_roles_bind_every_listener_and_announce_their_own() -> None:
 
 
 def test_advertised_listeners_win() -> None:
-    config = ControllerConfig.parse(CONTROLLER | {"advertised.listeners": "CONTROLLER://far:1234"})
+    config = ControllerServerConfig.parse(
+        CONTROLLER | {"advertised.listeners": "CONTROLLER://far:1234"}
+    )
 
     assert config.advertised == (Listener("far", 1234, "CONTROLLER", "PLAINTEXT"),)
 
 
 def test_a_broker_is_no_voter_and_only_knows_the_name_of_the_listener() -> None:
-    config = ControllerConfig.parse(BROKER)
+    config = ControllerServerConfig.parse(BROKER)
 
     assert (config.is_controller, config.listeners) == (False, ())
     assert config.listener_name == "CONTROLLER"
 
 
 def test_bootstrap_servers_do_instead_of_voters() -> None:
-    config = ControllerConfig.parse(
+    config = ControllerServerConfig.parse(
         CONTROLLER
         | {"controller.quorum.voters": "", "controller.quorum.bootstrap.servers": "a:1,b:2"}
     )
@@ -121,18 +123,18 @@ def test_bootstrap_servers_do_instead_of_voters() -> None:
 
 
 def test_a_voter_everywhere_passes_a_format_and_no_start() -> None:
-    config = ControllerConfig.parse(
+    config = ControllerServerConfig.parse(
         CONTROLLER | {"controller.quorum.voters": "1@0.0.0.0:9093,2@two:9093"}
     )
 
     with pytest.raises(ConfigInvalid, match="not routeable"):
         config.check_voters_are_routable()
-    ControllerConfig.parse(CONTROLLER).check_voters_are_routable()
+    ControllerServerConfig.parse(CONTROLLER).check_voters_are_routable()
 
 
 def test_tls_in_use_leaves_a_controllers_listener_without_a_default() -> None:
     with pytest.raises(ConfigInvalid, match=r"listener\.security\.protocol\.map"):
-        ControllerConfig.parse(
+        ControllerServerConfig.parse(
             COMBINED | {"listeners": "SSL://localhost:9092,CONTROLLER://localhost:9093"}
         )
 
@@ -173,4 +175,4 @@ def test_what_contradicts_itself_is_refused(
     base: dict[str, str], changes: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(ConfigInvalid, match=reason):
-        ControllerConfig.parse(base | changes)
+        ControllerServerConfig.parse(base | changes)

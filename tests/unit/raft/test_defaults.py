@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from replica_manager.quorum.controller_config import ControllerConfig
+from replica_manager.quorum.controller_config import ControllerServerConfig
 from replica_manager.quorum.raft_metrics import RaftMetrics
 from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.support.raft_harness import LISTENER, endpoint, voter_set
@@ -57,11 +57,11 @@ NODE = {
     ],
 )
 def test_the_defaults_are_kafkas(key: str, default: int) -> None:
-    assert ControllerConfig.parse(NODE).integer(key) == default
+    assert ControllerServerConfig.parse(NODE).integer(key) == default
 
 
 def test_the_timers_of_a_node_are_those_of_its_configuration() -> None:
-    config = ControllerConfig.parse(NODE).quorum
+    config = ControllerServerConfig.parse(NODE).quorum
 
     assert config == QuorumConfig(1_000, 2_000, 1_000, 25, 2_000, 20)
     assert (config.check_quorum_timeout_ms, config.begin_quorum_epoch_period_ms) == (3_000, 1_000)

@@ -19,7 +19,7 @@ from tests.support.raft_harness import (
 from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.messages import FetchRequest, FetchResponse
-from zkcontroller.kraft.outputs import RaftOutput, Send
+from zkcontroller.kraft.outputs import RaftOutput, SendRequest
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import ElectionState, ReplicaKey
 
@@ -33,7 +33,7 @@ def destinations(outputs: list[RaftOutput]) -> list[int]:
     return [
         output.destination_id
         for output in outputs
-        if isinstance(output, Send) and isinstance(output.request, FetchRequest)
+        if isinstance(output, SendRequest) and isinstance(output.request, FetchRequest)
     ]
 
 

@@ -18,7 +18,7 @@ from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.support.quorum import CLUSTER_ID, eventually
 from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.config import QuorumConfig
-from zkcontroller.kraft.inputs import ResponseReceived
+from zkcontroller.kraft.inputs import RaftResponseReceived
 from zkcontroller.kraft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochRequest,
@@ -30,7 +30,7 @@ from zkcontroller.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from zkcontroller.kraft.outputs import Send
+from zkcontroller.kraft.outputs import SendRequest
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import ElectionState, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
 
@@ -61,9 +61,9 @@ class NoWay:
     """Channels that lose everything."""
 
     def __init__(self) -> None:
-        self.sent: list[Send] = []
+        self.sent: list[SendRequest] = []
 
-    def send(self, send: Send) -> None:
+    def send(self, send: SendRequest) -> None:
         self.sent.append(send)
 
 
@@ -178,7 +178,7 @@ async def answered(driven: Driven, kind: type[RaftRequest], response: AnyRaftRes
     await eventually(lambda: bool(sent) and isinstance(sent[-1].request, kind), f"a {kind}")
     request = sent.pop()
     known = replace(response, leader_id=2, leader_epoch=7)
-    driven.driver.put(ResponseReceived(2, request.correlation_id, known))
+    driven.driver.put(RaftResponseReceived(2, request.correlation_id, known))
 
 
 def test_a_bounded_number_of_requests_waits_for_a_slow_disk(

@@ -11,7 +11,7 @@ from tests.simulation.raft_log_model import InMemoryRaftLog
 from tests.support.quorum import CLUSTER_ID
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.messages import VoteRequest, VoteResponse
-from zkcontroller.kraft.outputs import Send
+from zkcontroller.kraft.outputs import SendRequest
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import ElectionState, Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
 
@@ -32,7 +32,7 @@ class Promised:
 class NoWay:
     """Channels that lose everything."""
 
-    def send(self, send: Send) -> None:
+    def send(self, send: SendRequest) -> None:
         assert send.destination_id in VOTERS
 
 

@@ -25,7 +25,7 @@ from tests.support.raft_harness import (
 )
 from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.messages import FetchRequest, VoteRequest
-from zkcontroller.kraft.outputs import FlushLog, PersistElection, Send
+from zkcontroller.kraft.outputs import FlushLog, PersistElection, SendRequest
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey
 from zkcontroller.protocol.messages import read
@@ -91,7 +91,7 @@ def test_a_candidate_asks_every_other_voter_for_its_vote_once_it_has_written_its
     assert node.sends(VoteRequest) == {
         voter: vote(local, 3, OffsetAndEpoch(3, 2), voter=ReplicaKey(voter)) for voter in (2, 3)
     }
-    assert [type(output) for output in node.outputs] == [PersistElection, Send, Send]
+    assert [type(output) for output in node.outputs] == [PersistElection, SendRequest, SendRequest]
 
 
 def test_a_follower_is_a_candidate_without_responses_for_the_fetch_timeout() -> None:
@@ -163,7 +163,7 @@ def test_a_new_leader_writes_its_leadership_down_before_its_first_record_is_flus
 
     kinds = [type(output) for output in node.outputs]
     assert kinds.index(PersistElection) < kinds.index(FlushLog)
-    assert kinds.index(FlushLog) < kinds.index(Send)
+    assert kinds.index(FlushLog) < kinds.index(SendRequest)
 
 
 # Losing.
@@ -174,7 +174,7 @@ def test_two_rejections_of_three_voters_are_a_back_off_at_once_and_then_the_next
     first, second = node.become_candidate()
 
     node.reply(first, rejected(1))
-    assert node.of(Send) == []
+    assert node.of(SendRequest) == []
     node.reply(second, rejected(1))
     lost_at_ms = node.now_ms
     node.run_until_it_sends(VoteRequest)
@@ -204,7 +204,7 @@ def test_the_back_off_doubles_with_each_lost_election_up_to_its_maximum() -> Non
     waits = []
 
     for _ in range(5):
-        for send in node.of(Send):
+        for send in node.of(SendRequest):
             node.reply(send, rejected(node.node.epoch))
         lost_at_ms = node.now_ms
         node.run_until_it_sends(VoteRequest)
@@ -218,7 +218,7 @@ def test_while_it_backs_off_a_candidate_sends_no_request() -> None:
     for send in node.become_candidate():
         node.reply(send, rejected(1))
 
-    assert [o for o in node.run_ms(99) if isinstance(o, Send)] == []
+    assert [o for o in node.run_ms(99) if isinstance(o, SendRequest)] == []
 
 
 def test_a_vote_that_comes_while_it_backs_off_still_elects() -> None:
@@ -239,7 +239,7 @@ def test_a_voter_that_does_not_answer_is_asked_again_after_the_request_timeout()
     first, second = node.become_candidate()
     node.reply(first, rejected(1))
 
-    again = [output for output in node.run_ms(2000) if isinstance(output, Send)]
+    again = [output for output in node.run_ms(2000) if isinstance(output, SendRequest)]
 
     assert [send.destination_id for send in again] == [second.destination_id]
 
@@ -249,7 +249,7 @@ def test_a_voter_that_cannot_be_reached_is_asked_again_after_the_retry_back_off(
     first, _ = node.become_candidate()
 
     node.fail(first)
-    assert node.of(Send) == []
+    assert node.of(SendRequest) == []
     node.run_ms(CONFIG.retry_backoff_ms)
 
     assert set(node.sends(VoteRequest)) == {first.destination_id}

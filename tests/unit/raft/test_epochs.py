@@ -37,7 +37,7 @@ from zkcontroller.kraft.messages import (
     RaftRequest,
     VoteRequest,
 )
-from zkcontroller.kraft.outputs import Answer, DeliverLeader, Send
+from zkcontroller.kraft.outputs import DeliverLeader, SendRequest, SendResponse
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import (
     ElectionState,
@@ -79,7 +79,7 @@ def test_a_new_leader_tells_every_other_voter_at_once() -> None:
 
 def test_begin_quorum_epoch_is_sent_each_half_fetch_timeout_acknowledged_or_not() -> None:
     node = RaftHarness().start().become_leader()
-    for send in node.of(Send):
+    for send in node.of(SendRequest):
         node.reply(send, BeginQuorumEpochResponse(leader_id=1, leader_epoch=1))
 
     node.run_ms(PERIOD_MS - 1)
@@ -370,8 +370,8 @@ def test_fetches_that_wait_at_a_resigned_leader_get_an_error() -> None:
 
     node.step(Resign(1))
 
-    assert node.of(Answer) == [
-        Answer(
+    assert node.of(SendResponse) == [
+        SendResponse(
             node.last_request_id,
             FetchResponse(
                 error=ErrorCode.not_leader_or_follower,
@@ -453,7 +453,7 @@ def test_a_leader_that_lost_its_vote_gives_up_its_epoch() -> None:
 
     assert node.state() is StateName.UNATTACHED
     assert node.stored == ElectionState(6)
-    assert any(isinstance(o, Send) and isinstance(o.request, FetchRequest) for o in outputs)
+    assert any(isinstance(o, SendRequest) and isinstance(o.request, FetchRequest) for o in outputs)
 
 
 def test_the_listeners_of_a_resigned_leader_learn_of_it_with_the_next_epoch() -> None:

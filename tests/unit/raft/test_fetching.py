@@ -22,7 +22,7 @@ from zkcontroller.kraft.config import (
     MAX_PARKED_FETCHES,
     MAX_PARKED_MS,
 )
-from zkcontroller.kraft.inputs import Tick
+from zkcontroller.kraft.inputs import RaftTick
 from zkcontroller.kraft.messages import (
     BeginQuorumEpochRequest,
     DescribeQuorumRequest,
@@ -31,7 +31,7 @@ from zkcontroller.kraft.messages import (
     FetchResponse,
     VoteRequest,
 )
-from zkcontroller.kraft.outputs import Answer, FlushLog
+from zkcontroller.kraft.outputs import FlushLog, SendResponse
 from zkcontroller.kraft.values import (
     OffsetAndEpoch,
 )
@@ -76,7 +76,7 @@ def test_what_was_only_prepared_is_not_written() -> None:
     node.run_ms(LINGER_MS)
     assert node.log.end_offset == 1
     node.node.schedule_prepared_append()
-    node.step(Tick())
+    node.step(RaftTick())
 
     assert node.log.end_offset == 2
 
@@ -153,7 +153,7 @@ def test_a_waiting_fetch_gets_the_records_before_the_leaders_disk_has_them() -> 
     node.pass_ms(LINGER_MS)
 
     kinds = [type(output) for output in node.outputs]
-    assert kinds.index(Answer) < kinds.index(FlushLog)
+    assert kinds.index(SendResponse) < kinds.index(FlushLog)
 
 
 def test_a_lone_voters_records_are_on_its_disk_before_it_calls_them_committed() -> None:
@@ -163,7 +163,7 @@ def test_a_lone_voters_records_are_on_its_disk_before_it_calls_them_committed() 
 
     node.pass_ms(LINGER_MS)
 
-    (answer,) = node.of(Answer)
+    (answer,) = node.of(SendResponse)
     assert isinstance(answer.response, FetchResponse)
     assert answer.response.high_watermark == 2
     assert node.outputs.index(FlushLog(2)) < node.outputs.index(answer)

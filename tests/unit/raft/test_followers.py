@@ -24,7 +24,7 @@ from zkcontroller.kraft.messages import (
     FetchRequest,
     FetchResponse,
 )
-from zkcontroller.kraft.outputs import FlushLog, RaftOutput, Send
+from zkcontroller.kraft.outputs import FlushLog, RaftOutput, SendRequest
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import (
     ElectionState,
@@ -39,7 +39,7 @@ def fetches(outputs: list[RaftOutput]) -> list[tuple[int, int, int]]:
     return [
         (output.destination_id, output.request.fetch_offset, output.request.last_fetched_epoch)
         for output in outputs
-        if isinstance(output, Send) and isinstance(output.request, FetchRequest)
+        if isinstance(output, SendRequest) and isinstance(output.request, FetchRequest)
     ]
 
 
@@ -322,7 +322,7 @@ def test_an_answer_of_the_former_leader_is_dropped() -> None:
     node.reply(send, records(2, 4, batch(0, 4)))
 
     assert node.log.end_offset == 0
-    assert node.of(Send) == []
+    assert node.of(SendRequest) == []
 
 
 def test_an_answer_after_the_request_timeout_is_dropped() -> None:
@@ -330,7 +330,7 @@ def test_an_answer_after_the_request_timeout_is_dropped() -> None:
     config = QuorumConfig(request_timeout_ms=500)
     node = RaftHarness(config=config).start()
     send = node.follow(2, epoch=4)
-    again = [o for o in node.run_ms(500) if isinstance(o, Send)]
+    again = [o for o in node.run_ms(500) if isinstance(o, SendRequest)]
     assert again
 
     node.reply(send, records(2, 4, batch(0, 4)))

@@ -27,7 +27,7 @@ from tests.support.raft_harness import (
     log_of,
     vote,
 )
-from zkcontroller.kraft.inputs import Resign, Shutdown
+from zkcontroller.kraft.inputs import RaftShutdown, Resign
 from zkcontroller.kraft.messages import (
     AnyRaftResponse,
     BeginQuorumEpochRequest,
@@ -37,7 +37,7 @@ from zkcontroller.kraft.messages import (
     FetchSnapshotResponse,
     RaftRequest,
 )
-from zkcontroller.kraft.outputs import RaftOutput, Send
+from zkcontroller.kraft.outputs import RaftOutput, SendRequest
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import METADATA_TOPIC_ID, OffsetAndEpoch
 from zkcontroller.kraft.wire import write_response
@@ -188,7 +188,7 @@ def in_state(name: str) -> RaftHarness:
             node.step(Resign(node.node.epoch))
         case "leaving":
             node.become_leader()
-            node.step(Shutdown(60_000))
+            node.step(RaftShutdown(60_000))
         case _:
             assert name == "unattached"
     return node
@@ -281,5 +281,5 @@ def test_no_answer_to_an_earlier_state_is_taken_for_one_to_the_next() -> None:
     node.reply(second, granted(node.node.epoch))
 
     assert node.state() is not StateName.LEADER
-    in_flight = [o for o in sent if isinstance(o, Send)]
+    in_flight = [o for o in sent if isinstance(o, SendRequest)]
     assert len({send.correlation_id for send in in_flight}) == len(in_flight)

@@ -17,7 +17,7 @@ from tests.support.raft_harness import (
 from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.accumulator import BatchAccumulator
 from zkcontroller.kraft.config import MAX_OBSERVERS, NEVER_MS, OBSERVER_SESSION_MS
-from zkcontroller.kraft.leader_state import Leader
+from zkcontroller.kraft.leader_state import LeaderState
 from zkcontroller.kraft.values import ReplicaKey, by_descending_offset
 
 EPOCH = 5
@@ -26,9 +26,9 @@ QUORUM_MS = 3000
 TWO, THREE, OBSERVER = ReplicaKey(2), ReplicaKey(3), ReplicaKey(9)
 
 
-def leader(*voters: int) -> Leader:
+def leader(*voters: int) -> LeaderState:
     """Elected at the end of a log of ten records."""
-    return Leader(
+    return LeaderState(
         EPOCH,
         ReplicaKey(1),
         voter_set(*voters),

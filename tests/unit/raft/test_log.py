@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_manager.quorum.metadata_log import FOLDER, MetadataLog
+from replica_manager.quorum.metadata_log import FOLDER, KafkaMetadataLog
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from tests.support.log_world import START_MS
 from zkcontroller.errors import (
@@ -30,11 +30,11 @@ def batch(base: int, epoch: int, *values: bytes, is_control: bool = False) -> by
     return encode_batch(records, partition_leader_epoch=epoch, is_control=is_control)
 
 
-def opened(directory: Path, config: MetadataLogConfig | None = None) -> MetadataLog:
-    return MetadataLog.open(directory, config or MetadataLogConfig(), lambda: START_MS)
+def opened(directory: Path, config: MetadataLogConfig | None = None) -> KafkaMetadataLog:
+    return KafkaMetadataLog.open(directory, config or MetadataLogConfig(), lambda: START_MS)
 
 
-def filled(directory: Path, *epochs: int) -> MetadataLog:
+def filled(directory: Path, *epochs: int) -> KafkaMetadataLog:
     """One record for each epoch."""
     log = opened(directory)
     for offset, epoch in enumerate(epochs):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from replica_manager.quorum.metadata_log import FOLDER, MetadataLog
+from replica_manager.quorum.metadata_log import FOLDER, KafkaMetadataLog
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from replica_manager.quorum.snapshot_files import SnapshotWriter, parse_name
 from tests.support.log_world import START_MS
@@ -32,7 +32,9 @@ def snapshot_of(timestamp: int = START_MS, padding: int = 0) -> bytes:
     return header + footer + b"\0" * padding
 
 
-def add_snapshot(log: MetadataLog, offset: int, epoch: int, content: bytes | None = None) -> None:
+def add_snapshot(
+    log: KafkaMetadataLog, offset: int, epoch: int, content: bytes | None = None
+) -> None:
     writer = log.create_snapshot(OffsetAndEpoch(offset, epoch))
     assert writer is not None
     writer.append(snapshot_of() if content is None else content)
@@ -40,7 +42,7 @@ def add_snapshot(log: MetadataLog, offset: int, epoch: int, content: bytes | Non
     log.add_snapshot(writer)
 
 
-def download(log: MetadataLog, offset: int, epoch: int) -> None:
+def download(log: KafkaMetadataLog, offset: int, epoch: int) -> None:
     log.begin_download(OffsetAndEpoch(offset, epoch))
     assert log.append_download(snapshot_of()) == len(snapshot_of())
     log.finish_download()
@@ -50,7 +52,7 @@ def names(directory: Path, pattern: str = "*.checkpoint*") -> list[str]:
     return sorted(path.name for path in (directory / FOLDER).glob(pattern))
 
 
-def committed(directory: Path, *epochs: int, config: MetadataLogConfig = SMALL) -> MetadataLog:
+def committed(directory: Path, *epochs: int, config: MetadataLogConfig = SMALL) -> KafkaMetadataLog:
     log = opened(directory, config)
     for offset, epoch in enumerate(epochs):
         log.append_as_leader(batch(offset, epoch, b"x" * 100), epoch)

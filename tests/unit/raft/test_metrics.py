@@ -14,13 +14,13 @@ from zkcontroller.kraft.config import QuorumConfig
 from zkcontroller.kraft.inputs import (
     ElectionPersisted,
     RaftInput,
-    RequestReceived,
+    RaftRequestReceived,
+    RaftResponseReceived,
+    RaftTick,
     Resign,
-    ResponseReceived,
-    Tick,
 )
 from zkcontroller.kraft.messages import BeginQuorumEpochRequest, VoteRequest, VoteResponse
-from zkcontroller.kraft.outputs import PersistElection, RaftOutput, Send
+from zkcontroller.kraft.outputs import PersistElection, RaftOutput, SendRequest
 from zkcontroller.kraft.raft import RaftNode
 from zkcontroller.kraft.values import Endpoint, OffsetAndEpoch, ReplicaKey, VoterSet
 from zkcontroller.observability.metrics import Metrics
@@ -69,7 +69,7 @@ def test_a_node_that_has_voted_shows_for_whom() -> None:
 
     candidate = ReplicaKey(2, UUID(int=5))
     vote = VoteRequest("cluster", None, 4, candidate, OffsetAndEpoch(0, 0))
-    watched.step(RequestReceived(1, vote), 10)
+    watched.step(RaftRequestReceived(1, vote), 10)
 
     assert watched.value("current-state") == "voted"
     assert watched.value("current-vote") == 2
@@ -80,13 +80,13 @@ def test_a_node_that_has_voted_shows_for_whom() -> None:
 
 def test_a_candidate_shows_its_vote_for_itself_and_how_long_the_election_took() -> None:
     watched = Watched()
-    watched.step(Tick(), 5_000)
+    watched.step(RaftTick(), 5_000)
     assert watched.value("current-state") == "candidate"
     assert watched.value("current-vote") == 1
     assert watched.value("current-vote-directory-id") == uuid_text(DIRECTORY)
 
     begin = BeginQuorumEpochRequest("cluster", None, 3, watched.node.epoch, {})
-    watched.step(RequestReceived(1, begin), 5_250)
+    watched.step(RaftRequestReceived(1, begin), 5_250)
 
     assert watched.value("current-state") == "follower"
     assert watched.value("current-leader") == 3
@@ -98,7 +98,7 @@ def test_who_is_no_voter_is_an_observer() -> None:
     watched = Watched(node_id=9)
     begin = BeginQuorumEpochRequest("cluster", None, 3, 6, {})
 
-    watched.step(RequestReceived(1, begin), 10)
+    watched.step(RaftRequestReceived(1, begin), 10)
 
     assert watched.value("current-state") == "observer"
 
@@ -110,7 +110,7 @@ def test_a_leader_counts_what_it_appends_and_times_the_commit_of_a_record() -> N
 
     node.prepare_append(node.epoch, [NO_OP] * 4, 1_000)
     node.schedule_prepared_append()
-    watched.step(Tick(), 1_500)
+    watched.step(RaftTick(), 1_500)
 
     assert watched.value("log-end-offset") == 5
     assert watched.value("high-watermark") == 5
@@ -121,10 +121,10 @@ def test_a_leader_counts_what_it_appends_and_times_the_commit_of_a_record() -> N
 
 def test_a_leader_that_has_resigned_is_shown_as_kafka_shows_it() -> None:
     watched = Watched()
-    outputs = watched.step(Tick(), 5_000)
-    vote = next(output for output in outputs if isinstance(output, Send))
+    outputs = watched.step(RaftTick(), 5_000)
+    vote = next(output for output in outputs if isinstance(output, SendRequest))
     granted = VoteResponse(leader_epoch=watched.node.epoch, vote_granted=True)
-    watched.step(ResponseReceived(vote.destination_id, vote.correlation_id, granted), 5_010)
+    watched.step(RaftResponseReceived(vote.destination_id, vote.correlation_id, granted), 5_010)
     assert watched.value("current-state") == "leader"
 
     watched.step(Resign(watched.node.epoch), 5_020)

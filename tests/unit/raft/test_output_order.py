@@ -6,9 +6,9 @@ And no one leads whose own vote is not on disk.
 from __future__ import annotations
 
 from tests.support.raft_harness import CONFIG, EARLY, START_MS, RaftHarness, log_of, vote
-from zkcontroller.kraft.inputs import ElectionPersisted, RequestReceived, Tick
+from zkcontroller.kraft.inputs import ElectionPersisted, RaftRequestReceived, RaftTick
 from zkcontroller.kraft.messages import VoteRequest, VoteResponse
-from zkcontroller.kraft.outputs import Answer, FlushLog, PersistElection, Send
+from zkcontroller.kraft.outputs import FlushLog, PersistElection, SendRequest, SendResponse
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey
 
@@ -22,16 +22,16 @@ def test_an_epoch_is_on_disk_before_it_is_sent_though_the_next_one_begins_at_onc
     node.pass_ms(2 * CONFIG.election_timeout_ms)
     assert node.state() is StateName.CANDIDATE
 
-    outputs = node.step(RequestReceived(7, vote(2, epoch + 5, EARLY), ""))
+    outputs = node.step(RaftRequestReceived(7, vote(2, epoch + 5, EARLY), ""))
 
     known, told, stood, *asked = outputs
     assert known == PersistElection(ElectionState(epoch + 5))
-    assert isinstance(told, Answer)
+    assert isinstance(told, SendResponse)
     assert isinstance(told.response, VoteResponse)
     assert not told.response.vote_granted
     assert told.response.leader_epoch == epoch + 5
     assert stood == PersistElection(ElectionState(epoch + 6, voted_key=ReplicaKey(1)))
-    votes = [send.request for send in asked if isinstance(send, Send)]
+    votes = [send.request for send in asked if isinstance(send, SendRequest)]
     assert len(votes) == 2
     assert all(isinstance(vote, VoteRequest) for vote in votes)
 
@@ -39,7 +39,7 @@ def test_an_epoch_is_on_disk_before_it_is_sent_though_the_next_one_begins_at_onc
 def test_of_two_elections_in_a_row_only_the_last_is_written() -> None:
     node = RaftHarness().start()
 
-    outputs = node.step(RequestReceived(7, vote(2, 4), ""))
+    outputs = node.step(RaftRequestReceived(7, vote(2, 4), ""))
 
     assert outputs[0] == PersistElection(ElectionState(4, voted_key=ReplicaKey(2)))
     assert sum(isinstance(output, PersistElection) for output in outputs) == 1
@@ -52,7 +52,7 @@ def test_a_lone_voter_leads_no_epoch_before_its_vote_is_on_disk() -> None:
 
     # Nothing of this is performed: the machine fails before.
     outputs = killed.node.start(killed.stored, killed.now_ms)
-    killed.node.step(Tick(), killed.now_ms)
+    killed.node.step(RaftTick(), killed.now_ms)
 
     assert PersistElection(ElectionState(2, voted_key=ReplicaKey(1))) in outputs
     assert killed.state() is StateName.CANDIDATE

@@ -19,16 +19,16 @@ from tests.support.raft_harness import (
 )
 from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.config import NEVER_MS
-from zkcontroller.kraft.leader_state import Leader
+from zkcontroller.kraft.leader_state import LeaderState
 from zkcontroller.kraft.messages import Endpoints
 from zkcontroller.kraft.quorum import Quorum
 from zkcontroller.kraft.states import (
     VALID_PREVIOUS,
-    Candidate,
-    Follower,
-    Resigned,
+    CandidateState,
+    FollowerState,
+    ResignedState,
     StateName,
-    Unattached,
+    UnattachedState,
     Vote,
 )
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey
@@ -88,7 +88,7 @@ def as_resigned(epoch: int = 5) -> World:
 def as_leader(epoch: int = 5) -> World:
     world = as_candidate(epoch)
     candidate = world.quorum.state
-    assert isinstance(candidate, Candidate)
+    assert isinstance(candidate, CandidateState)
     candidate.record(2, Vote.GRANTED)
     world.quorum.become_leader(10, START_MS)
     return world
@@ -112,14 +112,14 @@ def test_without_a_stored_state_a_node_is_unattached_in_epoch_0_and_writes_that_
     world = World(randomness=randomness)
 
     drawn = min(randomness, ELECTION_MS - 1)
-    assert world.quorum.state == Unattached(0, START_MS + ELECTION_MS + drawn)
+    assert world.quorum.state == UnattachedState(0, START_MS + ELECTION_MS + drawn)
     assert world.stored == [ElectionState(0)]
 
 
 def test_a_stored_leader_with_a_known_endpoint_is_followed_with_a_full_fetch_timer() -> None:
     world = World(ElectionState(5, leader_id=2))
 
-    assert world.quorum.state == Follower(5, 2, OTHER, START_MS + FETCH_MS)
+    assert world.quorum.state == FollowerState(5, 2, OTHER, START_MS + FETCH_MS)
     assert world.stored == [ElectionState(5, leader_id=2)]
 
 
@@ -127,7 +127,7 @@ def test_a_stored_leader_without_an_endpoint_is_remembered_and_no_vote_is_left()
     world = World(ElectionState(5, leader_id=9))
 
     state = world.quorum.state
-    assert isinstance(state, Unattached)
+    assert isinstance(state, UnattachedState)
     assert world.quorum.leader_id == 9
     assert not state.can_grant_vote(ReplicaKey(2), is_log_up_to_date=True)
     assert world.stored == [ElectionState(5, leader_id=9)]
@@ -136,7 +136,7 @@ def test_a_stored_leader_without_an_endpoint_is_remembered_and_no_vote_is_left()
 def test_a_stored_vote_can_be_given_again_to_the_same_candidate_alone() -> None:
     state = as_voted().quorum.state
 
-    assert isinstance(state, Unattached)
+    assert isinstance(state, UnattachedState)
     assert state.can_grant_vote(ReplicaKey(2), is_log_up_to_date=False)
     assert not state.can_grant_vote(ReplicaKey(3), is_log_up_to_date=True)
 
@@ -144,14 +144,14 @@ def test_a_stored_vote_can_be_given_again_to_the_same_candidate_alone() -> None:
 def test_a_leader_that_restarts_is_resigned_in_the_same_epoch_without_successors() -> None:
     world = World(ElectionState(5, leader_id=1))
 
-    assert world.quorum.state == Resigned(5, 1, START_MS + ELECTION_MS, [2, 3])
+    assert world.quorum.state == ResignedState(5, 1, START_MS + ELECTION_MS, [2, 3])
     assert world.quorum.high_watermark is None
 
 
 def test_a_node_that_voted_for_itself_is_a_candidate_of_the_same_epoch_again() -> None:
     state = as_candidate(5).quorum.state
 
-    assert isinstance(state, Candidate)
+    assert isinstance(state, CandidateState)
     assert (state.epoch, state.retries) == (5, 1)
 
 
@@ -161,7 +161,7 @@ def test_a_candidate_whose_epoch_has_records_had_won_and_starts_resigned() -> No
 
     world = World(vote, log_end=OffsetAndEpoch(11, 5))
 
-    assert isinstance(world.quorum.state, Resigned)
+    assert isinstance(world.quorum.state, ResignedState)
     assert world.stored == [ElectionState(5, leader_id=1)]
 
 
@@ -169,7 +169,7 @@ def test_a_stored_epoch_below_the_logs_is_forgotten_with_its_leader_and_its_vote
     for stored in (ElectionState(5, leader_id=2), ElectionState(5, voted_key=ReplicaKey(1))):
         world = World(stored, log_end=OffsetAndEpoch(10, 6))
 
-        assert world.quorum.state == Unattached(6, START_MS + ELECTION_MS)
+        assert world.quorum.state == UnattachedState(6, START_MS + ELECTION_MS)
         assert world.stored == [ElectionState(6)]
 
 
@@ -188,7 +188,7 @@ def test_a_node_without_an_id_is_an_observer_that_never_stands() -> None:
     quorum = World(local=None).quorum
 
     assert not quorum.is_voter
-    assert isinstance(quorum.state, Unattached)
+    assert isinstance(quorum.state, UnattachedState)
     assert quorum.state.election_deadline_ms == NEVER_MS
     with pytest.raises(RaftFatal, match="does not stand"):
         quorum.become_candidate(LATER)
@@ -226,7 +226,7 @@ def test_every_election_that_is_lost_counts_as_a_retry() -> None:
 
     for _ in range(3):
         world.quorum.become_candidate(LATER)
-        assert isinstance(world.quorum.state, Candidate)
+        assert isinstance(world.quorum.state, CandidateState)
         retries.append((world.quorum.epoch, world.quorum.state.retries))
 
     assert retries == [(6, 1), (7, 2), (8, 3)]
@@ -291,7 +291,7 @@ def test_a_candidate_follows_in_its_epoch_and_in_a_later_one(epoch: int) -> None
 
     world.quorum.become_follower(epoch, 2, OTHER, LATER)
 
-    assert world.quorum.state == Follower(epoch, 2, OTHER, LATER + FETCH_MS)
+    assert world.quorum.state == FollowerState(epoch, 2, OTHER, LATER + FETCH_MS)
     assert world.stored[-1] == ElectionState(epoch, leader_id=2)
 
 
@@ -304,7 +304,7 @@ def test_an_unattached_node_follows_in_its_epoch_and_in_a_later_one_with_a_full_
 
     world.quorum.become_follower(epoch, 3, OTHER, LATER)
 
-    assert world.quorum.state == Follower(epoch, 3, OTHER, LATER + FETCH_MS)
+    assert world.quorum.state == FollowerState(epoch, 3, OTHER, LATER + FETCH_MS)
 
 
 def test_a_follower_changes_to_itself_only_for_more_endpoints_of_the_same_leader() -> None:
@@ -358,7 +358,7 @@ def test_a_candidate_loses_its_epoch_only_to_a_higher_one_and_its_timer_runs_on(
         world.quorum.become_unattached(5, LATER)
     world.quorum.become_unattached(6, LATER)
 
-    assert world.quorum.state == Unattached(6, START_MS + ELECTION_MS)
+    assert world.quorum.state == UnattachedState(6, START_MS + ELECTION_MS)
 
 
 @pytest.mark.parametrize("make", [as_unattached, as_voted])
@@ -368,7 +368,7 @@ def test_an_unattached_nodes_timer_runs_on_in_a_higher_epoch(make: Maker) -> Non
 
     world.quorum.become_unattached(7, LATER)
 
-    assert world.quorum.state == Unattached(7, START_MS + ELECTION_MS)
+    assert world.quorum.state == UnattachedState(7, START_MS + ELECTION_MS)
 
 
 @pytest.mark.parametrize("make", [as_follower, as_leader, as_resigned])
@@ -379,7 +379,7 @@ def test_any_other_state_gets_a_fresh_timer_in_a_higher_epoch(make: Maker) -> No
     world.quorum.become_unattached(7, LATER)
 
     state = world.quorum.state
-    assert isinstance(state, Unattached)
+    assert isinstance(state, UnattachedState)
     assert (state.epoch, state.election_deadline_ms) == (7, LATER + ELECTION_MS + 500)
 
 
@@ -444,7 +444,7 @@ def test_a_vote_starts_the_election_timer_anew() -> None:
     world.quorum.vote_for(ReplicaKey(2, UUID(int=7)), LATER)
 
     state = world.quorum.state
-    assert isinstance(state, Unattached)
+    assert isinstance(state, UnattachedState)
     assert state.election_deadline_ms == LATER + ELECTION_MS + 250
     assert world.stored[-1] == ElectionState(5, voted_key=ReplicaKey(2, UUID(int=7)))
 
@@ -455,7 +455,7 @@ def test_a_vote_starts_the_election_timer_anew() -> None:
 def test_the_high_watermark_outlives_every_state_but_leadership() -> None:
     world = as_follower(5)
     quorum = world.quorum
-    assert isinstance(quorum.state, Follower)
+    assert isinstance(quorum.state, FollowerState)
     quorum.state.update_high_watermark(42)
 
     kept = []
@@ -468,7 +468,7 @@ def test_the_high_watermark_outlives_every_state_but_leadership() -> None:
     quorum.become_follower(7, 2, OTHER, LATER)
     kept.append(quorum.high_watermark)
     quorum.become_candidate(LATER)
-    assert isinstance(quorum.state, Candidate)
+    assert isinstance(quorum.state, CandidateState)
     quorum.state.record(3, Vote.GRANTED)
     quorum.become_leader(50, LATER)
 
@@ -479,7 +479,7 @@ def test_the_high_watermark_outlives_every_state_but_leadership() -> None:
 def test_a_leaders_high_watermark_is_carried_over_but_not_by_resignation() -> None:
     deposed, resigned = as_leader(5), as_leader(5)
     for world in (deposed, resigned):
-        assert isinstance(world.quorum.state, Leader)
+        assert isinstance(world.quorum.state, LeaderState)
         world.quorum.state.appended(12)
         world.quorum.state.replica_fetched(ReplicaKey(2), 12, LATER)
 

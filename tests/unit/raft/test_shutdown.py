@@ -16,7 +16,7 @@ from tests.support.raft_harness import (
     log_of,
     vote,
 )
-from zkcontroller.kraft.inputs import Shutdown, Tick
+from zkcontroller.kraft.inputs import RaftShutdown, RaftTick
 from zkcontroller.kraft.messages import (
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
@@ -24,7 +24,7 @@ from zkcontroller.kraft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from zkcontroller.kraft.outputs import Send, ShutdownDone
+from zkcontroller.kraft.outputs import SendRequest, ShutdownDone
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch
 
@@ -34,7 +34,7 @@ GRACEFUL, TOO_LATE = [ShutdownDone(is_graceful=True)], [ShutdownDone(is_graceful
 
 def stopped(node: RaftHarness) -> list[ShutdownDone]:
     """Asked to leave; what it says of that at once."""
-    node.step(Shutdown(TIMEOUT_MS))
+    node.step(RaftShutdown(TIMEOUT_MS))
     return node.of(ShutdownDone)
 
 
@@ -61,7 +61,7 @@ def test_a_node_that_has_left_does_nothing_any_more() -> None:
 
     assert node.node.deadline_ms is None
     assert node.ask(vote(3, 5)) is None
-    assert node.step(Tick()) == []
+    assert node.step(RaftTick()) == []
 
 
 def test_a_leader_resigns_first_and_leaves_when_another_one_leads() -> None:
@@ -139,7 +139,7 @@ def test_a_candidate_goes_on_asking_for_votes_but_stands_only_once() -> None:
     assert {
         (send.destination_id, send.request.candidate_epoch)
         for send in asked
-        if isinstance(send, Send) and isinstance(send.request, VoteRequest)
+        if isinstance(send, SendRequest) and isinstance(send.request, VoteRequest)
     } == {(2, 5), (3, 5)}
     assert node.node.epoch == 5
 

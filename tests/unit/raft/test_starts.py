@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.raft_harness import ELECTION_MS, RaftHarness, log_of, vote
 from zkcontroller.kraft.messages import VoteRequest
-from zkcontroller.kraft.outputs import Send
+from zkcontroller.kraft.outputs import SendRequest
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey
 
@@ -30,7 +30,9 @@ def test_a_candidate_that_has_no_vote_any_more_keeps_its_promise_and_does_not_st
 
     assert node.state() is StateName.UNATTACHED
     assert node.stored == voted
-    assert not [o for o in outputs if isinstance(o, Send) and isinstance(o.request, VoteRequest)]
+    assert not [
+        o for o in outputs if isinstance(o, SendRequest) and isinstance(o.request, VoteRequest)
+    ]
     assert not node.vote(vote(2, 5)).vote_granted
 
 

@@ -20,7 +20,7 @@ from tests.support.raft_harness import (
 )
 from zkcontroller.errors import RaftFatal
 from zkcontroller.kraft.messages import FetchRequest, VoteRequest, VoteResponse
-from zkcontroller.kraft.outputs import Answer, PersistElection, Send
+from zkcontroller.kraft.outputs import PersistElection, SendRequest, SendResponse
 from zkcontroller.kraft.states import StateName
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch, ReplicaKey
 
@@ -38,7 +38,7 @@ def test_an_unattached_voter_votes_for_a_log_as_long_as_its_own_and_writes_it_do
     assert response == granted(5)
     assert node.stored == ElectionState(5, voted_key=ReplicaKey(3))
     kinds = [type(output) for output in node.outputs]
-    assert kinds.index(PersistElection) < kinds.index(Answer)
+    assert kinds.index(PersistElection) < kinds.index(SendResponse)
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_a_voter_whose_answer_is_of_no_use_is_asked_again_after_a_pause(
     first, _ = node.become_candidate()
 
     node.reply(first, response)
-    assert node.of(Send) == []
+    assert node.of(SendRequest) == []
     node.run_ms(CONFIG.retry_backoff_ms)
 
     assert set(node.sends(VoteRequest)) == {first.destination_id}

@@ -11,9 +11,9 @@ from tests.support.raft_harness import (
     fetch,
     rejected,
 )
-from zkcontroller.kraft.inputs import Shutdown
+from zkcontroller.kraft.inputs import RaftShutdown
 from zkcontroller.kraft.messages import VoteRequest
-from zkcontroller.kraft.outputs import Send
+from zkcontroller.kraft.outputs import SendRequest
 
 
 @pytest.mark.parametrize("waits_ms", [(70, 300), (300, 70)])
@@ -43,14 +43,16 @@ def test_the_log_of_a_lone_voter_knows_what_is_committed() -> None:
 def test_a_candidate_that_leaves_and_has_lost_sends_no_more_requests() -> None:
     node = RaftHarness(voters=[1, 2, 3, 4, 5]).start()
     *sends, last = node.become_candidate()
-    node.step(Shutdown(60_000))
+    node.step(RaftShutdown(60_000))
 
     for send in sends:
         node.reply(send, rejected(1))
     node.fail(last)
     outputs = node.run_ms(10 * CONFIG.retry_backoff_ms)
 
-    assert not [o for o in outputs if isinstance(o, Send) and isinstance(o.request, VoteRequest)]
+    assert not [
+        o for o in outputs if isinstance(o, SendRequest) and isinstance(o.request, VoteRequest)
+    ]
 
 
 def test_the_next_record_of_a_leader_goes_behind_those_that_wait_to_be_written() -> None:

@@ -43,7 +43,7 @@ class StandardAcl(NamedTuple):
     entry: AccessControlEntry
 
 
-class AclBindingFilter(Protocol):
+class AclFilter(Protocol):
     """A filter of ACLs."""
 
     @property
@@ -99,7 +99,7 @@ class AclControlManager:
         return ControllerResult.atomic_of(records.to_tuple(), tuple(results))
 
     def delete_acls(
-        self, filters: Iterable[AclBindingFilter]
+        self, filters: Iterable[AclFilter]
     ) -> ControllerResult[tuple[AclDeleteResult, ...]]:
         """Deletes ACLs by filters; an ACL that several filters match is deleted once."""
         gone: dict[UUID, None] = {}
@@ -174,7 +174,7 @@ def _error_of(acl: StandardAcl) -> ApiError:
     return NO_ERROR
 
 
-def _check_filter(wanted: AclBindingFilter) -> None:
+def _check_filter(wanted: AclFilter) -> None:
     if wanted.resource_type is ResourceType.UNKNOWN or wanted.pattern_type is PatternType.UNKNOWN:
         raise ApiException(ErrorCode.invalid_request, "Unknown patternFilter.")
     if wanted.operation is AclOperation.UNKNOWN or wanted.permission_type is PermissionType.UNKNOWN:

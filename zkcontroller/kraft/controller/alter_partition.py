@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from zkcontroller.kraft.controller.cluster_view import ClusterView
+from zkcontroller.kraft.controller.cluster_view import RegisteredBrokers
 from zkcontroller.kraft.controller.partition_changes import PartitionChanges
 from zkcontroller.kraft.controller.partition_registration import (
     PartitionRegistration,
@@ -30,7 +30,7 @@ ANY_BROKER_EPOCH: Final = -1
 _FIRST_WITH_TOPIC_IDS: Final = 2
 
 
-class BrokerState(NamedTuple):
+class IsrMember(NamedTuple):
     """A member of a proposed ISR; without a broker epoch, any incarnation is accepted."""
 
     broker_id: int
@@ -43,7 +43,7 @@ class ProposedPartition(NamedTuple):
     partition_index: int
     leader_epoch: int
     partition_epoch: int
-    new_isr: tuple[BrokerState, ...]
+    new_isr: tuple[IsrMember, ...]
     leader_recovery_state: int = RECOVERED
 
 
@@ -88,7 +88,7 @@ class AlterPartition:
     """Accepts or refuses ISR changes."""
 
     def __init__(
-        self, state: ReplicationState, cluster: ClusterView, changes: PartitionChanges
+        self, state: ReplicationState, cluster: RegisteredBrokers, changes: PartitionChanges
     ) -> None:
         self._state = state
         self._cluster = cluster
@@ -181,7 +181,7 @@ class AlterPartition:
             return ErrorCode.ineligible_replica if by_id else ErrorCode.operation_not_attempted
         return None
 
-    def _is_eligible(self, member: BrokerState) -> bool:
+    def _is_eligible(self, member: IsrMember) -> bool:
         registration = self._cluster.registration(member.broker_id)
         if registration is None or registration.in_controlled_shutdown or registration.fenced:
             return False

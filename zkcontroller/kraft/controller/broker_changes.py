@@ -19,7 +19,7 @@ from kio.schema.errors import ErrorCode
 from zkcontroller.errors import IllegalState
 from zkcontroller.kraft.controller import directory_ids
 from zkcontroller.kraft.controller.api_error import ApiException
-from zkcontroller.kraft.controller.cluster_view import ClusterView, RegisteredBroker
+from zkcontroller.kraft.controller.cluster_view import RegisteredBroker, RegisteredBrokers
 from zkcontroller.kraft.controller.partition_changes import PartitionChanges
 from zkcontroller.kraft.controller.partition_registration import TopicIdPartition
 from zkcontroller.kraft.controller.replication_state import ReplicationState
@@ -54,7 +54,7 @@ class BrokerChanges:
     """Generates the partition records for a broker's change."""
 
     def __init__(
-        self, state: ReplicationState, cluster: ClusterView, changes: PartitionChanges
+        self, state: ReplicationState, cluster: RegisteredBrokers, changes: PartitionChanges
     ) -> None:
         self._state = state
         self._cluster = cluster

@@ -39,7 +39,7 @@ class RegisteredBroker(Protocol):
         """Its online log directories; empty for a broker that reported none."""
 
 
-class ClusterView(Protocol):
+class RegisteredBrokers(Protocol):
     """The registered brokers and their states, as of the last generated record."""
 
     def registration(self, broker_id: int) -> RegisteredBroker | None:

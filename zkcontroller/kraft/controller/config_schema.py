@@ -26,7 +26,7 @@ class ConfigResource(NamedTuple):
 ALL_BROKERS: Final = ConfigResource(ConfigResourceType.BROKER, "")
 
 
-class ConfigSynonym(NamedTuple):
+class InheritedKey(NamedTuple):
     """A broker's key that a topic's key inherits from, and how its values are converted."""
 
     name: str
@@ -40,11 +40,11 @@ class ConfigKeySchema(NamedTuple):
     default: str | None
     is_list: bool = False
     is_sensitive: bool = False
-    synonyms: tuple[ConfigSynonym, ...] = ()
+    synonyms: tuple[InheritedKey, ...] = ()
     """In the order in which they are looked at."""
 
 
-class ConfigEntry(NamedTuple):
+class EffectiveConfig(NamedTuple):
     """The effective value of a key, with its source; ``value`` is None if it has none."""
 
     name: str
@@ -99,11 +99,11 @@ def effective_topic_config(
     dynamic_cluster: ConfigValues,
     dynamic_node: ConfigValues,
     dynamic_topic: ConfigValues,
-) -> ConfigEntry:
+) -> EffectiveConfig:
     """The value of a topic's key, and where it comes from."""
     if key.name in dynamic_topic:
         value = dynamic_topic[key.name]
-        return ConfigEntry(key.name, value, ConfigSource.TOPIC, key.is_sensitive)
+        return EffectiveConfig(key.name, value, ConfigSource.TOPIC, key.is_sensitive)
     for configs, source in (
         (dynamic_node, ConfigSource.DYNAMIC_BROKER),
         (dynamic_cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER),
@@ -112,5 +112,5 @@ def effective_topic_config(
         for synonym in key.synonyms:
             if synonym.name in configs:
                 inherited = synonym.convert(configs[synonym.name])
-                return ConfigEntry(key.name, inherited, source, key.is_sensitive)
-    return ConfigEntry(key.name, key.default, ConfigSource.DEFAULT, key.is_sensitive)
+                return EffectiveConfig(key.name, inherited, source, key.is_sensitive)
+    return EffectiveConfig(key.name, key.default, ConfigSource.DEFAULT, key.is_sensitive)

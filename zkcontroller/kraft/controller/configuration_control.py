@@ -19,11 +19,11 @@ from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError, ApiExcep
 from zkcontroller.kraft.controller.config_schema import (
     ALL_BROKERS,
     AlterConfigPolicy,
-    ConfigEntry,
     ConfigResource,
     ConfigSchema,
     ConfigurationValidator,
     ConfigValues,
+    EffectiveConfig,
     effective_topic_config,
 )
 from zkcontroller.kraft.controller.result import (
@@ -243,7 +243,7 @@ class ConfigurationControlManager:
             }
         return described
 
-    def topic_config(self, topic: str, name: str) -> ConfigEntry:
+    def topic_config(self, topic: str, name: str) -> EffectiveConfig:
         """The value of a topic's key, inherited if it is not set; KeyError for an unknown key."""
         key = self._schema.key(ConfigResourceType.TOPIC, name)
         if key is None:
@@ -252,7 +252,7 @@ class ConfigurationControlManager:
             key, *self._inherited(), self._values(ConfigResource(ConfigResourceType.TOPIC, topic))
         )
 
-    def effective_topic_configs(self, creation_configs: Mapping[str, str]) -> list[ConfigEntry]:
+    def effective_topic_configs(self, creation_configs: Mapping[str, str]) -> list[EffectiveConfig]:
         """Every effective key of a topic created with these configurations, by name."""
         inherited = self._inherited()
         entries = (

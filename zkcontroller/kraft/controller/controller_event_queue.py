@@ -17,7 +17,7 @@ E = TypeVar("E")
 _MAX_STALE: Final = 1024
 
 
-class Outcome(Enum):
+class EventOutcome(Enum):
     """How to handle an event taken from the queue."""
 
     RUN = auto()
@@ -31,7 +31,7 @@ class Taken(NamedTuple, Generic[E]):
     """An event taken from the queue, with its outcome."""
 
     event: E
-    outcome: Outcome
+    outcome: EventOutcome
 
 
 @dataclass(slots=True, eq=False)
@@ -116,13 +116,13 @@ class ControllerEventQueue(Generic[E]):
             if is_due or self.is_shutting_down:
                 event = self._remove(entry)
                 if not is_due:
-                    return Taken(event, Outcome.REJECTED)
+                    return Taken(event, EventOutcome.REJECTED)
                 is_task = entry.tag is not None
-                return Taken(event, Outcome.RUN if is_task else Outcome.TIMED_OUT)
+                return Taken(event, EventOutcome.RUN if is_task else EventOutcome.TIMED_OUT)
         while self._queue:
             entry = self._queue.popleft()
             if not entry.is_gone:
-                return Taken(self._remove(entry), Outcome.RUN)
+                return Taken(self._remove(entry), EventOutcome.RUN)
         return None
 
     def next_time_ms(self, now_ms: int) -> int | None:

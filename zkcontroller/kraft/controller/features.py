@@ -45,7 +45,7 @@ class UpgradeType(IntEnum):
         return cls(code) if code in cls._value2member_map_ else cls.UNKNOWN
 
 
-class FeatureUpdate(NamedTuple):
+class FeatureLevelUpdate(NamedTuple):
     """A requested feature level; level 0 removes the feature."""
 
     level: int
@@ -68,7 +68,7 @@ class ClusterFeatureSupport(Protocol):
 NEVER_CHANGED: Final = -1
 
 
-class FinalizedFeatures(NamedTuple):
+class FinalizedControllerFeatures(NamedTuple):
     """The feature levels at an epoch; epoch None includes uncommitted records."""
 
     levels: Mapping[str, int]
@@ -115,11 +115,11 @@ class FeatureControlManager:
         """Whether the node is a member of the quorum."""
         return self.quorum_features.is_controller_id(node_id)
 
-    def finalized_features(self, epoch: int | None = None) -> FinalizedFeatures:
+    def finalized_features(self, epoch: int | None = None) -> FinalizedControllerFeatures:
         """Every finalized level, metadata.version included."""
         levels = {FEATURE_NAME: self._version.get(epoch=epoch).level}
         levels.update(self._finalized.items(epoch=epoch))
-        return FinalizedFeatures(levels, epoch)
+        return FinalizedControllerFeatures(levels, epoch)
 
     def changed_at(self, epoch: int) -> int:
         """The offset of the last level change up to an epoch; ``NEVER_CHANGED`` if there is none.
@@ -153,7 +153,7 @@ class FeatureControlManager:
 
     def update_features(
         self,
-        updates: Mapping[str, FeatureUpdate],
+        updates: Mapping[str, FeatureLevelUpdate],
         cluster: ClusterFeatureSupport,
         *,
         validate_only: bool = False,
@@ -172,7 +172,7 @@ class FeatureControlManager:
         return ControllerResult.atomic_of(() if validate_only else records.to_tuple(), results)
 
     def _reason_against(
-        self, name: str, update: FeatureUpdate, cluster: ClusterFeatureSupport
+        self, name: str, update: FeatureLevelUpdate, cluster: ClusterFeatureSupport
     ) -> str | None:
         if update.upgrade_type is UpgradeType.UNKNOWN:
             return "the upgrade type is unknown"
@@ -216,7 +216,7 @@ class FeatureControlManager:
                 return f"controller {node_id} has not registered, and may not support this feature"
         return None
 
-    def _reason_against_version(self, update: FeatureUpdate) -> str | None:
+    def _reason_against_version(self, update: FeatureLevelUpdate) -> str | None:
         try:
             version = metadata_version.from_level(update.level)
         except UnsupportedVersion as unknown:

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError
 from zkcontroller.kraft.controller.partition_changes import PartitionChanges
-from zkcontroller.kraft.controller.partition_election import Election
+from zkcontroller.kraft.controller.partition_election import PartitionElection
 from zkcontroller.kraft.controller.replication_state import ReplicationState
 from zkcontroller.kraft.controller.result import (
     BoundedRecords,
@@ -33,8 +33,8 @@ class ElectionType(IntEnum):
 
 
 _ELECTIONS: Final = {
-    ElectionType.PREFERRED: Election.PREFERRED,
-    ElectionType.UNCLEAN: Election.UNCLEAN,
+    ElectionType.PREFERRED: PartitionElection.PREFERRED,
+    ElectionType.UNCLEAN: PartitionElection.UNCLEAN,
 }
 
 _NOT_NEEDED: Final = ApiError(
@@ -130,7 +130,7 @@ class LeaderElections:
                 break
             topic, partition = self._state.located(key)
             builder = self._changes.builder(topic, key.partition_id, partition)
-            builder.election = Election.PREFERRED
+            builder.election = PartitionElection.PREFERRED
             records += self._changes.built(builder)
         return ControllerResult.of(records, len(records) >= self._max_elections)
 
@@ -141,7 +141,7 @@ class LeaderElections:
             if len(records) >= self._max_elections:
                 break
             topic, _ = self._state.located(key)
-            if self._changes.election_of(topic) is Election.UNCLEAN:
+            if self._changes.election_of(topic) is PartitionElection.UNCLEAN:
                 _, elected = self._elect(topic.name, key.partition_id, ElectionType.UNCLEAN)
                 records += elected
         return ControllerResult.of(records, len(records) >= self._max_elections)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from zkcontroller.kraft.controller.partition_election import Candidates, Election
+from zkcontroller.kraft.controller.partition_election import ElectionCandidates, PartitionElection
 from zkcontroller.kraft.controller.partition_reassignment import PartitionReassignmentReplicas
 from zkcontroller.kraft.controller.partition_registration import (
     NO_RECOVERY_STATE_CHANGE,
@@ -53,7 +53,7 @@ class PartitionChangeBuilder:
     default_dir: Callable[[int], UUID]
     """The directory of a replica that a broker does not have yet."""
 
-    election: Election = Election.ONLINE
+    election: PartitionElection = PartitionElection.ONLINE
     is_migrating: bool = False
     """Whether brokers of a ZooKeeper cluster may be among the replicas."""
     is_elr_enabled: bool = False
@@ -134,7 +134,7 @@ class _Change:
 
     def elect(self) -> None:
         partition, wanted = self._partition, self._wanted
-        elected = Candidates(
+        elected = ElectionCandidates(
             partition,
             self._replicas,
             self._isr,

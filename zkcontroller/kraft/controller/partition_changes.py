@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from uuid import UUID
 
-from zkcontroller.kraft.controller.cluster_view import ClusterView
+from zkcontroller.kraft.controller.cluster_view import RegisteredBrokers
 from zkcontroller.kraft.controller.configuration_control import ConfigurationControlManager
 from zkcontroller.kraft.controller.directory_ids import MIGRATING
 from zkcontroller.kraft.controller.partition_change_builder import PartitionChangeBuilder
-from zkcontroller.kraft.controller.partition_election import Election
+from zkcontroller.kraft.controller.partition_election import PartitionElection
 from zkcontroller.kraft.controller.partition_registration import (
     PartitionRegistration,
     TopicIdPartition,
@@ -32,7 +32,7 @@ class PartitionChanges:
     def __init__(
         self,
         state: ReplicationState,
-        cluster: ClusterView,
+        cluster: RegisteredBrokers,
         configs: ConfigurationControlManager,
         metadata_version: Callable[[], MetadataVersion],
         *,
@@ -100,10 +100,10 @@ class PartitionChanges:
             is_elr_enabled=self.is_elr_enabled,
         )
 
-    def election_of(self, topic: TopicControlInfo) -> Election:
+    def election_of(self, topic: TopicControlInfo) -> PartitionElection:
         """The kind of election that the topic's configuration allows."""
         unclean = self._configs.is_unclean_leader_election_enabled(topic.name)
-        return Election.UNCLEAN if unclean else Election.ONLINE
+        return PartitionElection.UNCLEAN if unclean else PartitionElection.ONLINE
 
     def built(self, builder: PartitionChangeBuilder) -> list[VersionedRecord]:
         """The record of a change, in a list; empty if nothing changes."""
@@ -134,7 +134,7 @@ class PartitionChanges:
             )
 
         records: list[VersionedRecord] = []
-        elections: dict[UUID, Election] = {}
+        elections: dict[UUID, PartitionElection] = {}
         for key in partitions:
             topic, partition = self._state.located(key)
             builder = self.builder(topic, key.partition_id, partition, is_acceptable)

@@ -18,7 +18,7 @@ from zkcontroller.kraft.controller.partition_registration import PartitionRegist
 from zkcontroller.kraft.metadata.records import NO_LEADER
 
 
-class Election(Enum):
+class PartitionElection(Enum):
     """The kind of election: preferred, online or unclean."""
 
     PREFERRED = "preferred"
@@ -37,7 +37,7 @@ class ElectionResult(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class ElectionCandidates:
     """The brokers among which a leader is elected."""
 
     partition: PartitionRegistration
@@ -49,18 +49,18 @@ class Candidates:
     may_elect_last_known_leader: bool = False
     """Whether ELR is on."""
 
-    def elect(self, election: Election) -> ElectionResult:
+    def elect(self, election: PartitionElection) -> ElectionResult:
         """The result of an election of that kind."""
         current = self.partition.leader
         order = (current, *self.replicas)
-        if election is Election.PREFERRED and self.replicas:
+        if election is PartitionElection.PREFERRED and self.replicas:
             order = (self.replicas[0], current, *self.replicas[1:])
         for candidate in order:
             if self._is_valid(candidate):
                 return ElectionResult(candidate, unclean=False)
         if self._can_elect_last_known_leader():
             return ElectionResult(self.partition.last_known_elr[0], unclean=True)
-        if election is Election.UNCLEAN:
+        if election is PartitionElection.UNCLEAN:
             for candidate in self.replicas:
                 if self.is_acceptable_leader(candidate):
                     return ElectionResult(candidate, unclean=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.kraft.controller.api_error import ApiException
-from zkcontroller.kraft.controller.cluster_view import ClusterView
+from zkcontroller.kraft.controller.cluster_view import RegisteredBrokers
 from zkcontroller.kraft.controller.partition_changes import PartitionChanges
 from zkcontroller.kraft.controller.partition_registration import PartitionRegistration
 from zkcontroller.kraft.controller.replica_placer import ReplicaPlacer
@@ -20,7 +20,7 @@ class PartitionPlacement:
     """Makes new partitions; every active replica is in sync and the first one leads."""
 
     def __init__(
-        self, cluster: ClusterView, changes: PartitionChanges, placer: ReplicaPlacer
+        self, cluster: RegisteredBrokers, changes: PartitionChanges, placer: ReplicaPlacer
     ) -> None:
         self._cluster = cluster
         self._changes = changes

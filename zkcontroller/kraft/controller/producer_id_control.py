@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from zkcontroller.errors import IllegalState
 from zkcontroller.kraft.controller.api_error import ApiException
-from zkcontroller.kraft.controller.cluster_view import ClusterView
+from zkcontroller.kraft.controller.cluster_view import RegisteredBrokers
 from zkcontroller.kraft.controller.result import ControllerResult, VersionedRecord
 from zkcontroller.kraft.controller.snapshot_registry import SnapshotRegistry
 from zkcontroller.kraft.controller.timeline import TimelineValue
@@ -35,7 +35,7 @@ class ProducerIdsBlock(NamedTuple):
 class ProducerIdControlManager:
     """Generates ProducerIdsRecords, which hold the next free id."""
 
-    def __init__(self, registry: SnapshotRegistry, cluster: ClusterView) -> None:
+    def __init__(self, registry: SnapshotRegistry, cluster: RegisteredBrokers) -> None:
         self._cluster = cluster
         self._next_producer_id: TimelineValue[int | None] = TimelineValue(registry, None)
 

@@ -30,7 +30,7 @@ from kio.schema.errors import ErrorCode
 from zkcontroller.errors import IllegalState, NotLeader
 from zkcontroller.kraft.controller import activation
 from zkcontroller.kraft.controller.api_error import ApiException
-from zkcontroller.kraft.controller.controller_event_queue import ControllerEventQueue, Outcome
+from zkcontroller.kraft.controller.controller_event_queue import ControllerEventQueue, EventOutcome
 from zkcontroller.kraft.controller.deferred_events import DeferredEventQueue
 from zkcontroller.kraft.controller.offsets import BatchEnd
 from zkcontroller.kraft.controller.quorum_controller_events import (
@@ -39,7 +39,7 @@ from zkcontroller.kraft.controller.quorum_controller_events import (
     ReadEvent,
     WriteEvent,
 )
-from zkcontroller.kraft.controller.quorum_controller_log import MetadataLog
+from zkcontroller.kraft.controller.quorum_controller_log import QuorumControllerLog
 from zkcontroller.kraft.controller.quorum_controller_operations import (
     AnyResult,
     WriteOperation,
@@ -51,8 +51,8 @@ from zkcontroller.kraft.controller.quorum_controller_operations import (
 from zkcontroller.kraft.controller.quorum_controller_requests import ReadRequest
 from zkcontroller.kraft.controller.quorum_controller_state import (
     ControllerEnvironment,
-    ControllerState,
     QuorumControllerConfig,
+    QuorumControllerState,
 )
 from zkcontroller.kraft.controller.quorum_controller_tasks import PeriodicTasks
 from zkcontroller.kraft.controller.quorum_controller_values import (
@@ -62,13 +62,13 @@ from zkcontroller.kraft.controller.quorum_controller_values import (
     ControllerCounters,
     ControllerInput,
     ControllerOutput,
+    ControllerRequestCompleted,
+    ControllerRequestFailed,
+    ControllerRequestReceived,
     FatalFault,
     LeaderChanged,
     NonFatalFault,
     RaftAppender,
-    RequestCompleted,
-    RequestFailed,
-    RequestReceived,
     SnapshotLoaded,
 )
 from zkcontroller.kraft.controller.result import MAX_RECORDS_PER_BATCH
@@ -89,7 +89,7 @@ class QuorumController:
         bootstrap: BootstrapMetadata,
         max_records_per_batch: int = MAX_RECORDS_PER_BATCH,
     ) -> None:
-        self.state = ControllerState(config, environment)
+        self.state = QuorumControllerState(config, environment)
         self.counters = ControllerCounters()
         self.claim_epoch = NOT_ACTIVE
         self._config = config
@@ -100,7 +100,7 @@ class QuorumController:
         # Before a migration even what is committed may not be stable: it is in a transaction.
         self._unstable_purgatory: DeferredEventQueue[WriteEvent] = DeferredEventQueue()
         self._tasks = PeriodicTasks(config, self.state, self._queue)
-        self._log = MetadataLog(self.state, raft, self._tasks, max_records_per_batch)
+        self._log = QuorumControllerLog(self.state, raft, self._tasks, max_records_per_batch)
         self._operations = WriteOperations(
             self.state,
             lambda: raft.kraft_version,
@@ -128,14 +128,14 @@ class QuorumController:
 
     def enqueue(self, happened: ControllerInput) -> list[ControllerOutput]:
         """Only queues the input; a request that asks for nothing is completed at once."""
-        if not isinstance(happened, RequestReceived):
+        if not isinstance(happened, ControllerRequestReceived):
             self._queue.append(RaftEvent(happened))
             return []
         request, request_id = happened.request, happened.request_id
         if is_empty(request):
-            return [RequestCompleted(request_id, empty_response(request))]
+            return [ControllerRequestCompleted(request_id, empty_response(request))]
         if self._unanswered >= MAX_UNANSWERED_REQUESTS:
-            return [RequestFailed(request_id, _timeout("too many requests wait already"))]
+            return [ControllerRequestFailed(request_id, _timeout("too many requests wait already"))]
         self._unanswered += 1
         event: ControllerEvent
         if isinstance(request, ReadRequest):
@@ -155,10 +155,10 @@ class QuorumController:
         taken = self._queue.take(now_ms)
         if taken is None:
             return None
-        if taken.outcome is Outcome.RUN:
+        if taken.outcome is EventOutcome.RUN:
             self.counters.operations_started += 1
             self._run(taken.event, now_ms)
-        elif taken.outcome is Outcome.TIMED_OUT:
+        elif taken.outcome is EventOutcome.TIMED_OUT:
             self.counters.operations_timed_out += 1
             self._refuse(taken.event, _timeout("its turn did not come in time"), now_ms)
         else:
@@ -183,7 +183,7 @@ class QuorumController:
                 case ReadEvent():
                     self._complete(event.request_id, read(self.state, event.request))
                 case RaftEvent():
-                    self._handle_raft_news(event.news, now_ms)
+                    self._handle_raft_change(event.change, now_ms)
                 case _:
                     assert_never(event)
         except FatalFault:
@@ -246,19 +246,19 @@ class QuorumController:
 
     # ------------------------------------------------------------------ inputs of the quorum
 
-    def _handle_raft_news(
-        self, news: CommitHandled | SnapshotLoaded | LeaderChanged, now_ms: int
+    def _handle_raft_change(
+        self, change: CommitHandled | SnapshotLoaded | LeaderChanged, now_ms: int
     ) -> None:
-        match news:
+        match change:
             case CommitHandled():
-                for batch in news.batches:
+                for batch in change.batches:
                     self._handle_commit(batch, now_ms)
             case SnapshotLoaded():
-                self._handle_load_snapshot(news, now_ms)
+                self._handle_load_snapshot(change, now_ms)
             case LeaderChanged():
-                self._handle_leader_change(news, now_ms)
+                self._handle_leader_change(change, now_ms)
             case _:
-                assert_never(news)
+                assert_never(change)
 
     def _handle_commit(self, batch: CommittedBatch, now_ms: int) -> None:
         offsets = self.state.offsets
@@ -276,20 +276,20 @@ class QuorumController:
             self._log.replay(batch.records, batch.base_offset, now_ms)
             offsets.handle_commit_batch(end)
 
-    def _handle_load_snapshot(self, news: SnapshotLoaded, now_ms: int) -> None:
-        snapshot_id, offsets = news.snapshot_id, self.state.offsets
+    def _handle_load_snapshot(self, change: SnapshotLoaded, now_ms: int) -> None:
+        snapshot_id, offsets = change.snapshot_id, self.state.offsets
         if self.is_active:
             epoch = self.claim_epoch
             raise FatalFault(f"a snapshot {snapshot_id} for the active controller of {epoch}")
         try:
             offsets.begin_load_snapshot(snapshot_id)
-            self._log.replay_snapshot(news.records, snapshot_id.offset - 1, now_ms)
-            offsets.end_load_snapshot(news.last_contained_timestamp_ms)
+            self._log.replay_snapshot(change.records, snapshot_id.offset - 1, now_ms)
+            offsets.end_load_snapshot(change.last_contained_timestamp_ms)
         except IllegalState as error:
             raise FatalFault(f"cannot load the snapshot {snapshot_id}") from error
 
-    def _handle_leader_change(self, news: LeaderChanged, now_ms: int) -> None:
-        leader_id, epoch = news.leader
+    def _handle_leader_change(self, change: LeaderChanged, now_ms: int) -> None:
+        leader_id, epoch = change.leader
         if leader_id is not None:
             self.counters.new_active_controllers += 1
         is_this = leader_id == self._config.node_id
@@ -358,11 +358,11 @@ class QuorumController:
 
     def _complete(self, request_id: int, response: object) -> None:
         self._unanswered -= 1
-        self._outputs.append(RequestCompleted(request_id, response))
+        self._outputs.append(ControllerRequestCompleted(request_id, response))
 
     def _fail(self, request_id: int, error: ApiException) -> None:
         self._unanswered -= 1
-        self._outputs.append(RequestFailed(request_id, error))
+        self._outputs.append(ControllerRequestFailed(request_id, error))
 
     def _take_outputs(self) -> list[ControllerOutput]:
         outputs, self._outputs = self._outputs, []
@@ -379,7 +379,7 @@ def _name(event: ControllerEvent) -> str:
         case ReadEvent():
             return type(event.request).__name__
         case _:
-            return type(event.news).__name__
+            return type(event.change).__name__
 
 
 def _timeout(reason: str) -> ApiException:

@@ -39,7 +39,7 @@ class ReadEvent:
 class RaftEvent:
     """An input of the quorum: a commit, a snapshot or a leader change."""
 
-    news: CommitHandled | SnapshotLoaded | LeaderChanged
+    change: CommitHandled | SnapshotLoaded | LeaderChanged
 
 
 ControllerEvent: TypeAlias = WriteEvent | ReadEvent | RaftEvent

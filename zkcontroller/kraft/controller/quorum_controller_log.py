@@ -14,7 +14,7 @@ from zkcontroller.kraft.accumulator import check_batch_size
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.offsets import NONE
 from zkcontroller.kraft.controller.quorum_controller_operations import AnyResult
-from zkcontroller.kraft.controller.quorum_controller_state import ControllerState
+from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerState
 from zkcontroller.kraft.controller.quorum_controller_tasks import PeriodicTasks
 from zkcontroller.kraft.controller.quorum_controller_values import FatalFault, RaftAppender
 from zkcontroller.kraft.controller.result import VersionedRecord
@@ -23,12 +23,12 @@ from zkcontroller.kraft.metadata.codec import encode_record
 from zkcontroller.kraft.metadata.records import FeatureLevelRecord
 
 
-class MetadataLog:
+class QuorumControllerLog:
     """Appends records to the log and replays them."""
 
     def __init__(
         self,
-        state: ControllerState,
+        state: QuorumControllerState,
         raft: RaftAppender,
         tasks: PeriodicTasks,
         max_records_per_batch: int,

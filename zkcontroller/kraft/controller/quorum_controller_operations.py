@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, assert_never
 from kio.schema.errors import ErrorCode
 
 from zkcontroller.kraft.controller.api_error import ApiException
-from zkcontroller.kraft.controller.features import FinalizedFeatures
+from zkcontroller.kraft.controller.features import FinalizedControllerFeatures
 from zkcontroller.kraft.controller.quorum_controller_requests import (
     AllocateProducerIds,
     AlterClientQuotas,
@@ -53,7 +53,7 @@ from zkcontroller.kraft.controller.quorum_controller_requests import (
     WriteMigrationRecords,
     WriteRequest,
 )
-from zkcontroller.kraft.controller.quorum_controller_state import ControllerState
+from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerState
 from zkcontroller.kraft.controller.quorum_features import KRAFT_VERSION
 from zkcontroller.kraft.controller.registrations import ControllerRegistration
 from zkcontroller.kraft.controller.result import ControllerResult
@@ -117,7 +117,7 @@ def empty_response(request: ControllerRequest) -> object:
     return {} if isinstance(request, by_key) else ()
 
 
-def read(state: ControllerState, request: ReadRequest) -> object:
+def read(state: QuorumControllerState, request: ReadRequest) -> object:
     """The response to a read, from the stable state."""
     epoch = state.offsets.last_stable_offset
     topics = state.replication.state
@@ -132,7 +132,7 @@ def read(state: ControllerState, request: ReadRequest) -> object:
             return state.configs.describe_configs(epoch, request.resources)
         case GetFinalizedFeatures():
             levels = state.features.finalized_features(epoch).levels
-            return FinalizedFeatures(levels, state.features.changed_at(epoch))
+            return FinalizedControllerFeatures(levels, state.features.changed_at(epoch))
         case DescribeControllers():
             return _controllers(state, epoch)
         case ListPartitionReassignments():
@@ -142,7 +142,7 @@ def read(state: ControllerState, request: ReadRequest) -> object:
             assert_never(request)
 
 
-def _controllers(state: ControllerState, epoch: int) -> Mapping[int, ControllerRegistration]:
+def _controllers(state: QuorumControllerState, epoch: int) -> Mapping[int, ControllerRegistration]:
     if not state.features.metadata_version_at(epoch).is_controller_registration_supported:
         raise ApiException(
             ErrorCode.unsupported_version,
@@ -156,7 +156,7 @@ class WriteOperations:
 
     def __init__(
         self,
-        state: ControllerState,
+        state: QuorumControllerState,
         kraft_version: Callable[[], int],
         reschedule_fencing: Callable[[], None],
         count_timed_out_heartbeat: Callable[[], None],

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
-from zkcontroller.kraft.controller.acl_control import AclBindingFilter, StandardAcl
+from zkcontroller.kraft.controller.acl_control import AclFilter, StandardAcl
 from zkcontroller.kraft.controller.alter_partition import AlterPartitionRequest
 from zkcontroller.kraft.controller.broker_changes import AssignedDirectory
 from zkcontroller.kraft.controller.client_quota_control import ClientQuotaAlteration
@@ -23,7 +23,7 @@ from zkcontroller.kraft.controller.cluster_requests import (
 )
 from zkcontroller.kraft.controller.config_schema import ConfigResource
 from zkcontroller.kraft.controller.configuration_control import ConfigOperations
-from zkcontroller.kraft.controller.features import FeatureUpdate
+from zkcontroller.kraft.controller.features import FeatureLevelUpdate
 from zkcontroller.kraft.controller.heartbeats import BrokerHeartbeat
 from zkcontroller.kraft.controller.leader_elections import ElectionType
 from zkcontroller.kraft.controller.reassignment_control import ReassignableTopic
@@ -137,7 +137,7 @@ class CreateAcls:
 class DeleteAcls:
     """Delete ACLs by filters."""
 
-    filters: tuple[AclBindingFilter, ...]
+    filters: tuple[AclFilter, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class ExpireDelegationToken:
 class UpdateFeatures:
     """Change finalized feature levels."""
 
-    updates: Mapping[str, FeatureUpdate]
+    updates: Mapping[str, FeatureLevelUpdate]
     validate_only: bool = False
 
 

@@ -119,7 +119,7 @@ class ControllerEnvironment:
     alter_config_policy: AlterConfigPolicy | None = None
 
 
-class ControllerState:
+class QuorumControllerState:
     """All managers of the controller."""
 
     def __init__(self, config: QuorumControllerConfig, environment: ControllerEnvironment) -> None:

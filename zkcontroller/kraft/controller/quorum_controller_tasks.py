@@ -28,8 +28,8 @@ from zkcontroller.kraft.controller.quorum_controller_operations import (
     is_timeout,
 )
 from zkcontroller.kraft.controller.quorum_controller_state import (
-    ControllerState,
     QuorumControllerConfig,
+    QuorumControllerState,
 )
 from zkcontroller.kraft.controller.result import ControllerResult, VersionedRecord
 from zkcontroller.kraft.metadata.records import NoOpRecord
@@ -99,7 +99,7 @@ class PeriodicTasks:
     def __init__(
         self,
         config: QuorumControllerConfig,
-        state: ControllerState,
+        state: QuorumControllerState,
         queue: ControllerEventQueue[ControllerEvent],
     ) -> None:
         self._token_check_interval_ms = config.delegation_token_check_interval_ms

@@ -36,7 +36,7 @@ def unlimited(partition_count: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestReceived:
+class ControllerRequestReceived:
     """A request arrived; its RequestCompleted or RequestFailed has this ``request_id``."""
 
     request_id: int
@@ -80,14 +80,16 @@ class LeaderChanged:
     leader: LeaderAndEpoch
 
 
-ControllerInput: TypeAlias = RequestReceived | CommitHandled | SnapshotLoaded | LeaderChanged
+ControllerInput: TypeAlias = (
+    ControllerRequestReceived | CommitHandled | SnapshotLoaded | LeaderChanged
+)
 
 
 # ---------------------------------------------------------------------- outputs
 
 
 @dataclass(frozen=True, slots=True)
-class RequestCompleted:
+class ControllerRequestCompleted:
     """The response to a request, sent after all its records are committed."""
 
     request_id: int
@@ -95,7 +97,7 @@ class RequestCompleted:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestFailed:
+class ControllerRequestFailed:
     """The request is refused as a whole."""
 
     request_id: int
@@ -110,7 +112,7 @@ class NonFatalFault:
     error: Exception
 
 
-ControllerOutput: TypeAlias = RequestCompleted | RequestFailed | NonFatalFault
+ControllerOutput: TypeAlias = ControllerRequestCompleted | ControllerRequestFailed | NonFatalFault
 
 
 # ---------------------------------------------------------------------- the quorum below

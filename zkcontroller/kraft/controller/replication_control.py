@@ -15,7 +15,7 @@ from uuid import UUID
 
 from zkcontroller.kraft.controller.alter_partition import AlterPartition
 from zkcontroller.kraft.controller.broker_changes import BrokerChanges
-from zkcontroller.kraft.controller.cluster_view import ClusterView
+from zkcontroller.kraft.controller.cluster_view import RegisteredBrokers
 from zkcontroller.kraft.controller.configuration_control import ConfigurationControlManager
 from zkcontroller.kraft.controller.leader_elections import (
     MAX_ELECTIONS_PER_IMBALANCE,
@@ -55,7 +55,7 @@ class ReplicationControlManager:
     def __init__(
         self,
         registry: SnapshotRegistry,
-        cluster: ClusterView,
+        cluster: RegisteredBrokers,
         configs: ConfigurationControlManager,
         metadata_version: Callable[[], MetadataVersion],
         placer: ReplicaPlacer,

@@ -10,7 +10,7 @@ afterwards leaves there what stood before.  A write costs the same however large
 and a snapshot as much memory as was changed after it.  What the state was at an offset is the
 current state with the undo logs from that offset on laid over it, the oldest last.
 
-Source: Kafka ``SnapshotRegistry``, ``Snapshot``, ``SnapshottableHashTable``.
+Source: Kafka ``SnapshotRegistry``, ``RegistrySnapshot``, ``SnapshottableHashTable``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Revertable(ABC):
         """Removes all contents; the registry has no snapshots at that time."""
 
 
-class Snapshot:
+class RegistrySnapshot:
     """The undo log of the writes between this epoch and the next snapshot."""
 
     __slots__ = ("deltas", "epoch")
@@ -62,7 +62,7 @@ class Snapshot:
         # A structure without other references lives as long as its deltas.
         self.deltas: dict[Revertable, Delta] = {}
 
-    def merge_from(self, later: Snapshot) -> None:
+    def merge_from(self, later: RegistrySnapshot) -> None:
         """Takes over the undo log of the next snapshot, which is being deleted."""
         for structure, delta in later.deltas.items():
             mine = self.deltas.setdefault(structure, delta)
@@ -78,10 +78,10 @@ class SnapshotRegistry:
     """
 
     def __init__(self) -> None:
-        self._snapshots: dict[int, Snapshot] = {}  # in ascending order of epochs
+        self._snapshots: dict[int, RegistrySnapshot] = {}  # in ascending order of epochs
         self._structures: weakref.WeakSet[Revertable] = weakref.WeakSet()
         self._held: set[int] = set()
-        self.newest: Snapshot | None = None
+        self.newest: RegistrySnapshot | None = None
 
     def register(self, structure: Revertable) -> None:
         """Adds a structure that :meth:`reset` empties."""
@@ -99,20 +99,20 @@ class SnapshotRegistry:
         """Whether the state at that epoch can be read."""
         return epoch in self._snapshots
 
-    def get_snapshot(self, epoch: int) -> Snapshot:
+    def get_snapshot(self, epoch: int) -> RegistrySnapshot:
         """The snapshot of exactly that epoch; :class:`IllegalState` if there is none."""
         snapshot = self._snapshots.get(epoch)
         if snapshot is None:
             raise IllegalState(f"no in-memory snapshot at {epoch}; there are {self.epochs()}")
         return snapshot
 
-    def get_or_create_snapshot(self, epoch: int) -> Snapshot:
+    def get_or_create_snapshot(self, epoch: int) -> RegistrySnapshot:
         """A snapshot of the state as it is now; :class:`IllegalState` if a later one exists."""
         latest = self.latest_epoch()
         if epoch < latest:
             raise IllegalState(f"no in-memory snapshot can be made at {epoch}: one is at {latest}")
         if self.newest is None or epoch > latest:
-            self.newest = self._snapshots[epoch] = Snapshot(epoch)
+            self.newest = self._snapshots[epoch] = RegistrySnapshot(epoch)
         return self.newest
 
     def revert_to_snapshot(self, epoch: int) -> None:

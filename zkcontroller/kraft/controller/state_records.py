@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zkcontroller.kraft.controller.quorum_controller_state import ControllerState
+from zkcontroller.kraft.controller.quorum_controller_state import QuorumControllerState
 from zkcontroller.kraft.metadata.records import VersionedRecord
 
 
-def state_records(state: ControllerState, epoch: int) -> Iterator[VersionedRecord]:
+def state_records(state: QuorumControllerState, epoch: int) -> Iterator[VersionedRecord]:
     """The records of the state at an epoch, whose snapshot must stay in the registry meanwhile.
 
     The state may change between two of them.  IllegalState once the epoch cannot be read any more,

@@ -11,14 +11,14 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from zkcontroller.kraft.controller.api_error import NO_ERROR, ApiError
-from zkcontroller.kraft.controller.config_schema import ConfigEntry
+from zkcontroller.kraft.controller.config_schema import EffectiveConfig
 from zkcontroller.kraft.metadata.records import ZERO_UUID
 
 DEFAULT: Final = -1
 """As number of partitions or replicas: what the controller is configured with (KIP-464)."""
 
 
-class ReplicaAssignment(NamedTuple):
+class CreatableReplicaAssignment(NamedTuple):
     """The requested replicas of a new partition."""
 
     partition_index: int
@@ -32,7 +32,7 @@ class CreatableTopic:
     name: str
     num_partitions: int = DEFAULT
     replication_factor: int = DEFAULT
-    assignments: tuple[ReplicaAssignment, ...] = ()
+    assignments: tuple[CreatableReplicaAssignment, ...] = ()
     configs: tuple[tuple[str, str | None], ...] = ()
 
 
@@ -55,7 +55,7 @@ class CreatableTopicResult:
     topic_id: UUID = ZERO_UUID
     num_partitions: int = DEFAULT
     replication_factor: int = DEFAULT
-    configs: tuple[ConfigEntry, ...] | None = None
+    configs: tuple[EffectiveConfig, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Final
 from zkcontroller.errors import InvalidFrame, InvalidRecord, UnsupportedVersion
 from zkcontroller.kraft.metadata.records import MetadataRecord, VersionedRecord
 from zkcontroller.kraft.metadata.schemas import BY_API_KEY, BY_TYPE
-from zkcontroller.kraft.metadata.struct_types import Layout
+from zkcontroller.kraft.metadata.struct_types import StructLayout
 from zkcontroller.protocol.primitives import unsigned_varint
 from zkcontroller.protocol.wire_guard import read_unsigned_varint
 
@@ -37,7 +37,7 @@ def encode_record(record: MetadataRecord, version: int) -> bytes:
         raise InvalidRecord(f"{type(record).__name__} cannot be written: {error}") from error
 
 
-def layout_of(record: MetadataRecord, version: int) -> Layout:
+def layout_of(record: MetadataRecord, version: int) -> StructLayout:
     """The layout of the record in that version; UnsupportedVersion if there is none."""
     schema = BY_TYPE[type(record)]
     layout = _LAYOUTS.get((schema.api_key, version))
@@ -94,7 +94,7 @@ def _name_of(api_key: int) -> str:
     return f"A metadata record of type {api_key}" if schema is None else schema.record_type.__name__
 
 
-def _reading(api_key: int, version: int) -> Layout:
+def _reading(api_key: int, version: int) -> StructLayout:
     layout = _LAYOUTS.get((api_key, version))
     if layout is not None:
         return layout
@@ -109,7 +109,7 @@ def _frame(api_key: int, version: int) -> bytes:
 
 
 _LAYOUTS: Final = {
-    (schema.api_key, version): Layout(schema.record_type, schema.fields, version)
+    (schema.api_key, version): StructLayout(schema.record_type, schema.fields, version)
     for schema in BY_API_KEY.values()
     for version in range(schema.newest_version + 1)
 }

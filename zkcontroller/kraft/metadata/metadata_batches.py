@@ -35,7 +35,7 @@ from zkcontroller.protocol.records import Record, iterate_records
 
 
 @dataclass(frozen=True, slots=True)
-class BatchPlace:
+class MetadataBatchPlace:
     """Offset, epoch, time and size of a batch."""
 
     base_offset: int
@@ -50,7 +50,7 @@ class BatchPlace:
 class DataBatch:
     """Records of the metadata, at consecutive offsets."""
 
-    place: BatchPlace
+    place: MetadataBatchPlace
     records: tuple[VersionedRecord, ...]
 
     @property
@@ -62,7 +62,7 @@ class DataBatch:
 class ControlBatch:
     """Records of the raft layer, at consecutive offsets."""
 
-    place: BatchPlace
+    place: MetadataBatchPlace
     records: tuple[ControlRecord, ...]
 
     @property
@@ -128,7 +128,7 @@ def _check(data: Buffer, position: int, header: BatchHeader) -> None:
 
 def _read(data: Buffer, position: int, header: BatchHeader) -> MetadataBatch:
     _check(data, position, header)
-    place = BatchPlace(
+    place = MetadataBatchPlace(
         header.base_offset, header.partition_leader_epoch, header.max_timestamp, header.size
     )
     records = _checked_records(data, position, header)

@@ -1,7 +1,7 @@
 """Structures on the wire: a record in one version, and the elements of its arrays.
 
-A :class:`Layout` is made once for each class and version; then reading and writing is a walk over
-its fields.
+A :class:`StructLayout` is made once for each class and version; then reading and writing is a walk
+over its fields.
 
 Source: KIP-482, Kafka ``MessageDataGenerator``.
 """
@@ -32,7 +32,7 @@ class Field(NamedTuple):
     """Of a tagged field."""
 
 
-class Layout:
+class StructLayout:
     """Writes, reads and prints a class in one version."""
 
     __slots__ = (
@@ -136,7 +136,7 @@ class Layout:
 
 def struct(constructor: type[Any], *fields: Field) -> WireType:
     """The type of a structure inside a record, the same in all versions."""
-    layout = Layout(constructor, fields, 0)
+    layout = StructLayout(constructor, fields, 0)
     least_bytes = sum(field.type.least_bytes for field in fields) + 1
     return WireType(layout.encode, layout.decode, layout.to_json, least_bytes)
 
