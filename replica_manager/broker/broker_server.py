@@ -183,8 +183,10 @@ class BrokerServer:
         """Stops everything that was started; each step is tried even if another one failed."""
         self.state = BrokerState.SHUTTING_DOWN
         await self._stops.run(self._prefix)
-        with contextlib.suppress(OSError):  # that directory may be the one that failed
-            remove_status(self._config.log_dirs[0])
+        if self._running is not None:
+            # Not after a start that failed: the file may be of a broker that holds the directory.
+            with contextlib.suppress(OSError):  # that directory may be the one that failed
+                remove_status(self._config.log_dirs[0])
         self._identity.release()
         self.state = BrokerState.NOT_RUNNING
 

@@ -30,9 +30,9 @@ from zkcontroller.zookeeper.session import ZooKeeperSession
 from zkcontroller.zookeeper.znodes import ProducerIdBlockZnode
 
 RETRY_MS: Final = 50
+"""After a request for a block that failed, before the next."""
 MOST_ATTEMPTS: Final = 100
 """How often a block is asked of ZooKeeper while other brokers are faster."""
-"""After a request for a block that failed, before the next."""
 _PREFETCH_AT: Final = 0.9
 _log = logging.getLogger("kafka.coordinator.transaction.RPCProducerIdManager")
 _zookeeper_log = logging.getLogger("kafka.coordinator.transaction.ZkProducerIdManager")

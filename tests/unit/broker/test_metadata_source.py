@@ -197,3 +197,22 @@ def test_a_failed_log_directory_is_reported_to_the_source_and_the_last_ends_the_
     place.run(steps)
 
     assert place.source.called == [*START, "log_dir_failed", "controlled_shutdown"]
+
+
+def test_a_start_that_fails_leaves_the_status_file_of_the_broker_that_runs_there(
+    tmp_path: Path, executor: ThreadPoolExecutor
+) -> None:
+    place, second = Place(tmp_path, executor), Place(tmp_path, executor, fails_at="connect")
+    path = place.log_dir / "broker.json"
+
+    async def steps() -> None:
+        before = path.read_bytes()
+
+        with pytest.raises(Unreachable):
+            await second.broker.start()
+
+        assert path.read_bytes() == before
+
+    place.run(steps)
+
+    assert not path.exists()
