@@ -105,6 +105,8 @@ def open_zookeeper(
     if not settings.debug:
         quiet("kafka.zookeeper", "org.apache.zookeeper")
     timeout_s = min(_CONNECTION_TIMEOUT_S, settings.deadline_s)
+    tls = settings.zookeeper_tls if connect is None else tls
+    credentials = _credentials()
     if reason := refused_by_all(where.servers, timeout_s):
         raise CannotConnect(
             f"no ZooKeeper at {where.hosts}: {reason}{_stopped_hint(settings, connect)}"
@@ -114,8 +116,8 @@ def open_zookeeper(
             connect=where.hosts,
             session_timeout_ms=_SESSION_TIMEOUT_MS,
             connection_timeout_ms=round(timeout_s * 1000),
-            auth=_credentials(),
-            tls=settings.zookeeper_tls if connect is None else tls,
+            auth=credentials,
+            tls=tls,
             name="zkctl",
         ),
         on_watch=on_watch,
