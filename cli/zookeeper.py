@@ -95,7 +95,8 @@ def open_zookeeper(
     """A session with the ZooKeeper the settings name; ZooKeeperUnavailable if it does not answer.
 
     ``connect`` and ``tls`` are where a broker's own file says it, not the settings.  ``is_new``:
-    brokers are just about to create the chroot; else one that is missing is Refused.
+    brokers are just about to create the chroot, and ZooKeeper may be starting too.  Else a chroot
+    that is missing is Refused, and servers that all refuse a connection are CannotConnect at once.
 
     A connection that is lost for as long as connecting may take ends the session, so that no verb
     waits for ever: CannotConnect.
@@ -107,7 +108,7 @@ def open_zookeeper(
     timeout_s = min(_CONNECTION_TIMEOUT_S, settings.deadline_s)
     tls = settings.zookeeper_tls if connect is None else tls
     credentials = _credentials()
-    if reason := refused_by_all(where.servers, timeout_s):
+    if not is_new and (reason := refused_by_all(where.servers, timeout_s)):
         raise CannotConnect(
             f"no ZooKeeper at {where.hosts}: {reason}{_stopped_hint(settings, connect)}"
         )

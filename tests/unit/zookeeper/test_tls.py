@@ -169,7 +169,13 @@ def test_where_a_brokers_file_says_how_to_connect_a_tools_file_is_not_looked_at(
 
     with pytest.raises(ConfigInvalid, match="zk-tls-config-file"), open_zookeeper(given):
         pass
-    with pytest.raises(ZooKeeperUnavailable), open_zookeeper(given, connect="127.0.0.1:1"):
+    refused = import_module("zkcontroller_cli.errors").CannotConnect
+    with pytest.raises(refused), open_zookeeper(given, connect="127.0.0.1:1"):
+        pass
+    with (
+        pytest.raises(ZooKeeperUnavailable),
+        open_zookeeper(given, connect="127.0.0.1:1", is_new=True),
+    ):
         pass
 
 
