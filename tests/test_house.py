@@ -261,6 +261,31 @@ def guides() -> list[Path]:
     ]
 
 
+_TRACED = re.compile(r"(\w+)\.(\w+) ([\w/]+\.py):\d+")
+"""A line of a trace in a document: a method and where it stands."""
+
+
+def test_every_method_in_the_traces_of_the_documents_exists() -> None:
+    traced = _TRACED.findall((ROOT / "docs/debugging.md").read_text())
+
+    assert traced
+    missing = [each for each in traced if not _has_method(*each)]
+    assert missing == []
+
+
+def _has_method(owner: str, method: str, path: str) -> bool:
+    classes = (
+        node
+        for node in ast.walk(ast.parse((ROOT / path).read_text()))
+        if isinstance(node, ast.ClassDef) and node.name == owner
+    )
+    return any(
+        isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef) and member.name == method
+        for class_ in classes
+        for member in class_.body
+    )
+
+
 @pytest.mark.parametrize("guide", guides(), ids=lambda path: str(path.parent))
 def test_every_package_has_a_guide_to_modules_that_exist(guide: Path) -> None:
     text = (ROOT / guide).read_text()
