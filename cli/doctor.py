@@ -11,6 +11,7 @@ from .errors import BadUsage, ExitCode
 from .options import Settings, say, settings, shared_options
 from .render import Format, Layout, named
 from .tables import Severity as Colour
+from .tables import moment_text
 
 if TYPE_CHECKING:
     from .doctor_rules import Finding
@@ -93,6 +94,8 @@ def command(
         if text.partition("=")[0] not in {rule.id for rule in RULES}:
             raise BadUsage(f"--ignore {text}: there is no such rule; zkctl doctor --rules has them")
     while True:
+        if every_s is not None:
+            say(moment_text(time.time_ns() // 1_000_000))
         code = _look(given, ignored, patience_s)
         if every_s is None:
             return code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Final
 
 from kio.schema.describe_log_dirs.v2.request import DescribeLogDirsRequest
@@ -16,7 +17,7 @@ from zkcontroller.net.client_security import ClientSecurity
 
 from .doctor_reading import BrokerReading, CachedPartition, ClusterReading, LogDir
 from .doctor_rules import Evidence
-from .errors import CommandFailed
+from .errors import ApiNotKnown, CommandFailed
 from .partitions import PartitionView
 from .registrations import Registration
 from .wire import BrokerAddress, Deadline, ask_metadata, connected, timeout_of
@@ -49,9 +50,10 @@ async def _ask(registration: Registration, security: ClientSecurity) -> BrokerRe
         deadline = Deadline(BROKER_S)
         async with connected([BrokerAddress(*address)], deadline, security) as connection:
             _take(reading, await ask_metadata(connection))
-            described = await connection.request(DescribeLogDirsRequest(topics=None))
-            assert isinstance(described, DescribeLogDirsResponse), "request() answers in kind"
-            reading.log_dirs = _log_dirs(described)
+            with contextlib.suppress(ApiNotKnown):  # before Kafka 1.0
+                described = await connection.request(DescribeLogDirsRequest(topics=None))
+                assert isinstance(described, DescribeLogDirsResponse), "request() answers in kind"
+                reading.log_dirs = _log_dirs(described)
     except CommandFailed as error:
         reading.error = str(error)
     return reading
@@ -134,8 +136,10 @@ async def _probe(reading: ClusterReading, security: ClientSecurity) -> Evidence 
                 ListPartitionReassignmentsRequest(timeout=timeout_of(deadline), topics=())
             )
             assert isinstance(answer, ListPartitionReassignmentsResponse)
+    except ApiNotKnown:
+        return None
     except CommandFailed as error:
-        return None if "does not know" in str(error) else Evidence(where, str(error))
+        return Evidence(where, str(error))
     if answer.error_code in (ErrorCode.not_controller, ErrorCode.request_timed_out):
         return Evidence(where, answer.error_code.name.upper())
     return None

@@ -39,6 +39,10 @@ class Refused(CommandFailed):
     """A precondition does not hold; nothing was done."""
 
 
+class ApiNotKnown(Refused):
+    """The broker is of a Kafka that does not have this request yet; it was not sent."""
+
+
 class BadUsage(CommandFailed):
     """The command line contradicts itself or lacks something."""
 

@@ -27,7 +27,7 @@ from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey, api
 from zkcontroller.protocol.messages import request_type, response_type
 
-from .errors import Refused
+from .errors import ApiNotKnown, Refused
 
 _OLDEST: Final[Mapping[int, int]] = {
     ApiKey.METADATA: 4,
@@ -95,7 +95,10 @@ class BrokerConnection:
         return self._connection.last_correlation_id
 
     async def request(self, newest: RequestPayload) -> ResponsePayload:
-        """The response, in the version of the request; Refused if the broker cannot be asked so.
+        """The response, in the version of the request.
+
+        ApiNotKnown if the broker does not have the API, Refused if its version of it cannot say
+        what the request says.
 
         Raises what :meth:`Connection.request` raises.
         """
@@ -121,7 +124,7 @@ class BrokerConnection:
         least, most = offered.get(key, (0, -1))
         version = min(newest, most)
         if version < max(least, _OLDEST.get(key, 0)):
-            raise Refused(
+            raise ApiNotKnown(
                 f"broker {self._connection.peer} does not know {api(key).name}: "
                 f"that needs Kafka {_KAFKA_WITH[key]} or later"
             )
