@@ -65,10 +65,6 @@ class Duties:
         while self._heap and self._heap[0].due_ms <= now_ms:
             yield heapq.heappop(self._heap)
 
-    @property
-    def next_due_ms(self) -> int | None:
-        return self._heap[0].due_ms if self._heap else None
-
     def __len__(self) -> int:
         return len(self._heap)
 

@@ -1,6 +1,6 @@
 """Arguments and results of log operations, as values.
 
-Source: Kafka ``LogAppendInfo``, ``FetchIsolation``, ``LogOffsetSnapshot``, ``ListOffsetsRequest``.
+Source: Kafka ``LogAppendInfo``, ``FetchIsolation``, ``ListOffsetsRequest``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from replica_manager.log.local_log import LogOffsetMetadata
 from replica_manager.log.segment import LogSegment
 
 EARLIEST_TIMESTAMP: Final = -2
@@ -72,15 +71,6 @@ class LogAppendInfo(NamedTuple):
     is_flush_due: bool = False
     """``flush.messages`` is reached: flush before the append is acknowledged."""
     conversions: RecordConversions = NO_CONVERSIONS
-
-
-class OffsetSnapshot(NamedTuple):
-    """The offsets of a log at one moment.  Source: Kafka ``LogOffsetSnapshot``."""
-
-    log_start_offset: int
-    log_end_offset: LogOffsetMetadata
-    high_watermark: LogOffsetMetadata
-    last_stable_offset: LogOffsetMetadata
 
 
 class Replacement(NamedTuple):

@@ -131,11 +131,6 @@ class LogSegment:
         timestamp = self.largest_timestamp_so_far.timestamp
         return timestamp if timestamp >= 0 else self.file.last_modified_ms()
 
-    @property
-    def largest_record_timestamp(self) -> int | None:
-        timestamp = self.largest_timestamp_so_far.timestamp
-        return timestamp if timestamp >= 0 else None
-
     def append(
         self,
         pieces: Sequence[bytes | bytearray | memoryview],

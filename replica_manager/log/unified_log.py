@@ -40,7 +40,6 @@ from replica_manager.log.log_values import (
     NO_LOG_APPEND_TIME,
     FetchIsolation,
     LogAppendInfo,
-    OffsetSnapshot,
     Replacement,
 )
 from replica_manager.log.offsets_by_time import (
@@ -240,15 +239,6 @@ class UnifiedLog:
         if offset == self.high_watermark:
             return self.high_watermark_metadata
         return self._with_place(LogOffsetMetadata(offset))
-
-    def offset_snapshot(self) -> OffsetSnapshot:
-        """All offsets at this moment."""
-        return OffsetSnapshot(
-            self._log_start_offset,
-            self._local.end,
-            self.high_watermark_metadata,
-            self.last_stable_offset_metadata,
-        )
 
     def update_high_watermark(self, high_watermark: int | LogOffsetMetadata) -> bool:
         """Sets the high watermark, kept between log start and log end; says whether it moved.

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple, Self
 from kio.schema.errors import ErrorCode
 
 from tests.attack.shapes import Message
+from tests.support.frames import request_header
 from zkcontroller.net.client_security import Credentials
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.messages import read_response, request_type, write
 from zkcontroller.protocol.sasl_client import ScramClient
 from zkcontroller.protocol.scram import MECHANISMS

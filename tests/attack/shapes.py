@@ -22,8 +22,8 @@ from kio.serial._introspect import (
     is_optional,
 )
 
+from tests.support.frames import request_header
 from zkcontroller.protocol.api_versions import APIS
-from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.messages import request_type
 from zkcontroller.protocol.primitives import unsigned_varint
 

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 
 from tests.attack.connections import Ending, RawConnection
 from tests.attack.shapes import Message
+from tests.support.frames import request_header
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import request_header
 
 PATIENCE_S: Final = 120.0
 _PAUSE_S: Final = 0.002

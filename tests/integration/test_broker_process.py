@@ -20,7 +20,7 @@ from tests.integration.broker_processes import (
     wait_for,
 )
 from tests.integration.conftest import Client, OpenClient
-from zkcontroller.protocol.framing import request_header
+from tests.support.frames import request_header
 from zkcontroller.protocol.messages import read_response
 from zkcontroller.zookeeper.requests import Create, Delete, SetData, Stat, ZkCode
 from zkcontroller.zookeeper.session import ZooKeeperSession

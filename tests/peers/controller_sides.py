@@ -18,10 +18,10 @@ from kio.static.primitive import i8
 from replica_manager.quorum.controller_apis.envelope import principal_bytes
 from replica_manager.security.principals import Principal
 from tests.peers.quorum_cluster import OurVoter, RealVoter, Voter
+from tests.support.frames import request_header
 from tests.support.quorum import free_ports
 from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.messages import read, write
 from zkcontroller.protocol.numeric_times import numeric_response_type
 from zkcontroller.protocol.versioned_messages import request_schema

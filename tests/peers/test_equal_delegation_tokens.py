@@ -13,8 +13,8 @@ from kio.static.primitive import i64Timedelta
 
 from replica_manager.security.principals import Principal
 from tests.peers.controller_sides import Side, Sides
+from tests.support.frames import parse_response_header
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import parse_response_header
 from zkcontroller.protocol.messages import read
 from zkcontroller.protocol.numeric_times import numeric_response_type
 

@@ -23,10 +23,11 @@ from benchmarks.kafka_peer import run_kafka_tool
 from replica_manager.quotas.client_quotas import LONGEST_THROTTLE_MS
 from tests.peers.cluster import PROPERTIES, Cluster
 from tests.peers.test_equal_metrics import ScrapedBroker
+from tests.support.frames import request_header
 from tests.support.log_world import batch
 from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import frame, request_header
+from zkcontroller.protocol.framing import frame
 from zkcontroller.protocol.messages import write
 from zkcontroller.protocol.versioned_messages import request_schema
 from zkcontroller.zookeeper.requests import Create

@@ -64,12 +64,12 @@ from replica_manager.server.record_deletions import RecordDeletions
 from replica_manager.server.zookeeper_admin import AclsInZooKeeper
 from tests.simulation.zookeeper import SimulatedSession
 from tests.simulation.zookeeper_server import SimulatedZooKeeper
+from tests.support.frames import parse_response_header, request_header
 from tests.support.steps import completed
 from zkcontroller.core.effects import ControlledShutdownResult, Result
 from zkcontroller.core.events import RequestEvent
 from zkcontroller.model import Broker, Endpoint, TopicPartition
 from zkcontroller.observability.metrics import Metrics
-from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.state_changes.kafka_lines import kafka_line
 from zkcontroller.state_changes.record import Kind, StateChange

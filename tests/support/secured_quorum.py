@@ -20,12 +20,12 @@ from replica_manager.quorum.metadata_publishing import LISTENER_NAME, MetadataPu
 from replica_manager.quorum.node_security import NodeSecurity, node_security
 from replica_manager.quorum.quorum_node import QuorumNode, QuorumNodeSettings
 from replica_manager.security.principals import Principal
+from tests.support.frames import parse_response_header, request_header
 from tests.support.quorum import CLUSTER_ID, Quorum, eventually, in_the_end
 from zkcontroller.kraft.controller.quorum_controller import QuorumController
 from zkcontroller.net.client_security import ClientSecurity, Credentials
 from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.protocol.versioned_messages import request_schema
 

@@ -16,12 +16,9 @@ from typing import Any, Final
 import pytest
 from kio.schema.index import api_key_map, schema_name_map
 
+from tests.support.frames import parse_response_header
 from zkcontroller.errors import InvalidFrame
-from zkcontroller.protocol.framing import (
-    FrameSplitter,
-    parse_request_header,
-    parse_response_header,
-)
+from zkcontroller.protocol.framing import parse_request_header
 from zkcontroller.protocol.messages import (
     read_request,
     read_response,
@@ -291,9 +288,3 @@ def test_a_section_of_too_many_tagged_fields_is_refused_before_they_are_skipped(
     read(many_tags(MOST_TAGS))
     with pytest.raises(InvalidFrame, match=f"{MOST_TAGS} are allowed"):
         read(many_tags(MOST_TAGS + 1))
-
-
-def test_a_splitter_refuses_a_size_before_it_has_the_frame() -> None:
-    for size in (-1, -(2**31), 101, 2**31 - 1):
-        with pytest.raises(InvalidFrame, match=str(size)):
-            FrameSplitter(100).feed(struct.pack(">i", size))

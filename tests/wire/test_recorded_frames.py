@@ -13,10 +13,11 @@ from uuid import UUID
 
 import pytest
 
+from tests.support.frames import request_header
 from zkcontroller.model import Broker, Endpoint, LeaderAndIsr
 from zkcontroller.protocol import bulk
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import parse_request_header, request_header
+from zkcontroller.protocol.framing import parse_request_header
 from zkcontroller.protocol.messages import read_request, write
 
 _PROTOCOL_NAMES: Final = {number: name for name, number in bulk.SECURITY_PROTOCOL_IDS.items()}

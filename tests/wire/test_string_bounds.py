@@ -23,12 +23,13 @@ from kio.serial._introspect import (
 )
 
 from replica_manager.replication.fetch_response import read_fetch_response
+from tests.support.frames import request_header
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.bulk_reading import read_update_metadata
 from zkcontroller.protocol.control_responses import read_stop_replica_response
 from zkcontroller.protocol.fetch import read_fetch_request
-from zkcontroller.protocol.framing import parse_request_header, request_header
+from zkcontroller.protocol.framing import parse_request_header
 from zkcontroller.protocol.messages import (
     read_request,
     read_response,

@@ -1,8 +1,8 @@
 """Frames on a connection: four bytes of size, a header, a body.
 
-:class:`FrameSplitter` turns whatever arrives into frames; the functions below read and write
-headers.  Header versions follow from the API and its version
-(:func:`~zkcontroller.protocol.api_versions.request_header_version`).
+The functions below read the header of a request and write that of a response; a listener cuts the
+frames (:mod:`replica_manager.network.connection`).  Header versions follow from the API and its
+version (:func:`~zkcontroller.protocol.api_versions.request_header_version`).
 Source: Kafka ``NetworkReceive``, ``RequestHeader``, ``ResponseHeader``.
 """
 
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.protocol.api_versions import request_header_version, response_header_version
-from zkcontroller.protocol.primitives import NO_TAGS, nullable_fixed_string
+from zkcontroller.protocol.primitives import NO_TAGS
 from zkcontroller.protocol.wire_guard import skip_tagged_fields
 
 MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
@@ -24,41 +24,6 @@ MAX_FRAME_BYTES: Final = 100 * 1024 * 1024
 _SIZE: Final = Struct(">i")
 _REQUEST: Final = Struct(">hhi")
 _INT16: Final = Struct(">h")
-
-
-class FrameSplitter:
-    """Takes bytes as they arrive, gives frames as they are complete (each without its size).
-
-    ``max_frame_bytes`` may be changed between calls: a listener with SASL allows less before login.
-    After an InvalidFrame nothing more can be read from the connection.
-    """
-
-    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
-        self.max_frame_bytes = max_frame_bytes
-        self._buffer = bytearray()
-
-    @property
-    def pending_bytes(self) -> int:
-        """How much has arrived of frames that are not complete."""
-        return len(self._buffer)
-
-    def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
-        """The frames that ``data`` completes; InvalidFrame for a size that is not allowed."""
-        buffer = self._buffer
-        buffer += data
-        frames: list[bytes] = []
-        position = 0
-        while len(buffer) - position >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(buffer, position)
-            if not 0 <= size <= self.max_frame_bytes:
-                raise InvalidFrame(f"a frame of {size} bytes, {self.max_frame_bytes} are allowed")
-            end = position + _SIZE.size + size
-            if end > len(buffer):
-                break
-            frames.append(bytes(buffer[position + _SIZE.size : end]))
-            position = end
-        del buffer[:position]
-        return frames
 
 
 def frame(chunks: Iterable[bytes]) -> bytes:
@@ -75,18 +40,6 @@ class RequestHeader(NamedTuple):
     correlation_id: int
     client_id: str | None
     """None where the header has none; Kafka treats that as the empty name."""
-
-
-def request_header(
-    api_key: int, api_version: int, correlation_id: int, client_id: str | None
-) -> bytes:
-    """The header in front of a request's body."""
-    version = request_header_version(api_key, api_version)
-    fixed = _REQUEST.pack(api_key, api_version, correlation_id)
-    if version == 0:
-        return fixed
-    # Never a compact string, not even in version 2: any broker must find the correlation id.
-    return fixed + nullable_fixed_string(client_id) + (NO_TAGS if version == 2 else b"")
 
 
 def parse_request_header(data: bytes) -> tuple[RequestHeader, int]:
@@ -117,15 +70,3 @@ def response_header(api_key: int, api_version: int, correlation_id: int) -> byte
     """The header in front of a response's body."""
     tags = NO_TAGS if response_header_version(api_key, api_version) == 1 else b""
     return _SIZE.pack(correlation_id) + tags
-
-
-def parse_response_header(api_key: int, api_version: int, data: bytes) -> tuple[int, int]:
-    """The correlation id of a response, and where its body starts."""
-    try:
-        (correlation_id,) = _SIZE.unpack_from(data)
-        position = _SIZE.size
-        if response_header_version(api_key, api_version) == 1:
-            position = skip_tagged_fields(data, position)
-    except (struct_error, IndexError):
-        raise InvalidFrame("a response header ends too early") from None
-    return correlation_id, position

@@ -7,7 +7,6 @@ Source: Kafka ``GroupCoordinatorConfig``, ``OffsetConfig``, ``GroupConfig``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -81,12 +80,3 @@ class GroupConfig:
     def has_static_membership(self) -> bool:
         """Whether all brokers of the cluster keep ``group.instance.id`` in records."""
         return self.inter_broker_version.is_at_least("2.3-IV0")
-
-    @property
-    def offsets_topic_configs(self) -> Mapping[str, str]:
-        """The configuration with which ``__consumer_offsets`` is created."""
-        return {
-            "cleanup.policy": "compact",
-            "segment.bytes": str(self.offsets_topic_segment_bytes),
-            "compression.type": "producer",
-        }

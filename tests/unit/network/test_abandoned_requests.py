@@ -20,11 +20,11 @@ from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.replication.waiting_room import WaitingRoom
 from replica_manager.server.dispatch import respond
 from tests.support import fetch_world
+from tests.support.frames import request_header
 from tests.support.log_world import batch
 from tests.unit.server.test_produce import request as produced
 from zkcontroller.model import Endpoint
 from zkcontroller.net.presence import abandonable, raise_if_abandoned
-from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.messages import write
 
 CLIENTS = 200

@@ -16,9 +16,9 @@ from replica_manager.network.connection import Answer, Peer
 from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.server.dispatch import HANDLERS, respond
 from tests.support.broker_world import ORDERS_ID, BrokerWorld, metadata
+from tests.support.frames import request_header
 from zkcontroller.model import Endpoint
 from zkcontroller.protocol.api_versions import APIS, ApiKey
-from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.messages import read_request, read_response, write
 
 MUTATED_FRAMES = 10_000

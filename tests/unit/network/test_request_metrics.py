@@ -18,11 +18,11 @@ from replica_manager.quotas.loop_time import LoopTime, Timed
 from replica_manager.server.request_metrics import RequestMetrics
 from tests.support.broker_world import BrokerWorld
 from tests.support.fetch_world import ORDERS, ORDERS_ID, ask, fetch, made, request, waiting
+from tests.support.frames import request_header
 from tests.support.log_world import START_MS, batch
 from zkcontroller.errors import InvalidFrame
 from zkcontroller.observability.exposition import exposition_of
 from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.legacy_messages import encode_messages
 from zkcontroller.protocol.messages import write
 from zkcontroller.protocol.record_batch import MemoryRecords, encode_batch

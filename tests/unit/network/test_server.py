@@ -18,9 +18,9 @@ import pytest
 from replica_manager.network.connection import REQUESTS_AT_ONCE, Answer, ClientConnection, Peer
 from replica_manager.network.listener import ServerLimits, SocketServer
 from tests.support.broker_world import BrokerWorld, metadata
+from tests.support.frames import request_header
 from zkcontroller.errors import ConfigInvalid, InvalidFrame
 from zkcontroller.model import Endpoint
-from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.messages import read_response
 
 LOCAL = Endpoint("127.0.0.1", 0, "PLAINTEXT", "PLAINTEXT")

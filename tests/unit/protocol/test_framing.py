@@ -2,63 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from tests.support.frames import parse_response_header, request_header
 from zkcontroller.errors import InvalidFrame, UnsupportedVersion
 from zkcontroller.protocol.api_versions import APIS, ApiKey
 from zkcontroller.protocol.framing import (
-    FrameSplitter,
     RequestHeader,
-    frame,
     parse_request_header,
-    parse_response_header,
-    request_header,
     response_header,
 )
-
-
-@settings(deadline=None)
-@given(
-    payloads=st.lists(st.binary(max_size=50), max_size=8),
-    cuts=st.lists(st.integers(0, 400), max_size=8),
-)
-def test_frames_come_out_whole_however_they_arrive(payloads: list[bytes], cuts: list[int]) -> None:
-    stream = b"".join(frame([payload]) for payload in payloads)
-    edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
-    splitter = FrameSplitter()
-
-    out = [whole for start, end in pairwise(edges) for whole in splitter.feed(stream[start:end])]
-
-    assert out == payloads
-    assert splitter.pending_bytes == 0
-
-
-def test_a_frame_that_is_not_complete_waits() -> None:
-    splitter = FrameSplitter()
-
-    assert splitter.feed(b"\0\0") == []
-    assert splitter.feed(b"\0\x05abc") == []
-    assert splitter.pending_bytes == 7
-    assert splitter.feed(b"de\0") == [b"abcde"]
-    assert splitter.pending_bytes == 1
-
-
-def test_an_empty_frame_is_a_frame() -> None:
-    assert FrameSplitter().feed(frame([])) == [b""]
-
-
-def test_a_frame_of_exactly_the_maximum_passes_and_the_maximum_can_be_raised() -> None:
-    splitter = FrameSplitter(3)
-
-    assert splitter.feed(frame([b"a", b"bc"])) == [b"abc"]
-    splitter.max_frame_bytes = 4
-    assert splitter.feed(frame([b"abcd"])) == [b"abcd"]
-    with pytest.raises(InvalidFrame, match="5 bytes, 4 are allowed"):
-        splitter.feed(frame([b"abcde"]))
 
 
 @pytest.mark.parametrize("client_id", [None, "", "1", "ünï"])

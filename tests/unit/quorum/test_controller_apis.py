@@ -24,10 +24,10 @@ from replica_manager.quorum.controller_service import (
 from replica_manager.quorum.described_config import described_config
 from replica_manager.quorum.quorum_node import QuorumNode
 from replica_manager.security.principals import ANONYMOUS
+from tests.support.frames import parse_response_header, request_header
 from tests.support.quorum import CLUSTER_ID, Quorum, in_the_end
 from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey, request_header_version
-from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.protocol.primitives import MAX_STRING_BYTES
 from zkcontroller.protocol.versioned_messages import request_schema

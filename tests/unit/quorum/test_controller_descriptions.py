@@ -14,13 +14,14 @@ from kio.static.primitive import i8, i32
 from replica_manager.quorum.client_metrics_configs import validate_client_metrics
 from replica_manager.quorum.node_versions import NodeVersions
 from tests.support.config_messages import altered_resources
+from tests.support.frames import request_header
 from tests.support.quorum import CLUSTER_ID, in_the_end
 from tests.unit.quorum.test_controller_apis import Client, told
 from zkcontroller.kraft.controller.api_error import ApiException
 from zkcontroller.kraft.controller.features import FinalizedControllerFeatures
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import parse_request_header, request_header
+from zkcontroller.protocol.framing import parse_request_header
 from zkcontroller.protocol.messages import write
 from zkcontroller.protocol.versioned_messages import request_schema
 

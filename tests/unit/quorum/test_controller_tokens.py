@@ -24,10 +24,10 @@ from replica_manager.quorum.described_config import UNCONFIGURED
 from replica_manager.security.acl_cache import AclCache
 from replica_manager.security.authorizer import Authorizer
 from replica_manager.security.principals import ANONYMOUS, Principal
+from tests.support.frames import parse_response_header, request_header
 from tests.support.quorum import in_the_end
 from tests.unit.quorum.test_controller_apis import Client, told
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read, write
 from zkcontroller.protocol.numeric_times import numeric_response_type
 from zkcontroller.protocol.versioned_messages import request_schema

@@ -19,9 +19,9 @@ from replica_manager.quorum.controller_apis.envelope import (
 )
 from replica_manager.quorum.quorum_requests import QuorumRequests
 from replica_manager.security.principals import Principal
+from tests.support.frames import parse_response_header, request_header
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.protocol.versioned_messages import request_schema
 

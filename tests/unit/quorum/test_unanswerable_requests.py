@@ -21,6 +21,7 @@ from replica_manager.quorum.controller_apis.call import Controller
 from replica_manager.quorum.controller_apis.envelope import principal_bytes
 from replica_manager.quorum.quorum_requests import QuorumRequests
 from replica_manager.security.principals import Principal
+from tests.support.frames import parse_response_header, request_header
 from tests.unit.quorum.test_controller_apis import Client, told
 from zkcontroller.kraft.controller.quorum_controller_requests import ControllerRequest
 from zkcontroller.kraft.messages import VoteRequest, VoteResponse
@@ -28,7 +29,6 @@ from zkcontroller.kraft.values import OffsetAndEpoch, ReplicaKey
 from zkcontroller.kraft.wire import write_request
 from zkcontroller.net.connection import Connection
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.protocol.versioned_messages import request_schema
 

@@ -26,9 +26,9 @@ from replica_manager.server.request_metrics import RequestMetrics
 from tests.support.broker_world import CORRELATION_ID, BrokerWorld
 from tests.support.fetch_world import NEWEST, ORDERS_ID, ask, fill, log_of, made, offsets
 from tests.support.fetch_world import request as fetch_request
+from tests.support.frames import request_header
 from tests.support.log_world import batch
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.messages import write
 from zkcontroller.protocol.versioned_messages import request_schema
 

@@ -32,6 +32,7 @@ from replica_manager.server.handlers import envelope
 from replica_manager.server.token_requests import are_token_requests_allowed
 from replica_manager.server.token_sweep import TokenSweep
 from replica_manager.server.zookeeper_admin import TokensInZooKeeper
+from tests.support.frames import parse_response_header, request_header
 from tests.support.guarded_world import guarded_world, permit
 from tests.support.quorum import eventually
 from zkcontroller.acls import AclOperation, ResourcePattern, ResourceType
@@ -40,7 +41,6 @@ from zkcontroller.model import Endpoint
 from zkcontroller.protocol import scram
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.delegation_tokens import DelegationTokenConfig
-from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read, write
 from zkcontroller.protocol.numeric_times import numeric_response_type
 from zkcontroller.protocol.scram import ScramMechanism, salt_password

@@ -20,9 +20,9 @@ from replica_manager.security.sasl_mechanisms import (
     ScramServer,
 )
 from replica_manager.security.scram_credentials import ScramCredentials
+from tests.support.frames import parse_response_header, request_header
 from zkcontroller.errors import InvalidFrame, SaslRefused
 from zkcontroller.protocol import scram
-from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.protocol.sasl_client import PlainClient, ScramClient
 from zkcontroller.protocol.scram import ScramCredential, ScramMechanism, salt_password

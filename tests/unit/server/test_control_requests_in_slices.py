@@ -25,6 +25,7 @@ from replica_manager.server import slices
 from replica_manager.server.handlers import update_metadata
 from replica_manager.server.slices import run_in_slices
 from tests.support.broker_world import BrokerWorld, broker
+from tests.support.frames import parse_response_header, request_header
 from zkcontroller.model import LEADER_DURING_DELETE, LeaderAndIsr, TopicPartition
 from zkcontroller.net.presence import ClientPresence
 from zkcontroller.protocol.bulk import (
@@ -36,7 +37,6 @@ from zkcontroller.protocol.bulk import (
     update_metadata_live_brokers,
     update_metadata_topics,
 )
-from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read_response
 from zkcontroller.state_changes.record import Kind
 

@@ -17,6 +17,7 @@ from replica_manager.request_errors import RequestRefused
 from replica_manager.server.context import EncodedBody, RequestContext, Unanswered
 from replica_manager.server.dispatch import HANDLERS, OFFERED, READERS
 from tests.support.broker_world import BROKER_EPOCH, ORDERS_ID, BrokerWorld, broker, metadata
+from tests.support.frames import parse_response_header, request_header
 from tests.unit.network.test_hostile import empty_body
 from zkcontroller.core.effects import ControlledShutdownResult
 from zkcontroller.errors import InvalidFrame, ZooKeeperRefused
@@ -31,7 +32,6 @@ from zkcontroller.protocol.bulk import (
     update_metadata_live_brokers,
     update_metadata_topics,
 )
-from zkcontroller.protocol.framing import parse_response_header, request_header
 from zkcontroller.protocol.messages import read, read_request, read_response, write
 from zkcontroller.protocol.numeric_times import numeric_response_type
 from zkcontroller.zookeeper.requests import Create

@@ -22,6 +22,7 @@ from replica_manager.replication import record_appends
 from replica_manager.replication.record_examinations import RecordExaminations
 from replica_manager.server.dispatch import respond
 from tests.support.broker_world import BrokerWorld
+from tests.support.frames import request_header
 from tests.support.hostile_batches import Hostile, block, every_kind, packed_batch
 from tests.support.log_world import batch
 from tests.unit.server.test_produce import ORDERS, log_of, produce, request
@@ -29,7 +30,7 @@ from zkcontroller.model import TopicPartition
 from zkcontroller.observability.loop_watch import LoopWatch
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.framing import frame, request_header
+from zkcontroller.protocol.framing import frame
 from zkcontroller.protocol.messages import read_response, write
 from zkcontroller.protocol.record_batch import MemoryRecords
 

@@ -25,12 +25,12 @@ from replica_manager.server import slices
 from replica_manager.server.dispatch import respond
 from replica_manager.server.slices import GROUPS_AT_ONCE, PIECE, in_slices
 from tests.support.broker_world import metadata
+from tests.support.frames import request_header
 from tests.support.request_shapes import ORDERS, Shape, all_shapes
 from tests.unit.coordinators.test_group_handlers import GroupWorld
 from zkcontroller.model import TopicPartition
 from zkcontroller.observability.loop_watch import LoopWatch
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.messages import write
 
 ELEMENTS: Final = 3_000

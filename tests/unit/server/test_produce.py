@@ -23,12 +23,12 @@ from replica_manager.replication.record_appends import PartitionResponse
 from replica_manager.security.acl_cache import AclCache
 from replica_manager.security.authorizer import Authorizer
 from tests.support.broker_world import BrokerWorld
+from tests.support.frames import request_header
 from tests.support.log_world import batch
 from tests.support.steps import completed
 from zkcontroller.model import TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
 from zkcontroller.protocol.compression import Codec
-from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.messages import write
 from zkcontroller.protocol.record_batch import MemoryRecords
 from zkcontroller.protocol.versioned_messages import request_schema

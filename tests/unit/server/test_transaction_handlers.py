@@ -21,12 +21,12 @@ from typing_extensions import override
 from replica_manager.coordinators.groups.group_metadata_manager import OFFSETS_TOPIC
 from replica_manager.coordinators.transactions.transaction_state_manager import TRANSACTION_TOPIC
 from tests.support.broker_world import broker
+from tests.support.frames import request_header
 from tests.support.log_world import batch
 from tests.unit.coordinators.test_group_handlers import GROUP, GroupWorld
 from zkcontroller.acls import AclOperation, ResourceType
 from zkcontroller.model import Broker, Endpoint, TopicPartition
 from zkcontroller.protocol.api_versions import ApiKey
-from zkcontroller.protocol.framing import request_header
 from zkcontroller.protocol.messages import write
 
 NONE: Final = ErrorCode.none
