@@ -163,7 +163,7 @@ def test_an_exception_stands_below_its_line_as_java_prints_it(tmp_path: Path) ->
         "org.apache.kafka.common.errors.ControllerMovedException: "
         "Controller epoch zkVersion check fails. Expected zkVersion = 3"
     )
-    assert re.fullmatch(r"\tat test_an_exception_\w+\(test_runtime_log_files\.py:\d+\)", written[5])
+    assert re.fullmatch(r"\tat test_an_exception_\w+\(test_log_files\.py:\d+\)", written[5])
 
 
 def test_causes_of_an_exception_are_printed_with_kafkas_names() -> None:
