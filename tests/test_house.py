@@ -461,7 +461,7 @@ def test_retired_words_do_not_come_back() -> None:
     assert found == {}
 
 
-OLD_WORDS = ("tests/peers", "tests/simulation")
+OLD_WORDS = ("tests/peers",)
 """Folders whose docstrings and comments still have retired words."""
 
 NAMED_FILE = re.compile(r"(?<![\w/.*<>{}-])[\w./-]*\w\.(?:py|md)\b")

@@ -45,7 +45,7 @@ class Channel:
         self._next()
 
     def close(self) -> None:
-        """Forgets what is queued; no answer is heard any more."""
+        """Drops the queued requests and ignores every later response."""
         self.is_closed = True
         self._attempt += 1
         self._queue.clear()

@@ -1,15 +1,15 @@
-"""Random misfortune: what an unlucky operator sees in a year, in some minutes of virtual time.
+"""Random faults: what an unlucky operator sees in a year, in some minutes of virtual time.
 
-Every choice comes from the world's own random sequence, so a seed is a whole story.  When the storm
-is over everything is mended (processes resumed, brokers started, connections restored), and a
-cluster at rest after that must satisfy everything that holds at rest, but for two things that
-ZooKeeper-mode Kafka cannot promise either:
+Every choice comes from the world's own random sequence, so the seed alone determines a run.  The
+faults end with a repair: paused processes resume, brokers start, connections return.  The cluster
+then comes to rest and must satisfy the invariants for a cluster at rest.  There are two exceptions,
+which ZooKeeper-mode Kafka does not promise either:
 
-* A refusal by a broker's earlier incarnation that is processed after the bounce makes a topic
-  ineligible for deletion until the next start of a broker or the next failover.  So deletions must
-  have ended only after one more failover.
-* UpdateMetadata is a partial update.  A broker that keeps running but never gets the one that says
-  "deleted", because the controller that sent it is gone, keeps the topic in its cache.
+* A StopReplica response of a broker's earlier incarnation may carry an error and be processed after
+  the restart.  The topic is then ineligible for deletion until the next start of a broker or the
+  next failover.  So the invariants require the end of a deletion only after one more failover.
+* UpdateMetadata is a partial update.  The controller may be gone before its UpdateMetadata for a
+  deletion reaches a broker.  That broker keeps the topic in its cache as long as it runs.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Chaos:
         self.world.timeline.is_shuffling = True
 
     def storm(self, deeds: int, pause_ms: Bounds = (0, 4_000)) -> None:
-        """That many random deeds, with time between them."""
+        """Performs ``deeds`` random actions, with a random pause after each."""
         table: list[tuple[int, Deed]] = [
             (4, self._delete_controller_znode),
             (3, self._kill),
@@ -109,9 +109,9 @@ class Chaos:
             self.world.run_for(self.world.timeline.within(pause_ms))
 
     def drizzle(self, deeds: int) -> None:
-        """Nobody dies and nobody restarts; connections to ZooKeeper break all the time.
+        """Breaks connections to ZooKeeper all the time; no broker dies or restarts.
 
-        So nothing but the controller's own care mends what a lost reply leaves behind.
+        So the controller itself must repair what a lost reply leaves behind.
         """
         self.world.weather = DRIZZLE
         choices: tuple[Deed, ...] = (
@@ -245,7 +245,7 @@ class Chaos:
                 if not self.world.invariants.is_refused:
                     assert set(state.in_sync_replicas) == set(assignment.replicas), (topic, state)
 
-    # ------------------------------------------------------------------ deeds
+    # ------------------------------------------------------------------ actions
 
     def _any(self, broker_ids: list[int]) -> int | None:
         return self._random.choice(broker_ids) if broker_ids else None
@@ -375,7 +375,10 @@ class Chaos:
             self.world.ask_for_reassignment({moving: self._assignment()})
 
     def _administer(self, make: Callable[[int], Event]) -> None:
-        """A request of an administrator to whoever is taken for the controller."""
+        """Sends an administrator's request to the broker that ``/controller`` names.
+
+        Without that znode a random running broker gets it.
+        """
         broker_id = self.world.controller_znode or self._any(self._running())
         controller = self.world.living.get(broker_id) if broker_id is not None else None
         if controller is not None:

@@ -11,7 +11,7 @@ import pytest
 
 SEEDS_BY_DEFAULT: Final = 5
 COSTLY_EACH: Final = 10
-"""Of so many seeds one is for the tests whose stories cost several times as much."""
+"""A test with a ``costly_seed`` runs one seed out of this many: its runs take much longer."""
 LEAST_COSTLY: Final = 3
 
 

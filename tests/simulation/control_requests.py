@@ -1,7 +1,7 @@
-"""Control requests as plain values, whatever version they came in, and the answers to them.
+"""Control requests as plain values, independent of their version, and the responses to them.
 
-Read with kio's schemas and not with our own reader: what our writers produce must mean the same to
-somebody else.
+This module reads requests with kio's schemas and not with our own reader.  So an independent
+implementation must understand what our writers produce.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stories told under several hash seeds: nothing may depend on the order of a set of strings."""
+"""Runs a program under several hash seeds: nothing may depend on the order of a set of strings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 def told_under_hash_seeds(program: str) -> set[str]:
-    """What that program prints; of a story that depends on no order, one text."""
+    """The different outputs of the program.
+
+    There is one output if the program does not depend on the order of a set.
+    """
     return {
         subprocess.run(
             [sys.executable, "-c", program],

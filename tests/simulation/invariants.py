@@ -55,11 +55,14 @@ class Invariants:
         self.is_deletion_sure = True
         """Whether every deletion that can end must have ended (not in :mod:`~.chaos`)."""
         self.moved: set[str] = set()
-        """Topics of which a replica ever moved: nobody waits until one left behind is gone."""
+        """Topics with a reassignment; its end does not wait until dropped replicas are deleted."""
         self.unclean: set[str] | None = None
-        """Topics for which somebody allowed unclean elections; None if nobody keeps the list."""
+        """Topics with unclean elections allowed; None if the test does not track them."""
         self.is_isr_told = True
-        """Whether the last LeaderAndIsr holds the ISR: AlterPartition tells only the leader."""
+        """Whether the last LeaderAndIsr holds the current ISR.
+
+        AlterPartition changes the ISR, and only the leader learns of it.
+        """
         self.is_refused = False
         """Whether ZooKeeper refused writes: a replica that a move dropped may then stay in the ISR,
         as in Kafka, until its leader notices that it does not fetch."""
@@ -206,7 +209,7 @@ class Invariants:
     # ------------------------------------------------------------------ at rest
 
     def check_at_rest(self) -> None:
-        """What holds once everybody has done all there is to do."""
+        """Checks what must hold once every process is idle."""
         world = self._world
         running = [process for process in world.living.values() if process.is_running]
         if not running:

@@ -1,13 +1,14 @@
-"""A broker's logs on disk through a random life, beside a plain dictionary of what may be read.
+"""A random run of a broker's logs on disk, compared with a plain dictionary of what they may hold.
 
-One story: records, tombstones, compaction, retention, DeleteRecords, truncation, deletion and
-creation, moves to another log directory, kills, lost tails.  The logs are the real ones in a folder
-of the test; threads are replaced by an executor that runs when the story says so.
+A run appends records and tombstones, compacts, applies retention and DeleteRecords, truncates,
+deletes and creates partitions, moves them to another log directory, kills the broker, and loses
+the tails of logs.  The logs are the real ones, in a folder of the test.  An executor replaces the
+threads; the run decides when it executes a task.
 
-The model does not know how a log works.  It keeps every record of a partition's present life, and
-which of them compaction may have removed.  Reading the log must give nothing that is not in it;
-must give everything that nothing may have removed; and must never give a value of a key whose
-newest record is a tombstone.
+The model does not know how a log works.  It keeps every record since the partition was created, and
+marks those that compaction may have removed.  Three things must hold for a read.  It returns no
+record that the model does not have.  It returns every record that no operation may have removed.
+It never returns a value of a key whose newest record is a tombstone.
 """
 
 from __future__ import annotations
@@ -185,7 +186,7 @@ class LogStory:
         self._held = []
 
     def run(self, steps: int = STEPS) -> None:
-        """Tells the story; Unreadable where it breaks."""
+        """Performs random actions; raises Unreadable when a log differs from the model."""
         actions: list[tuple[Callable[[], None], int]] = [
             (self._append, 12),
             (self._roll, 4),

@@ -305,7 +305,7 @@ class BrokerProcess:
         self.broker.broker_epoch = broker_epoch
         return broker_epoch
 
-    # Deeds
+    # Effects
 
     def _perform_outbox(self) -> None:
         outbox = self.controller.outbox

@@ -1,9 +1,9 @@
-"""Misfortune for a quorum: kills, cuts, pauses, slow disks, lost disks; then peace, and what it must bring.
+"""Faults for a quorum: kills, cut links, pauses, slow and lost disks; then liveness checks.
 
-Liveness, once the faults have stopped: L1 a leader is there in bounded time and commits; L2 whoever
-lagged catches up, by the log or by a snapshot; L4 candidates do not block each other for ever;
-L5 it is so after everybody was down.
-"""  # noqa: E501
+The checks run once the faults have stopped.  L1: the quorum has a leader within a bounded time, and
+the leader commits.  L2: every lagging node catches up, from the log or from a snapshot.  L4:
+candidates do not block each other for ever.  L5: the same holds after all nodes were down.
+"""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ class RaftChaos:
         self.world = world
         self._random = world.random
         self._lost: int | None = None
-        """The voter whose disk is gone, until nobody relies on it."""
+        """The voter that lost its disk; it stays down until no guarantee depends on that disk."""
         self.may_lose_disk = len(world.voters) >= 3 and self._random.random() < 0.4
         self._is_well = False
         self.weathers: Sequence[tuple[str, RaftWeather]] = WEATHERS
         world.on_crash = lambda process: self._start_later(process.number, (5, 2_000))
 
-    # ------------------------------------------------------------------ the story
+    # ------------------------------------------------------------------ phases of a run
 
     def begin(self) -> None:
-        """Everybody starts, with clocks that differ."""
+        """Starts all nodes, with clocks that run at different rates."""
         world = self.world
         for process in world.processes:
             process.clock_rate = self._random.choice((1.0, 1.0, 0.95, 1.05))
@@ -84,7 +84,7 @@ class RaftChaos:
             world.run(self._random.randint(*pace))
 
     def peace(self) -> None:
-        """Everything is well again: there is a leader, it commits, and everybody catches up."""
+        """Ends all faults; then a leader is elected, it commits, and all nodes catch up."""
         world = self.world
         world.timeline.tell("everything is well")
         self._is_well = True
@@ -125,7 +125,7 @@ class RaftChaos:
         return leader is not None and self.world.has_consistent_leader
 
     def _give_back_disk(self, number: int) -> None:
-        """The node that lost its disk comes back once nobody relies on what it had."""
+        """Restarts the node that lost its disk, once no guarantee depends on that disk."""
         world = self.world
         for _ in range(10):
             if world.invariants.is_safe_without(number):
@@ -303,8 +303,8 @@ def random_world(seed: int, log_directory: Path | None = None) -> RaftWorld:
 
 
 def stormy_quorum_on_disk(seed: int) -> RaftWorld:
-    """On the logs of production, which must say what the model says, whatever they go through."""
-    # Where there is one, a disk in memory: no power is lost but in the story.
+    """A run on the logs of production, which must return the same as the model of the log."""
+    # A disk in memory suffices, if there is one: power fails only inside the simulation.
     with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
         return _stormy_quorum_in(Path(directory), seed)
 
@@ -359,7 +359,7 @@ def quorum_whose_lists_differ(seed: int) -> RaftWorld:
 
 
 def stormy_quorum(seed: int, for_ms: int = STORM_MS) -> RaftWorld:
-    """A whole story."""
+    """A whole run: start, faults, and the checks after them."""
     world = random_world(seed)
     chaos = RaftChaos(world)
     chaos.begin()

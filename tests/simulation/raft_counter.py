@@ -1,7 +1,8 @@
-"""A state machine that is easily proved wrong: a counter, whose every record is the next number.
+"""A state machine whose errors are easy to detect: a counter.  Every record is the next number.
 
-Whoever leads appends the number after the last one; whoever takes records in checks that it is the
-next.  So a record lost, doubled or moved shows at once.  Snapshots hold the number alone.
+The leader appends the number after the last one.  Every node that applies a record checks that it
+holds the next number.  So a lost, repeated or reordered record is detected at once.  A snapshot
+holds only the number.
 
 Source: Kafka ``ReplicatedCounter``.
 """
@@ -48,7 +49,7 @@ class Counter:
         self.number = 0
         self.next_offset = 0
         self.claimed_epoch: int | None = None
-        """The epoch in which this node leads, as the listener was told."""
+        """The epoch in which this node leads, according to the last call of :meth:`lead`."""
         self.prepared_number = 0
         """As leader: the last number on its way."""
         self.on_number: Callable[[int, int], None] | None = None
@@ -88,7 +89,7 @@ class Counter:
         return self.next_offset
 
     def lead(self, leader: LeaderAndEpoch) -> None:
-        """Hears who leads."""
+        """Takes note of the leader and its epoch."""
         is_own = leader.leader_id is not None and leader.leader_id == self._node_id
         self.claimed_epoch = leader.epoch if is_own else None
         self.prepared_number = self.number

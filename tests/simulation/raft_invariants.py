@@ -1,15 +1,26 @@
 """What must be true of a quorum after each step, whatever happened to its nodes.
 
-Numbered as in this list. S1 one vote per epoch and node; S2 one leader per epoch, in all memories
-and on all disks, ever, and a majority has its vote for it on disk; S3 a node's epoch never falls,
-and memory and disk agree once all is done; S4 an offset and its epoch name one record with one
-history before it; S5 and one content; S6 a leader has everything that anybody was ever told to be
-committed; S7 a high watermark never falls, a leader's moves only with a record of its own epoch,
-and whoever is told of it can rely on a majority that has it on disk; S8 nothing is truncated below
-it; S9 every state machine applies the same sequence; S10 a voter asks only from where its disk
-ends; S11 a log that begins late begins with a snapshot; S12 a leader loads no snapshot, and hears
-that it leads only once it has applied all earlier epochs; S13 a leader only appends. S8 and half of
-S7 stand in the log, S9 in the counter, S13 in the process.
+The assertions name these rules by their numbers:
+
+* S1: a node gives one vote per epoch.
+* S2: an epoch has one leader, in the memory and on the disk of every node, at any time.  A majority
+  has its vote for this leader on disk.
+* S3: a node's epoch never falls.  Memory and disk agree once the node is idle.
+* S4: an offset and its epoch identify one record, and the records before it are the same on every
+  node.
+* S5: this record has the same content on every node.
+* S6: a leader has every record that any node has exposed as committed.
+* S7: a high watermark never falls.  A leader advances it only with a record of its own epoch.  Once
+  a node exposes a high watermark, a majority has the records below it on disk.
+* S8: no node truncates below its high watermark.
+* S9: every state machine applies the same sequence.
+* S10: a voter fetches only from the end of the log on its disk.
+* S11: a log that does not start at offset 0 starts with a snapshot.
+* S12: a leader loads no snapshot.  Its listener gets the leadership only after it has applied all
+  earlier epochs.
+* S13: a leader only appends.
+
+The log checks S8 and half of S7, the counter checks S9, and the process checks S13.
 
 Source: KIP-595; Kafka ``RaftEventSimulationTest``.
 """
@@ -55,7 +66,7 @@ class RaftInvariants:
     def __init__(self, world: RaftWorld) -> None:
         self._world = world
         self.exposed_end = 0
-        """Somebody was told that everything below is committed."""
+        """The highest offset that any node has exposed as its high watermark."""
         self.newest_leader: LeaderAndEpoch = LeaderAndEpoch(None, 0)
         self.numbers: dict[int, int] = {}
         """The counter's value behind each offset, as the first state machine had it."""
@@ -86,7 +97,7 @@ class RaftInvariants:
         process.counter.on_number = self._applied
 
     def loses_disk(self, process: RaftProcess) -> None:
-        """A node forgets what it has promised; the world sees to it that nobody relies on it."""
+        """Forgets a node's votes and epoch; the world ensures that no guarantee depends on them."""
         number = process.number
         self._disks_lost[number] = max(self._epochs.values(), default=0)
         self._epochs.pop(number, None)
@@ -246,7 +257,7 @@ class RaftInvariants:
         assert high_watermark > start, (
             f"S7: {process.number} commits {high_watermark} in epoch {epoch}, begun at {start}"
         )
-        # What another process claimed and told nobody may have died with it.
+        # Another process may have died before it exposed its claim; its records may be lost.
         while self._claimed and self._claimed[-1].base_offset >= self.exposed_end:
             last = self._claimed[-1]
             if process.log.epoch_at(last.base_offset) == last.epoch:
@@ -259,7 +270,7 @@ class RaftInvariants:
             self._claimed.append(batch)
 
     def exposes(self, process: RaftProcess, high_watermark: int) -> None:
-        """S6, S7: somebody is told that everything below is committed, so it must be for ever."""
+        """S6, S7: a node exposes a high watermark, so the records below it must never be lost."""
         if high_watermark <= 0:
             return
         number, log = process.number, process.log
@@ -289,7 +300,7 @@ class RaftInvariants:
 
     @property
     def claimed_end(self) -> int:
-        """The highest offset that a leader took for committed, told or not."""
+        """The highest offset that a leader took for committed, exposed or not."""
         return self._claimed[-1].next_offset if self._claimed else 0
 
     def _claimed_at(self, offset: int) -> Batch:

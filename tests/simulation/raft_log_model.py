@@ -79,7 +79,7 @@ class InMemoryRaftLog:
         self.cuts = 0
         """How often records were taken away at the end, by a truncation or a snapshot."""
         self.on_high_watermark: Callable[[int], None] | None = None
-        """Gets every offset that the log is told to be committed up to."""
+        """Gets every new high watermark of the log."""
         self.on_append: Callable[[Batch, int], None] | None = None
         """Gets each batch that is appended, with the epoch of the record before it."""
         self.is_at_limit = False
@@ -264,7 +264,7 @@ class InMemoryRaftLog:
         self._flushed_batches = len(self.batches)
 
     def create_snapshot(self, snapshot_id: OffsetAndEpoch, data: bytes) -> bool:
-        """What the state machine does with its state; False if nobody needs it any more.
+        """Stores a snapshot of the state machine; False if it lies before the log start or exists.
 
         Source: Kafka ``KafkaMetadataLog.createNewSnapshot``.
         """

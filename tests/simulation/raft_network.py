@@ -79,7 +79,7 @@ class Network:
             self._cuts.pop((one, other), None)
 
     def separate(self, ones: Iterable[int], others: Iterable[int]) -> Callable[[], None]:
-        """Two groups that cannot reach each other; whoever calls the result joins them again."""
+        """Disconnects two groups of nodes; a call of the result connects them again."""
         pairs = [(one, other) for one in ones for other in others if one != other]
         for one, other in pairs:
             self.cut(one, other)
@@ -93,7 +93,7 @@ class Network:
         return join
 
     def heal(self) -> None:
-        """Everybody reaches everybody."""
+        """Connects all nodes, without slow links."""
         self._cuts.clear()
         self.slow_links.clear()
 
@@ -117,7 +117,7 @@ class Network:
             )
 
     def intrude(self, stranger: int, asked: int, request: RaftRequest) -> None:
-        """Somebody who is no node of this quorum asks a node of it."""
+        """Delivers a request of a stranger, which is no node of this quorum."""
         self._timeline.tell(f"{stranger} -> {asked}  {request_in_words(request)}")
         self._arrive(Peer(stranger, 0), asked, SendRequest(asked, Endpoint("", 0), 0, request))
 
@@ -145,7 +145,10 @@ class Network:
     def _tell_answer(
         self, asker: int, asked: int, request: RaftRequest, response: AnyRaftResponse
     ) -> None:
-        """A Fetch and its answer are one line, which is told once however often it comes."""
+        """Writes a response to the history.
+
+        A Fetch and its response are one line.  Equal lines in a row are written once.
+        """
         line = f"{asked} => {asker}  {response_in_words(response)}"
         if isinstance(request, FetchRequest):
             line += f", asked {request_in_words(request).removeprefix('Fetch ')}"

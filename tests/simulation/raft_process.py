@@ -86,7 +86,7 @@ class RaftProcess:
 
     @property
     def is_voter(self) -> bool:
-        """As it is told."""
+        """Whether the voters in the node's own configuration include it."""
         return self.key is not None and self.key.id in self._world.voter_set_of(self.number)
 
     @property
@@ -171,7 +171,7 @@ class RaftProcess:
         self._go_on()
 
     def append(self, count: int) -> None:
-        """Whoever uses the leadership appends numbers, if this node has been told that it leads."""
+        """Appends numbers, if the listener of this node believes that the node leads."""
         core, counter = self.core, self.counter
         if core is None or counter is None or counter.claimed_epoch is None or self.is_paused:
             return

@@ -1,4 +1,4 @@
-"""Short stories of a quorum that several tests tell."""
+"""Short runs of a quorum that several tests share."""
 
 from __future__ import annotations
 

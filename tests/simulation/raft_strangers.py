@@ -1,7 +1,7 @@
-"""Who is not of the quorum and speaks to it all the same: by mistake, or to do harm.
+"""Strangers send requests to a quorum that they do not belong to, by mistake or to do harm.
 
-A stranger has an id that nobody else has.  Raft trusts its voters, so a stranger that speaks in
-their names is beyond what any rule can stand; what it says in its own name must not matter.
+A stranger has an id that no node has.  Raft trusts its voters, so no rule can survive a stranger
+that uses the id of a voter.  A request with the stranger's own id must change nothing.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class _Due(NamedTuple):
 
 
 class RaftTimeline(Timeline):
-    """Actions of one moment happen in random order unless it is told otherwise."""
+    """Runs the actions of one moment in random order, unless ``is_shuffling`` is False."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)

@@ -22,7 +22,7 @@ class RaftWeather:
     repetition: float = 0.0
     """That a message arrives twice."""
     told_of_loss: float = 0.5
-    """That whoever sent a request hears of its loss, as of a broken connection."""
+    """That the sender of a request learns of its loss, as with a broken connection."""
     persist_ms: Bounds = (0, 2)
     flush_ms: Bounds = (0, 2)
     listener_ms: Bounds = (0, 5)

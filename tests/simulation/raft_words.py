@@ -1,4 +1,4 @@
-"""Messages of the quorum in a few words, for histories that somebody reads."""
+"""Messages of the quorum in a few words, for a history that people can read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch
 
 
 def request_in_words(request: RaftRequest) -> str:
-    """What somebody asks."""
+    """A request in a few words."""
     match request:
         case VoteRequest():
             log_end = place(request.log_end)

@@ -1,7 +1,7 @@
 """A quorum in virtual time: voters, observers, their disks, and the network between them.
 
-Everything is a function of the seed.  After each action the invariants are checked for the nodes
-that it touched; the first one that is broken ends the story with its history.
+The seed determines everything.  After each action the world checks the invariants for the nodes
+that the action touched.  The first broken invariant ends the run; the error shows the history.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MOST_APPENDS: Final = 3
 
 
 def times_of(seed: int) -> QuorumConfig:
-    """The times of a story in which they do not matter."""
+    """The timeouts for a run that does not depend on them."""
     return UPSTREAM if seed % DENSE_EACH == 0 else PATIENT
 
 
@@ -79,9 +79,11 @@ class RaftWorld:
         log_directory: Path | None = None,
         told_by: str = "tests/simulation/test_raft_seeds.py",
     ) -> None:
-        """A state machine snapshots every so many numbers; ``told_by`` tells the story again.
+        """Makes the nodes; none of them runs yet.
 
-        With a ``log_directory`` every node has the log of production beside the model of it.
+        A state machine makes a snapshot after every ``snapshot_every`` numbers.  ``told_by`` is the
+        test file that an error names for the replay.  With a ``log_directory`` every node has the
+        log of production beside the model of it.
         """
         self.timeline = RaftTimeline(seed)
         self.random: Random = self.timeline.random
@@ -164,7 +166,7 @@ class RaftWorld:
         )
 
     def voter_set_of(self, number: int) -> VoterSet:
-        """The voters, as this node is told."""
+        """The voters in this node's configuration."""
         grown = self.grown_voter_set
         return grown if grown is not None and number in self._grown else self.voter_set
 
@@ -291,12 +293,12 @@ class RaftWorld:
             self.nodes[number].receive(RaftShutdown(timeout_ms))
 
     def stopped(self, process: RaftProcess) -> None:
-        """A process has left; whoever leaves writes everything down."""
+        """Flushes the log of a process and ends it; this completes a clean shutdown."""
         process.log.flush()
         process.kill(is_process_alone=True)
 
     def resign(self, number: int) -> None:
-        """Whoever uses the leadership of a node gives it up, if it has it."""
+        """The listener of a node resigns its leadership, if it believes that the node leads."""
         process = self.nodes[number]
         if process.counter is not None and process.counter.claimed_epoch is not None:
             self.timeline.tell(f"{number} is told to resign from {process.counter.claimed_epoch}")
@@ -304,7 +306,7 @@ class RaftWorld:
                 process.receive(Resign(process.counter.claimed_epoch))
 
     def isolate(self, *numbers: int) -> Callable[[], None]:
-        """These nodes reach each other and nobody else; whoever calls the result ends that."""
+        """Disconnects these nodes from all others; a call of the result connects them again."""
         self.timeline.tell(f"{', '.join(map(str, numbers))} are cut off")
         return self.network.separate(
             numbers, [number for number in self.nodes if number not in numbers]
@@ -318,7 +320,7 @@ class RaftWorld:
             self.touched(process)
 
     def append_every(self, bounds: Bounds) -> None:
-        """From now on whoever believes to lead appends numbers."""
+        """Every node that believes that it leads appends numbers from now on."""
         self.is_appending = True
 
         def append() -> None:

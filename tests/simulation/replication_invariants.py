@@ -178,7 +178,7 @@ class ReplicationInvariants:
         ]
 
     def at_rest(self) -> str | None:
-        """What must be true once nothing happens any more and everybody is well."""
+        """The first rule that the brokers break at rest, after all faults; None without one."""
         for tp, decided in self._world.controller.partitions.items():
             if sorted(decided.isr) != sorted(decided.replicas):
                 return f"{tp}: only {decided.isr} are in sync"

@@ -1,7 +1,7 @@
-"""Brokers that replicate, a controller, and misfortune between them, in virtual time.
+"""Brokers that replicate, a controller, and faults between them, in virtual time.
 
-Everything is a function of the seed.  After each action the invariants are checked; the first one
-that is broken ends the story with its history.
+The seed determines everything.  After each action the world checks the invariants.  The first
+broken invariant ends the run; the error shows the history.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ class ReplicationWorld:
     # ------------------------------------------------------------------ producers
 
     def produce(self) -> None:
-        """A client sends a record to somebody who may believe to be the leader."""
+        """A client sends a record to a broker that believes that it leads the partition."""
         tp = self.random.choice(list(self.partitions))
         believers = [
             broker
@@ -285,7 +285,7 @@ class ReplicationWorld:
     def acknowledged(
         self, broker: SimulatedBroker, tp: TopicPartition, offset: int, value: str
     ) -> None:
-        """A client was told that its record is safe."""
+        """Notes that a broker has acknowledged a client's record."""
         record = broker.logs[tp].record_at(offset)
         if record is None or record.value != value:
             raise BrokenReplicationError(self, f"{value} is acknowledged but not at {offset}")
@@ -295,7 +295,7 @@ class ReplicationWorld:
     # ------------------------------------------------------------------ misfortune
 
     def begin(self) -> None:
-        """Everybody starts."""
+        """Starts all brokers and produces the first records."""
         for broker_id in BROKERS:
             self.start_broker(broker_id)
         self.run(200)
@@ -331,7 +331,8 @@ class ReplicationWorld:
             case 4:
                 self._usurp(tp, broker_id)
             case _:
-                # There and back: who was not told of the rule between kept its records.
+                # The leadership moves there and back. A replica may miss the epoch in between, and
+                # so keep the records of the first one.
                 leader = self.controller.partitions[tp].leader
                 self._prefer(tp, broker_id)
                 self.later((5, 120), lambda: self._prefer(tp, leader))
@@ -347,7 +348,7 @@ class ReplicationWorld:
         leader = self.controller.partitions[tp].leader
         self._cut(leader, broker_id, (60, 160))
         if self.random.random() < 0.5:
-            # Others may not hear of it, and go on as if the leader had led all the time.
+            # The other broker may miss the election. For it the old leader led all the time.
             other = next(one for one in BROKERS if one not in (leader, broker_id))
             self.isolate(other)
             self.later((100, 600), lambda: self.reconnect(other))
@@ -385,7 +386,7 @@ class ReplicationWorld:
 
 
 def replicated_world(seed: int, deeds: int = 80) -> ReplicationWorld:
-    """A whole story."""
+    """A whole run: start, faults, and the checks after them."""
     world = ReplicationWorld(seed)
     world.begin()
     world.storm(deeds)

@@ -18,7 +18,7 @@ from tests.simulation.log_model import LogStory
 from zkcontroller.model import TopicPartition
 
 MOST_SEEDS: Final = 100
-"""So many stories are tried, one after the other, until one ends badly."""
+"""A test tries at most this many seeds; it stops at the first run that fails."""
 
 Patch = pytest.MonkeyPatch
 
@@ -26,7 +26,7 @@ Patch = pytest.MonkeyPatch
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch: Patch) -> Iterator[None]:
     logging.disable(logging.CRITICAL)
-    # The story knows what was flushed, and loses the rest itself.
+    # The run tracks what was flushed, and loses the rest itself.
     monkeypatch.setattr(os, "fsync", lambda _: None)
     yield
     logging.disable(logging.NOTSET)
@@ -114,7 +114,7 @@ MUTATIONS: Final[list[tuple[Callable[[Patch], None], int]]] = [
     (forget_that_checkpoints_are_stale, 16),
     (write_a_fallen_recovery_point_later, 186),
 ]
-"""Each with a seed whose story finds it."""
+"""Each mutation, with a seed whose run finds it."""
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The simulator on trial: bugs put into the core on purpose, each of which it must find.
 
-A simulator that never fails proves nothing.  Each mutation below is a mistake that somebody could
-make; the storms of the first seeds must end badly with it, and well without.
+A simulator that never fails proves nothing.  Each mutation below is a mistake that a programmer
+could make.  At least one storm must fail with it, and the unmutated core must pass.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Patch = pytest.MonkeyPatch
 
 
 def ends_badly(seed: int) -> bool:
-    """Whether the story breaks an invariant, an assertion, or the core itself."""
+    """Whether a run breaks an invariant or an assertion, or the core raises."""
     try:
         worlds = [stormy_world(seed), drizzly_world(seed)]
     except Exception:  # noqa: BLE001 - a mutant may fall over in any way
@@ -130,7 +130,7 @@ def resign_and_remember(patch: Patch) -> None:
 
 
 def elect_outside_the_isr(patch: Patch) -> None:
-    """Whoever is alive leads."""
+    """The first live replica becomes leader, in sync or not."""
 
     def first_alive(
         current: LeaderAndIsr, replicas: Sequence[int], is_online: IsOnline, **_: Any
@@ -257,7 +257,7 @@ def take_a_refusal_for_a_missing_znode(patch: Patch) -> None:
 
 
 def leave_what_was_refused_to_others(patch: Patch) -> None:
-    """Nobody tries again until a broker comes or goes, as in Kafka."""
+    """The controller retries only when a broker comes or goes, as in Kafka."""
     patch.setattr(refused_partitions.RefusedPartitions, "schedule", lambda _: None)
 
 

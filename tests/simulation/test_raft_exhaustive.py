@@ -1,7 +1,7 @@
 """Everything that can happen to a small quorum, breadth first, from several beginnings.
 
-The storms try a few long stories; this tries all short ones, so many states of them as are named.
-Two states with the same states of nodes, logs and messages count as one, whatever their clocks.
+The storms try a few long runs.  This test tries all short ones, up to ``MOST_STATES`` states.  Two
+states count as one if their nodes, logs and messages are equal, whatever their clocks show.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def exchange(asker: int, asked: int) -> tuple[Choice, ...]:
 
 
 ELECTED: Final = (Choice("time", 1), *exchange(1, 2))
-"""1 leads epoch 1 by the vote of 2; nobody else knows."""
+"""Node 1 leads epoch 1 by the vote of node 2; no other node knows it yet."""
 REPLICATED: Final = (
     *ELECTED,
     Choice("request", 1, 2),
@@ -64,7 +64,10 @@ REPLICATED: Final = (
 )
 """2 has the first record of 1 and has said so: it is committed."""
 OVERTAKEN: Final = (*ELECTED, Choice("append", 1), Choice("time", 3), Choice("request", 3, 2))
-"""1 has a record that nobody has, and 3 has asked 2 for its vote in the same epoch."""
+"""Node 1 has a record that no other node has.
+
+Node 3 has asked node 2 for its vote in the same epoch.
+"""
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_follower_with_a_record_no_other_node_has_takes_a_snapshot_of_an_older
 
 
 def test_five_candidates_at_once_come_to_a_leader(seed: int) -> None:
-    """L4: everybody is started at the same time, again and again."""
+    """L4: all nodes start at the same time, again and again."""
     world = led_world(seed, voters=5)
     for _ in range(3):
         for number in world.nodes:

@@ -1,9 +1,9 @@
 """The simulator on trial: bugs put into the quorum on purpose, each of which it must find.
 
-Each is a mistake that somebody could make, and some of them somebody has made in a quorum.  One is
-not among them: a leader that counts the Fetch of a voter who knows another epoch.  No story found a
-difference, for the offset and the epoch before it say already that this voter has the leader's
-records, and what it votes for later must have them too.
+Each mutation is a mistake that a programmer could make; some were made in real quorums.  One
+mistake is not among them: a leader counts the Fetch of a voter with another epoch.  No run found a
+difference.  The fetch offset and the last fetched epoch already prove that this voter has the
+leader's records.  So every candidate that it votes for later must have them too.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from zkcontroller.kraft.states import CandidateState, UnattachedState, Vote
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch
 
 SEEDS: Final = range(400)
-"""Stories that find every mutation; one after the other is tried until one ends badly."""
+"""Seeds that find every mutation; a test tries one after the other until a run fails."""
 SURVIVED: Final = range(15)
-"""As many of them the code as it is survives here; ``--seeds`` runs more."""
+"""The unmutated code must pass these seeds here; ``--seeds`` runs more."""
 
 Patch = pytest.MonkeyPatch
 Story = Callable[[int], object]
@@ -60,7 +60,7 @@ def _quiet() -> Iterator[None]:
 
 
 def ends_badly(story: Story, seed: int) -> bool:
-    """Whether the story breaks an invariant, an assertion, or the code itself."""
+    """Whether a run breaks an invariant or an assertion, or the code raises."""
     try:
         story(seed)
     except Exception:  # noqa: BLE001 - a mutant may fall over in any way
@@ -72,7 +72,7 @@ def ends_badly(story: Story, seed: int) -> bool:
 
 
 def grant_two_votes_in_an_epoch(patch: Patch) -> None:
-    """Whoever asks with a log as long gets the vote, whoever has it already."""
+    """Every candidate with an up-to-date log gets the vote, even if another one has it already."""
 
     def can_grant_vote(self: UnattachedState, _: Any, *, is_log_up_to_date: bool) -> bool:
         return self.leader_id is None and is_log_up_to_date
@@ -237,7 +237,7 @@ def count_observers(patch: Patch) -> None:
 
 
 def ignore_check_quorum(patch: Patch) -> None:
-    """A leader whom nobody hears leads on."""
+    """A leader does not resign when the voters stop fetching."""
 
     def never(self: Any, _: int) -> None:
         self._fetched_voters.clear()
@@ -247,7 +247,7 @@ def ignore_check_quorum(patch: Patch) -> None:
 
 
 def take_a_minority_for_enough(patch: Patch) -> None:
-    """Whoever fetches, voter or observer, keeps the leader from resigning."""
+    """A single Fetch, of a voter or an observer, keeps the leader from resigning."""
 
     def heard_from(self: Any, replica: Any, now_ms: int) -> None:
         if replica is not None:
@@ -275,7 +275,7 @@ def count_a_diverging_fetch(patch: Patch) -> None:
 
 
 def find_no_divergence(patch: Patch) -> None:
-    """A leader serves whoever asks for an offset that it has."""
+    """A leader accepts every fetch offset that it has, whatever the last fetched epoch."""
 
     def valid(_: Any, offset: int, epoch: int) -> ValidatedPosition:
         return ValidatedPosition(LogPosition.VALID, OffsetAndEpoch(offset, epoch))

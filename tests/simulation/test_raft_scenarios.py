@@ -1,4 +1,4 @@
-"""The stories of Kafka's own simulation of the quorum, by its names, with all our invariants.
+"""The scenarios of Kafka's own simulation of the quorum, under its names, with all our invariants.
 
 Source: Kafka ``RaftEventSimulationTest``.  One deviation: in one of its invariants Kafka looks at
 the leader of the lowest epoch, by an inverted comparison; here it is always the highest.
@@ -20,7 +20,10 @@ WITHIN_MS: Final = 30_000
 
 
 def started_world(seed: int, voters: tuple[int, int], observers: tuple[int, int]) -> RaftWorld:
-    """A world with so many of each, at least and at most, in which whoever leads appends."""
+    """A world of started nodes, whose leader appends.
+
+    ``voters`` and ``observers`` give the lowest and the highest number of such nodes.
+    """
     sizes = Random(seed)
     world = RaftWorld(
         seed,

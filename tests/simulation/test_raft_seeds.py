@@ -31,7 +31,7 @@ WHAT_STORMS_BRING: Final = (
     "has left",
     "reaches its limit",
 )
-"""Were any of it missing from some ten stories, they would prove less than they seem to."""
+"""About ten runs together must show all of these; otherwise they prove less than they seem to."""
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def fingerprint(world: RaftWorld) -> str:
 def test_nothing_committed_is_lost_and_the_quorum_goes_on(seed: int) -> None:
     world = stormy_quorum(seed)
 
-    # Were nothing committed, the story would prove nothing.
+    # A run without a committed record would prove nothing.
     assert world.invariants.exposed_end > 0
 
 
@@ -68,7 +68,7 @@ def test_the_log_of_production_does_as_the_model_of_it(costly_seed: int) -> None
 
 
 def test_a_newcomer_is_elected_by_those_who_know_of_it() -> None:
-    """Else the stories of lists that differ would prove less than they seem to."""
+    """Without such an election the runs with different voter lists would prove too little."""
     told = "\n".join("\n".join(quorum_whose_lists_differ(n).timeline.history) for n in range(8))
 
     assert f"{FIRST_OBSERVER} leads epoch" in told

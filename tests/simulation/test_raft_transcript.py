@@ -22,7 +22,7 @@ EVERYTHING_TAKES_A_MILLISECOND: Final = replace(
 
 
 def chapter(world: RaftWorld, told: list[str]) -> str:
-    """What was told since the last chapter, without times: they are the timers' affair."""
+    """The lines of the history since the last chapter, without their times."""
     lines = [line[9:] for line in world.timeline.history[len(told) :]]
     told[:] = world.timeline.history
     return "\n".join(lines)
@@ -34,8 +34,9 @@ def test_an_election_two_records_and_a_failover() -> None:
     world.network.weather = EVERYTHING_TAKES_A_MILLISECOND
     told: list[str] = []
 
-    # Three voters start.  Nobody knows a leader, so each asks another one, until the first of
-    # their election timeouts is over.  It votes for itself, on disk, before it asks for votes.
+    # Three voters start.  No voter knows a leader, so each one sends a Fetch to another voter.
+    # Then the first election timeout ends.  This voter persists its vote for itself, and only
+    # after that asks for votes.
     world.start()
     world.run_until(lambda: world.leader is not None, 5_000, "an election")
     assert chapter(world, told) == dedent("""\
@@ -63,8 +64,9 @@ def test_an_election_two_records_and_a_failover() -> None:
         3 => 1  Vote granted (epoch 1)
         1 leads epoch 1""")
 
-    # The leader writes that it leads: the first record of its epoch.  The others hear of it, fetch
-    # that record, have it on disk, and say so by where their next Fetch begins.  Now it is safe.
+    # The leader appends the first record of its epoch, which names it as leader.  The followers
+    # learn of the leader, fetch that record and flush it.  The offset of their next Fetch shows
+    # that they have the record.  Now it is committed.
     world.run_until(lambda: world.all_reached(1), 5_000, "the first record")
     assert chapter(world, told) == dedent("""\
         1 persists epoch 1 led by 1

@@ -1,6 +1,6 @@
 """The simulator on trial: bugs put into replication on purpose, each of which it must find.
 
-Each is a mistake that somebody could make, and most of them somebody has made in Kafka.
+Each mutation is a mistake that a programmer could make; most of them were made in Kafka.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tests.simulation.replication_log import InMemoryLog
 from tests.simulation.replication_world import replicated_world
 
 SEEDS: Final = range(200)
-"""Stories that find every mutation; one after the other is tried until one ends badly."""
+"""Seeds that find every mutation; a test tries one after the other until a run fails."""
 SURVIVED: Final = range(30)
-"""As many of them the code as it is survives here; ``--seeds`` runs more."""
+"""The unmutated code must pass these seeds here; ``--seeds`` runs more."""
 
 Patch = pytest.MonkeyPatch
 
@@ -40,7 +40,7 @@ def _quiet() -> Iterator[None]:
 
 
 def ends_badly(seed: int) -> bool:
-    """Whether the story breaks an invariant, an assertion, or the code itself."""
+    """Whether a run breaks an invariant or an assertion, or the code raises."""
     try:
         replicated_world(seed)
     except Exception:  # noqa: BLE001 - a mutant may fall over in any way
@@ -140,7 +140,7 @@ def let_laggards_join(patch: Patch) -> None:
 
 
 def find_no_divergence(patch: Patch) -> None:
-    """A leader serves whoever asks for an offset that it has."""
+    """A leader accepts every fetch offset that it has, whatever the last fetched epoch."""
     patch.setattr(partition_reads, "diverges", lambda *_: False)
 
 

@@ -34,7 +34,7 @@ def fingerprint(world: ReplicationWorld) -> str:
 def test_no_acknowledged_record_is_lost_and_the_replicas_become_the_same(seed: int) -> None:
     world = replicated_world(seed)
 
-    # Were nothing acknowledged in the end, the story would prove nothing.
+    # A run without an acknowledged record would prove nothing.
     assert any(world.acknowledged_records.values())
 
 

@@ -148,7 +148,7 @@ class World:
             link.reconnect_later()
 
     def expire_session(self, broker: int) -> None:
-        """ZooKeeper gives the broker's session up; the broker hears of it."""
+        """ZooKeeper expires the broker's session, and the broker learns of it."""
         process = self.living[broker]
         if self.zookeeper.is_alive(process.link.session_id):
             self.timeline.tell(f"the session of broker {broker} expires")
@@ -186,9 +186,9 @@ class World:
                 self._alter_partition(leader, tp, isr)
 
     def _leaders(self, tp: TopicPartition) -> list[BrokerProcess]:
-        """The running brokers that take themselves for the partition's leader.
+        """The running brokers that believe that they lead the partition.
 
-        There may be one too many, which nobody has told of its end.
+        A former leader may be among them, if it has not got the new LeaderAndIsr.
         """
         return [p for p in self.living.values() if p.is_running and p.broker.leads(tp)]
 
@@ -205,7 +205,7 @@ class World:
             return
         self.timeline.tell(f"{leader.name} asks to change the ISR of {tp} to {proposal.new_isr}")
         epoch = leader.broker.broker_epoch
-        # A leader that was never told an id of its topic speaks the last version with names.
+        # A leader that never got an id of its topic uses the last version with topic names.
         version = 1 if isinstance(proposal.topic, str) else 3
         self.request(
             controller,
@@ -247,13 +247,13 @@ class World:
             waiting(result)
 
     def answer(self, request_id: int) -> ControlledShutdownResult | None:
-        """What was answered to that request to shut down, by whomever it was sent to."""
+        """The response to a ControlledShutdown request, by any process; None if it is not there."""
         result = self.result(request_id)
         assert result is None or isinstance(result, ControlledShutdownResult)
         return result
 
     def result(self, request_id: int) -> Result | None:
-        """What was answered to that request, by whomever it was sent to."""
+        """The response to a request, by any process; None if it is not there."""
         for process in self.processes:
             if request_id in process.answers:
                 return process.answers[request_id]
@@ -303,7 +303,7 @@ class World:
         self.write(Create(path, data, sequential=True))
 
     def allow_unclean_elections(self, topic: str) -> None:
-        """Writes the topic's configuration; every broker hears of it."""
+        """Writes the topic's configuration and sends the event for it to every broker."""
         self._tell_operator(f"allows unclean elections of topic {topic}")
         path = ConfigZnode.topic_path(topic)
         self.operator.create_missing([path])
@@ -464,7 +464,7 @@ class World:
             self.step()
 
     def run_until_quiet(self, *, within_ms: int = HOUR_MS) -> None:
-        """Lets time pass until nobody has anything to do and no dead broker has a session."""
+        """Lets time pass until all processes are idle and no dead broker has a session."""
         self.run_until(self.is_quiet, within_ms=within_ms)
 
     def settle(self) -> None:

@@ -46,9 +46,9 @@ def _ignore(_: object) -> None:
 class SimulatedSession:
     """One client of a :class:`SimulatedZooKeeper`.
 
-    ``on_state`` hears EXPIRED before a new session can be used and CONNECTED after the new one
-    stands.  A client learns that its session is over when it next talks to the server: in
-    :meth:`perform`, or in :meth:`reconnect`.
+    ``on_state`` gets EXPIRED before the new session can be used, and CONNECTED once the new session
+    exists.  A client learns of the end of its session at its next call of the server, which
+    :meth:`perform` and :meth:`reconnect` make.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""A process's connection to ZooKeeper: questions, answers and watches, all late or lost at times.
+"""A process's connection to ZooKeeper: requests, replies and watches, all late or lost at times.
 
-A question travels to the server, is done there, and its answer travels back.  When the connection
-breaks, what had not arrived is lost, and what had landed has landed although nobody says so: on the
-next connection the client asks again, as Kafka's client does.  Watches belong to the connection;
-the client remembers which it set and sets them again (``SetWatches``).
+A request travels to the server, which performs it, and the reply travels back.  A broken connection
+loses all requests and replies that are on their way.  The server may have performed a request whose
+reply is lost.  The client repeats it on the next connection, as Kafka's client does.  Watches
+belong to the connection; the client remembers its watches and sets them again (``SetWatches``).
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class ZooKeeperLink:
             )
 
     def _lose_connection(self) -> None:
-        """Breaks the connection before or after the question lands, nobody knows which."""
+        """Breaks the connection at a random time, before or after the server performs a request."""
         connection = self._connection
         bound_ms = 2 * self._weather().zookeeper_delay_ms[1]
 
@@ -253,7 +253,7 @@ class ZooKeeperLink:
         self, exchange: _Exchange, connection: int, part: ZkRequest, answer: object, zxid: int
     ) -> None:
         if connection != self._connection:
-            return  # it landed, and nobody here knows
+            return  # the server performed the request, but the reply is lost
         self._seen_zxid = zxid
         if isinstance(answer, ZkControllerError):
             self._fail(exchange, answer)

@@ -159,7 +159,7 @@ class SimulatedZooKeeper:
         self._session(session_id).last_heard_ms = self._now_ms()
 
     def deadline_ms(self, session_id: int) -> int:
-        """When the session ends unless it is heard from."""
+        """When the session expires, unless a ping or a request arrives before."""
         session = self._session(session_id)
         return session.last_heard_ms + session.timeout_ms
 
@@ -291,7 +291,7 @@ class SimulatedZooKeeper:
         if change.after is not None:
             self._tell(WatchKind.NODE_CREATED, path, self._data_watches.pop(path, {}))
         else:
-            # A session with both watches on a deleted znode is told once (DataTree.deleteNode).
+            # A session with both watches on a deleted znode gets one event (DataTree.deleteNode).
             watchers = self._data_watches.pop(path, {}) | self._child_watches.pop(path, {})
             self._tell(WatchKind.NODE_DELETED, path, watchers)
         parent = parent_of(path)
