@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def summary(path: Path) -> str:
     if not docstring:
         raise ValueError(f"{path.relative_to(ROOT)} has no docstring")
     first = " ".join(docstring.split("\n\n")[0].split()).removesuffix(".")
+    first = re.sub(r":(?:mod|class|func):`~?\.?([^`]+)`", r"`\1`", first)
     return first.replace("``", "`").replace("|", "\\|")
 
 

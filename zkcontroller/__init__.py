@@ -6,10 +6,13 @@ The packages, from the bottom up.  A package imports only what stands above it i
 1. :mod:`.errors` (the one exception tree), then :mod:`.model` and :mod:`.topic_names` (values).
 2. :mod:`.protocol` (Kafka's wire format) and :mod:`.zookeeper` (znodes, requests, the session).
    Neither imports the other.
-3. :mod:`.state_changes`: the record of each change, Kafka's log lines, the history of logs.
+3. :mod:`.state_changes`: the record of each change, and Kafka's log lines.
 4. :mod:`.core` (the ZooKeeper controller) and :mod:`.kraft` (the quorum and its controller).
    Both are pure, and neither imports the other.
-5. :mod:`.runtime`: threads, sockets, clocks and log files around the pure packages.
+5. What touches the world: :mod:`.net` (connections to brokers), :mod:`.observability` (metrics and
+   log files), :mod:`.process` (the clock, limits of the process).
+6. :mod:`.runtime` (the event queue, its thread, the channels to brokers), and :mod:`.history` (what
+   happened, out of logs, by Spark).
 
 Read :mod:`.model` first, then the docstring of :mod:`.core`, then
 ``zkcontroller/core/controller.py``.

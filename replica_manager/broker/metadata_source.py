@@ -2,8 +2,8 @@
 
 A broker is its logs, its replication, its coordinators, its quotas, its security and its sockets.
 :mod:`.broker_server` puts them together and knows of metadata only what stands here.  An
-implementation registers the broker, follows configurations, partition assignments, access control
-lists, quotas, credentials and features, and takes to the cluster what the broker decides.
+implementation registers the broker, follows configurations, access control lists, quotas,
+credentials and features, and takes to the cluster what the broker decides.
 
 There are three Protocols, because a source has three ages.  Each is complete when it exists, so
 none has a part that may be missing:

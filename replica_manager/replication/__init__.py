@@ -16,8 +16,9 @@ How to read it:
    :mod:`.controller_link`, or :mod:`.isr_znodes` below 2.7-IV2;
 6. :mod:`.metadata_cache`, :mod:`.log_dir_moves`, :mod:`.throttle`.
 
-May import ``log``, configuration and ``zkcontroller``; not ``security``, ``groups`` or ``server``.
-The modules that the contract *Pure code does no I/O* names import neither asyncio nor a clock.
+May import ``log``, configuration and ``zkcontroller``; not ``security``, ``coordinators`` or
+``server``.  The modules that the contract *Pure code does no I/O* names import neither asyncio nor
+a clock.
 
 What must not be done here: put an ``await`` into a method of ``Partition``, ``ReplicaManager`` or
 ``ReplicaFetcher`` (each must run to its end); raise a leader's high watermark by another rule than

@@ -9,7 +9,7 @@
 
 A decision never waits: the rules and the credentials are in memory, and follow ZooKeeper.
 
-May import configuration and ``zkcontroller``; not ``replication``, ``groups`` or ``server``.  What
-must not be done here: log or keep a password; compare a secret other than in constant time; allow
-something because a rule could not be read.
+May import configuration and ``zkcontroller``; not ``replication``, ``coordinators`` or ``server``.
+What must not be done here: log or keep a password; compare a secret other than in constant time;
+allow something because a rule could not be read.
 """

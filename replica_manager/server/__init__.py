@@ -10,7 +10,7 @@ Behind the handlers stand services: the coordinators (``coordinators``), :mod:`.
 :mod:`.configs`, :mod:`.zookeeper_admin`, :mod:`.producer_ids`, :mod:`.authorization`.
 
 May import ``coordinators``, ``network``, ``quotas``, ``replication``, ``security``, ``log``,
-configuration and ``zkcontroller``; not ``broker``, ``quorum``, ``storage`` or ``registration``.
+configuration and ``zkcontroller``; not ``broker`` or ``quorum``.
 
 What must not be done here: loop over what a client sent without :mod:`.slices`; read a large
 request or encode a large answer on the event loop (:mod:`.large_answers`); wait for ZooKeeper or a

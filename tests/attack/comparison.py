@@ -64,7 +64,7 @@ def compared(files: Sequence[Path]) -> str:
 def _worst(rows: list[dict[str, Any]], api: str) -> str:
     own = [row for row in rows if row["api"] == api]
     if not own:
-        return "not offered"
+        return "not measured"
     worst = max(own, key=lambda row: row["wait_ms"])
     return f"{worst['wait_ms']:.0f} ms: {worst['shape']}"
 

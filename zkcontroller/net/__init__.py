@@ -8,5 +8,5 @@
 May import ``protocol``, ``model`` and ``errors``.
 
 What must not be done here: interpret an answer.  What a broker listens with is in
-``replica_manager/server``.
+``replica_manager/network``.
 """
