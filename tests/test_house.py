@@ -453,16 +453,12 @@ def test_retired_words_do_not_come_back() -> None:
         str(path.relative_to(ROOT)): words
         for folder in (*INSTALLED_FOLDERS, "tests", "benchmarks", "scripts")
         for path in sorted((ROOT / folder).rglob("*.py"))
-        if str(path.parent.relative_to(ROOT)) not in OLD_WORDS
-        and RETIRED_WORDS.search(path.read_text())
+        if RETIRED_WORDS.search(path.read_text())
         and (words := [word for text in documentation(path) for word in retired_words(text)])
     }
 
     assert found == {}
 
-
-OLD_WORDS = ("tests/peers",)
-"""Folders whose docstrings and comments still have retired words."""
 
 NAMED_FILE = re.compile(r"(?<![\w/.*<>{}-])[\w./-]*\w\.(?:py|md)\b")
 NOT_OF_THE_PROJECT = {

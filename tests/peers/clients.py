@@ -49,7 +49,7 @@ class RunningProducer:
 
     def __init__(self, bootstrap: str, topic: str, directory: Path) -> None:
         settings = directory / "producer.properties"
-        # The tool never tries again unless it is told to.
+        # By default the tool does not retry.
         settings.write_text("enable.idempotence=true\nretries=2147483647\n")
         self.acknowledged: list[str] = []
         self.failed: list[dict[str, Any]] = []

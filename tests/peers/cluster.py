@@ -32,7 +32,7 @@ PROPERTIES: Final = {
 
 
 class PartitionView(NamedTuple):
-    """A partition as somebody sees it; replicas and ISR without order, as clients get them."""
+    """A partition as ZooKeeper or a client shows it; the replicas and the ISR have no order."""
 
     leader: int
     leader_epoch: int
@@ -147,7 +147,7 @@ class Cluster:
         [children] = self.session.perform(ListChildren([path]))
         return children if isinstance(children, list) else []
 
-    # What clients are told.
+    # What clients see.
 
     def of(self, topic: str) -> dict[int, PartitionView]:
         """The partitions of one topic, as ZooKeeper has them."""

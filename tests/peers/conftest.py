@@ -91,7 +91,7 @@ def real_brokers(started_real_brokers: RealBrokers) -> Iterator[RealBrokers]:
 
 @pytest.fixture(scope="session")
 def sides(
-    kafka: Path,  # noqa: ARG001 - without Kafka there is nobody to compare with
+    kafka: Path,  # noqa: ARG001 - skips the test without Kafka
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Sides]:
     """A lone controller of Kafka's and one of ours."""

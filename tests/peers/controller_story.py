@@ -1,7 +1,7 @@
-"""Deeds that make a controller act, told to a cluster of one real broker and recording ones.
+"""Actions that a controller reacts to, on a cluster of one real broker and recording brokers.
 
-Everything is done by znodes and by requests to broker 1, which is the only candidate and holds no
-partition, so that two clusters can be told exactly the same.
+Each action is a write to ZooKeeper or a request to broker 1.  Broker 1 is the only candidate for
+the controller and holds no partition.  So two clusters can get exactly the same actions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TIMEOUT: Final = timedelta(seconds=15)
 
 
 class Storyteller:
-    """What a story does to one cluster; every answer that a request got is kept."""
+    """Performs actions on one cluster and keeps the response to every request."""
 
     def __init__(self, cluster: Cluster, brokers: RecordingBrokers) -> None:
         self.cluster = cluster

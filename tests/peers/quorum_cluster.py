@@ -65,7 +65,7 @@ class Voter(ABC):
         self.is_frozen = False
         self.started_ms = 0
         self.fate = "was never started"
-        """What was last done to it, for whoever finds it gone."""
+        """What the test last did to the process; the obituary shows it."""
         directory.mkdir(parents=True, exist_ok=True)
 
     @abstractmethod
@@ -90,7 +90,7 @@ class Voter(ABC):
 
     @property
     def has_died(self) -> bool:
-        """Whether it has ended, and nobody has ended it."""
+        """Whether the process has ended, although the test did not end it."""
         return self.expected_to_run and (self.process is None or self.process.poll() is not None)
 
     def kill(self) -> None:
@@ -227,7 +227,7 @@ class MixedQuorum:
         properties: dict[str, str] | None = None,
         security: ClientSecurity = PLAINTEXT,
     ) -> None:
-        """``security``: what the listeners ask of whoever wants to know how the quorum is."""
+        """``security``: how the test connects to the listeners to describe the quorum."""
         self.directory = directory
         self._security = security
         self.ports = dict(zip((1, 2, 3), _lasting_ports(3), strict=True))
@@ -310,8 +310,8 @@ class MixedQuorum:
     def make_lead(self, *node_ids: int) -> int:
         """Stops and starts leaders until one of these leads; says which."""
         while (leader := self.leader()) not in node_ids:
-            # A leader that stops names as its successor who has most of its log: whoever
-            # should not lead must lack something.
+            # A leader that stops prefers the successor with the longest log. So the voters
+            # that should not lead must lack some records.
             behind = [
                 each
                 for each, voter in self.voters.items()

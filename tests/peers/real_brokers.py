@@ -1,9 +1,9 @@
-"""A cluster in which our broker is the controller and Kafka's hold everything.
+"""A cluster in which our broker is the controller and Kafka's brokers hold all replicas.
 
-Our broker holds no replica, so that what becomes of records is Kafka's affair alone: its listener
-is the one between brokers, which administrators use as well, and clients have a listener of their
-own that only Kafka's brokers have.  For the same reason ``__consumer_offsets`` is created
-beforehand: when a broker creates it, it may place replicas on every live one.
+Our broker holds no replica, so only Kafka's brokers handle records.  Our broker has only the
+inter-broker listener, which administrators use as well.  Clients have a listener of their own, and
+only Kafka's brokers have it.  ``__consumer_offsets`` is created beforehand for the same reason:
+automatic creation may place its replicas on every live broker.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ BOTH: Final = {
     "replica.fetch.max.bytes": "16384",
 }
 
-# Whoever the controller is, brokers call these errors.
+# Brokers log these as errors under any controller.
 _TO_BE_EXPECTED: Final = re.compile(
     # We have no listener for clients.
     r"Listeners are not identical across brokers"
     # A broker has returned, and a partition of it waits for its last leader.
     r"|cannot become follower since the new leader -1 is unavailable"
-    # A broker has died, and nobody else may lead its partition.
+    # A broker has died, and no other replica may become the leader of its partition.
     r"|failed to change state for partition \S+ from OfflinePartition to OnlinePartition"
     # A new controller goes on with a move whose new replicas are online already.
     r"|replica \d for partition \S+ from OnlineReplica to NewReplica failed"
@@ -82,7 +82,7 @@ class RealBrokers(Cluster):
         return ",".join(addresses)
 
     def create(self, topic: str, assignment: str = EVERYWHERE, *more: str) -> None:
-        """A topic with these replicas; everybody knows it when this returns."""
+        """Creates a topic with these replicas and waits until every broker knows it."""
         self.topic_command(
             OURS, "--create", "--topic", topic, "--replica-assignment", assignment, *more
         )

@@ -45,7 +45,7 @@ class Received:
 
 
 class RecordingBroker:
-    """One broker.  While it is away it still listens, but nobody is told its address."""
+    """One broker.  After :meth:`leave` it still listens, but it is not registered."""
 
     def __init__(self, broker_id: int, zookeeper: str) -> None:
         self.broker_id = broker_id
@@ -104,7 +104,7 @@ class RecordingBroker:
                 writer.write(len(answer).to_bytes(4, "big") + answer)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass  # the end, from there or from here
-        except Exception as failure:  # noqa: BLE001 - the test must hear of it, whatever it is
+        except Exception as failure:  # noqa: BLE001 - the test must see every failure
             self.failures.append(failure)
         finally:
             writer.close()
@@ -179,7 +179,7 @@ class RecordingBrokers:
         return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result(30)
 
     def wait_until_quiet(self, quiet_s: float, timeout_s: float = 60) -> None:
-        """Waits until nobody has been told anything for that long, from now on."""
+        """Waits until no broker gets a request for ``quiet_s``; earlier silence does not count."""
         began_s = time.monotonic()
         pause = threading.Event()
         while True:
@@ -193,7 +193,7 @@ class RecordingBrokers:
             pause.wait(0.05)
 
     def take_received(self) -> dict[int, list[Received]]:
-        """Per broker what it was told since this was last asked."""
+        """The requests that each broker has got since the last call."""
         taken = {}
         for broker_id, broker in self._brokers.items():
             count = len(broker.received)

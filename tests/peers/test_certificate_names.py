@@ -1,4 +1,4 @@
-"""Names of certificates: ours beside those of the JVM that is here, over names nobody has seen."""
+"""Certificate names as text: ours equals that of the installed JVM, for random names."""
 
 from __future__ import annotations
 

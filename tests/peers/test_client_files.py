@@ -187,7 +187,7 @@ def test_one_file_does_for_kafkas_tools_and_for_zkctl(
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         assert mechanism in described.stdout
         assert mechanism in shown.stdout
-    # Whoever it was that made a broker's znode, ZooKeeper knows by the certificate.
+    # The brokers' certificate lets zkctl delete /controller, whichever broker created it.
     elected = zkctl(
         "-z", where, "--zk-tls-config-file", str(tls_file), "controller", "elect", "--yes"
     )

@@ -30,7 +30,7 @@ incremental: Any = import_module("kio.schema.incremental_alter_configs.v1.reques
 listing: Any = import_module("kio.schema.list_partition_reassignments.v0.request")
 features: Any = import_module("kio.schema.update_features.v1.request")
 
-# A setting in several units, a key of a plugin, and keys that clients are told of if they are set.
+# A setting in several units, a key of a plugin, and keys that brokers describe only if set.
 FURTHER_PROPERTIES: Final = {
     "log.retention.hours": "24",
     "log.roll.ms": "3600000",
@@ -314,7 +314,7 @@ def test_the_same_questions_get_the_same_answers(new_cluster: Callable[[], Clust
     assert list(our_answers) == list(kafka_answers)
     assert differing(our_answers, kafka_answers) == {}
     for resource in DESCRIBED:
-        # Both brokers hear of their new configuration a moment after it is written.
+        # A broker applies a new configuration a moment after it is written.
         ours.wait_until(
             lambda resource=resource: (  # type: ignore[misc]
                 differing(entries(ours, resource), entries(kafkas, resource)) == {}
@@ -331,7 +331,7 @@ def entries(cluster: Cluster, resource: tuple[int, str]) -> dict[str, Any]:
 
 
 def differing(ours: dict[str, Any], kafkas: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What is not told alike, by name: as we tell it, and as Kafka does."""
+    """The values that differ, by name: first ours, then Kafka's."""
     return {
         name: (ours.get(name), kafkas.get(name))
         for name in {**ours, **kafkas}

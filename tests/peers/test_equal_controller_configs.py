@@ -1,4 +1,4 @@
-"""Configurations and topics at a controller: told, changed and refused as Kafka's does it."""
+"""Configurations and topics: our controller describes, alters and refuses them as Kafka's does."""
 
 from __future__ import annotations
 

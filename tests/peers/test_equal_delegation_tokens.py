@@ -78,7 +78,7 @@ def test_tokens_are_made_prolonged_and_ended_alike(kafka: Path, tmp_path: Path) 
 
 
 def token_story(side: Side) -> list[object]:
-    """What becomes of a token, without the moments at which it does."""
+    """Creates, renews and expires a token; the results, without absolute times."""
 
     def ask(api_key: ApiKey, version: int, who: Principal, **values: object) -> Any:
         envelope = side.forward(who, False, api_key, version, **values)

@@ -1,8 +1,8 @@
-"""One story lived by our brokers and by Kafka's: ``zkctl history`` tells it alike from both's logs.
+"""One scenario on our brokers and on Kafka's: ``zkctl history`` finds the same in the logs of both.
 
-What the logs say is compared as a user of the history meets it: who was controller, which broker
-lived and how it ended, which partition had no leader and whose fault it was, who left and joined
-in-sync replicas, what was deleted and moved.  Points in time differ and are left out.
+The test compares the findings that a user of the history sees: the controllers, the lives of the
+brokers and how they ended, the partitions without a leader and the cause, changes of the ISR,
+deletions and reassignments.  Points in time differ, so the test leaves them out.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def test_the_same_events_give_the_same_findings(
     our_findings = findings(spark, logs_of_ours, tmp_path / "ours")
     kafka_findings = findings(spark, logs_of_kafka, tmp_path / "kafka")
 
-    # What the story holds, so that two empty histories are no success.
+    # The expected findings, so that two empty histories do not pass.
     assert kafka_findings["tenures"] == [
         (1, 1, "controller_moved"),
         (2, 1, "clean_shutdown"),
@@ -112,7 +112,7 @@ def findings(spark: SparkSession, logs: list[str], out: Path) -> dict[str, list[
 
 
 def live(cluster: Cluster, start: Start) -> list[str]:
-    """Lives the story; the folders of logs, when every broker has ended."""
+    """Runs the scenario until every broker has ended; the folders of their logs."""
     for broker_id in sorted(EVERYBODY):
         start(broker_id, BOTH)
     for topic, assignment in {
@@ -164,7 +164,7 @@ def live(cluster: Cluster, start: Start) -> list[str]:
         ),
         "broker 3 leaves",
     )
-    # Nobody else may be elected.
+    # No other broker may be elected.
     assert cluster.elect() == 1
 
     start(2, BOTH)

@@ -1,6 +1,6 @@
-"""One story of groups, told to Kafka 3.9.1 and to our broker: equal answers, equal logs.
+"""The same group requests to Kafka 3.9.1 and to our broker: equal responses, equal logs.
 
-Then each takes over what the other has written, and must answer as the other did.
+Then each broker takes over the folder of the other, and must respond as the other did.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PROPERTIES: Final = {
     "group.max.session.timeout.ms": "60000",
     "group.max.size": "3",
     "offset.metadata.max.bytes": "16",
-    # There is nobody to hand leaderships over to.
+    # There is no other broker to take the leaderships.
     "controlled.shutdown.enable": "false",
 }
 MS: Final = timedelta(milliseconds=1)
@@ -48,7 +48,7 @@ OLD: Final = {
 
 
 class Storyteller:
-    """Clients of one side; everything they are told goes into the transcript."""
+    """The clients of one side; the transcript gets every response to them."""
 
     def __init__(self, side: Side, versions: dict[str, int], group_id: str = "billing") -> None:
         self.side = side
@@ -56,7 +56,7 @@ class Storyteller:
         self.group_id = group_id
         self.names = Names()
         self.transcript: dict[str, list[Any]] = {}
-        """By client: what different clients are told at the same time comes in no order."""
+        """By client: concurrent responses to different clients have no order."""
         self.ids: dict[str, str] = {}
         self.generations: dict[str, int] = {}
         self.sessions: dict[str, int] = {}
@@ -71,7 +71,7 @@ class Storyteller:
         answer = await self.side.ask(client, request)
         if api == "join_group":
             self.names.give(answer.member_id, client)
-        # Told in names at the end: who has which id may turn out later.
+        # Names replace the ids at the end: a later response may show which client has an id.
         self.transcript.setdefault(client, []).append((what, asdict(answer)))
         return answer
 
@@ -112,7 +112,7 @@ class Storyteller:
     async def sync(
         self, client: str, *others: str, protocol: str = "range", protocol_type: str = "consumer"
     ) -> Any:
-        """A leader names everybody it assigns to; each gets its own id."""
+        """A leader assigns to all of ``others``; the assignment of a member is its id."""
         members = [self.ids[each] for each in others]
         return await self._ask(
             client, "sync", "sync_group",
@@ -198,7 +198,10 @@ class Storyteller:
         )
 
     async def until(self, client: str, error: str) -> None:
-        """Heartbeats until that is the answer; how many it takes is not part of the story."""
+        """Sends heartbeats until the response has this error.
+
+        The transcript keeps only the last one: their number depends on time.
+        """
         for _ in range(200):
             if await self.heartbeat(client) == error:
                 return
@@ -207,7 +210,7 @@ class Storyteller:
         raise AssertionError(f"{client} never heard {error}")
 
     async def rejoin(self, first: str, *members: str) -> None:
-        """The first one joins, the others when they hear of it; then all synchronise."""
+        """The first one joins, and the others once heartbeats say so; then all send SyncGroup."""
         joining = [asyncio.ensure_future(self.join(first))]
         for member in members:
             await self.until(member, "rebalance_in_progress")
@@ -229,7 +232,7 @@ def _made(request_type: Any, fields: dict[str, Any]) -> Any:
     return request_type(**{name: value for name, value in fields.items() if name in known})
 
 
-# ---------------------------------------------------------------------- the stories
+# ---------------------------------------------------------------------- the scenarios
 
 
 async def strangers_are_refused(told: Storyteller) -> None:
@@ -305,7 +308,7 @@ async def a_life(told: Storyteller) -> None:
 
 async def a_session_ends(told: Storyteller) -> None:
     told.sessions.update(a=3_000)
-    # Without an initial delay whoever is first is alone first.
+    # Without an initial rebalance delay the first member starts alone.
     await told.rejoin("b")
     await told.rejoin("c", "b")
     await told.rejoin("a", "b", "c")
@@ -399,7 +402,7 @@ async def the_end(told: Storyteller) -> None:
 
 
 class Story:
-    """Stories told to one side, one after the other."""
+    """Runs scenarios on one side, one after the other."""
 
     def __init__(self, side: Side) -> None:
         self.side = side
@@ -413,7 +416,7 @@ class Story:
         group_id: str,
         like: Storyteller | None = None,
     ) -> Storyteller:
-        """Tells one; its clients are new, or those of another story."""
+        """Runs one scenario; its clients are new, or those of an earlier scenario."""
         told = Storyteller(self.side, versions, group_id)
         told.names = self.names
         if like is not None:
@@ -437,7 +440,7 @@ class Story:
         return await self.tell(two_stay, NEWEST, "billing")
 
     def answers(self, names: Names | None = None) -> dict[Any, Any]:
-        """What each client was told in each story, in names."""
+        """The responses to each client in each scenario, with names for ids."""
         names = names or self.names
         return {
             (number, story, client): [(what, names.translated(answer)) for what, answer in answers]
@@ -455,7 +458,7 @@ def assert_equal(told: dict[Any, Any], theirs: dict[Any, Any]) -> None:
 
 
 class Peer:
-    """A cluster of one broker, ours or Kafka's, and the stories told to it."""
+    """A cluster of one broker, ours or Kafka's, and the scenarios on it."""
 
     def __init__(self, cluster: Cluster, folder: Path, *, is_ours: bool) -> None:
         self._cluster = cluster

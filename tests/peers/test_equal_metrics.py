@@ -43,7 +43,7 @@ _SERVED_AT: Final = re.compile(r"Serving metrics at (\S+)")
 _NOT_ALIKE: Final = (
     # Our reads are bulk reads and our writes go in transactions.
     "zookeeperrequestlatencyms",
-    # Whoever deletes an order, we look once more, so that the next one is noticed.
+    # After each deletion of the preferred-election znode we check it again, to set the watch.
     "manualleaderbalancerateandtimems",
     "eventqueuetimems",
 )
@@ -104,7 +104,7 @@ def _story(cluster: Cluster, read: Callable[[], Values]) -> dict[str, Values]:
             brokers[broker_id].register()
             brokers.wait_until_quiet(QUIET_S)
         teller.create_topic("alpha", [[101, 102], [102, 103], [103, 101]])
-        # One after the other: else a controller may hear of both at once, and send less.
+        # One after the other: a controller may see both in one event and send fewer requests.
         brokers.wait_until_quiet(QUIET_S)
         teller.create_topic("beta", [[102], [103]])
         end_chapter("two topics")

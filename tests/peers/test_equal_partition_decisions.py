@@ -1,8 +1,8 @@
-"""A KRaft controller's decisions about partitions: ours and Kafka's own, told the same stories.
+"""A KRaft controller's decisions about partitions: ours equal Kafka's for the same requests.
 
-Kafka's ReplicationControlManager runs in a Java process without a quorum.  Both sides replay what
-they generated; after each step the answer, the records' kinds and versions, and every partition
-must be equal.  So must the placements of new replicas, given the same random numbers.
+Kafka's ReplicationControlManager runs in a Java process without a quorum.  Both sides replay the
+records that they generate.  After each step the response, the kinds and versions of the records,
+and every partition must be equal.  Equal random numbers must give equal placements of replicas.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def compiled(kafka: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Story:
-    """One random story, told to ours as it is made up; the lines are for Kafka."""
+    """Random requests: our side performs each one at once, and Kafka's side gets ``lines``."""
 
     def __init__(self, seed: int, level: int, *, is_migrating: bool = False) -> None:
         self.random = Random(seed)

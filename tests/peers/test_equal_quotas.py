@@ -1,4 +1,4 @@
-"""Mutation quotas: the same clients are let pass, refused and told to wait as by a real Kafka."""
+"""Mutation quotas: our broker accepts, refuses and throttles the same clients as a real Kafka."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ STORY: Final = {
 
 
 def limit(cluster: Cluster) -> None:
-    """Writes the quotas as the tools do, and waits until the broker has heard of each."""
+    """Writes the quotas as the tools do, each with its change notification."""
     for entity_path in LIMITED:
         path = ConfigZnode.path(entity_path)
         cluster.session.create_missing([path.rpartition("/")[0]])
@@ -69,7 +69,7 @@ def limit(cluster: Cluster) -> None:
 
 
 def tell(cluster: Cluster, client_id: str, request: Any) -> tuple[list[Any], int]:
-    """The outcomes, and for how many seconds the client is told to wait, rounded up to tens."""
+    """The error of the response, and the throttle time in seconds, rounded up to tens."""
 
     async def exchange() -> Any:
         host, _, port = cluster.bootstrap(1).rpartition(":")

@@ -1,8 +1,8 @@
-"""One story told to our controller and to Kafka's: brokers hear the same, logs say the same.
+"""One scenario under our controller and under Kafka's: equal requests to brokers, equal logs.
 
-The brokers are recording ones, so that what a controller says depends on nobody but itself.  Broker
-epochs, points in time, ports and drawn ids differ from run to run and are masked; the order of
-partitions inside a request and of elements inside a logged collection is that of a hash map.
+The brokers are recording ones, so the requests depend on the controller alone.  Broker epochs,
+points in time, ports and random ids differ from run to run, so the test masks them.  A hash map
+orders the partitions of a request and the elements of a logged collection; the test ignores it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOGS: Final = ("controller.log", "state-change.log")
 
 @dataclass
 class Chapter:
-    """What came of one deed."""
+    """What followed from one action."""
 
     requests: dict[int, list[Any]]
     lines: dict[str, Counter[str]]
@@ -42,7 +42,7 @@ class Chapter:
 
 @dataclass
 class Book:
-    """A story as it is lived."""
+    """A scenario in progress."""
 
     teller: Storyteller
     controller: BrokerProcess
@@ -146,7 +146,7 @@ def differing(ours: Chapter, kafkas: Chapter, name: str) -> Iterator[tuple[objec
 
 
 def story(cluster: Cluster, start: Callable[[int], BrokerProcess]) -> dict[str, Chapter]:
-    """Lives the story on one cluster."""
+    """Runs the scenario on one cluster."""
     with RecordingBrokers(cluster.zookeeper, RECORDERS) as brokers:
         book = Book(Storyteller(cluster, brokers), start(CANDIDATE))
         live(book)
@@ -154,7 +154,7 @@ def story(cluster: Cluster, start: Callable[[int], BrokerProcess]) -> dict[str, 
 
 
 def live(book: Book) -> None:
-    """Every deed that a controller knows."""
+    """Performs every action that a controller reacts to."""
     teller, brokers = book.teller, book.teller.brokers
     with book.chapter("a controller alone"):
         pass

@@ -1,8 +1,8 @@
-"""Byte rates and request time: who is over a quota waits as long as at a real Kafka.
+"""Byte rates and request time: a client over its quota is throttled as long as by a real Kafka.
 
-Whoever is seen for the first time has a rate over exactly ten seconds, so that the first answer's
-throttle time is the same to the millisecond; a later one depends on when it comes, and is compared
-within a band.  Every step has a connection of its own, because the one before is not listened to.
+The rate of a new client is measured over exactly ten seconds.  So the first throttle time is equal
+to the millisecond.  A later one depends on the time of its request; the test allows a band for it.
+Every step opens its own connection, because the broker mutes a throttled connection.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def live(cluster: Cluster) -> dict[str, list[Any]]:
     cluster.wait_until(lambda: cluster.controller_id() == 1, "a controller")
     cluster.topic_command(1, "--create", "--topic", TOPIC, "--partitions", "1")
     cluster.wait_until_everybody_agrees(1)
-    # Who is told of a leader early would be refused, and have to come again.
+    # A new leader may still refuse a request; a repeated request would change the rates.
     cluster.wait_until(lambda: is_led(cluster), "a leader that takes records")
     return {name: told(cluster, *question) for name, question in (STORY | AGAIN).items()}
 
@@ -236,7 +236,10 @@ def connection_quota(rate: float | None) -> Any:
 
 
 def is_heard_again(cluster: Cluster) -> bool:
-    """Whether an address that may not connect is unheard, and heard when it may."""
+    """Whether the broker's responses to an address follow its quota of new connections.
+
+    With a quota of zero there must be no response; without the quota there must be one.
+    """
     host, _, port = cluster.bootstrap(1).rpartition(":")
     asks = frame((request_header(int(ApiKey.API_VERSIONS), 0, 1, "new"), b""))
 
@@ -266,7 +269,7 @@ def is_heard_again(cluster: Cluster) -> bool:
 
 
 Shown = dict[str, set[str]]
-"""MBean to its attributes, of clients that the story names."""
+"""MBean to its attributes, for the clients of the scenario."""
 
 
 def of_the_story(mbeans: Sequence[tuple[str, str]]) -> Shown:

@@ -1,6 +1,6 @@
-"""One story told to our brokers and to Kafka's: after each chapter the znodes are byte-equal.
+"""One scenario on our brokers and on Kafka's: after each chapter the znodes are byte-equal.
 
-What cannot be equal is masked: drawn ids, ports and points in time.
+Random ids, ports and points in time cannot be equal; the test masks them.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def test_the_same_events_leave_the_same_znodes(new_cluster: Callable[[], Cluster
 
 
 def _story(cluster: Cluster, start: Callable[[int], BrokerProcess]) -> dict[str, Znodes]:
-    """Lives the story; the znodes after each chapter.
+    """Runs the scenario; the znodes after each chapter.
 
-    Broker 1 comes first and goes never, so it is the controller throughout, on both sides.
+    Broker 1 starts first and never stops, so it is the controller throughout, on both sides.
     """
     chapters: dict[str, Znodes] = {}
 

@@ -152,7 +152,7 @@ def _roles_taken(broker: BrokerProcess) -> dict[tuple[str, int], list[tuple[str,
 
 
 def _assert_no_errors(broker: BrokerProcess) -> None:
-    # What a new controller tells everybody once more matches, and is ignored without harm.
+    # A new controller sends every broker the current leader epochs again; they are ignored.
     refused = [
         line
         for line in broker.log_lines("state-change.log")

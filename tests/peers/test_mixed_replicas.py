@@ -1,7 +1,7 @@
 """Partitions whose replicas lie on our brokers and on Kafka's, and folders that change hands.
 
-Records are written and read by librdkafka, and what it was told is held against what is there in
-the end; the logs of all replicas must be the same, byte for byte.
+librdkafka writes and reads the records.  The test compares the acknowledged records with those
+that are there in the end.  The logs of all replicas must be equal, byte for byte.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def wait_until_in_sync(cluster: Cluster) -> None:
 
 
 def wait_until_replicas_agree(cluster: Cluster) -> None:
-    """Nobody writes any more."""
+    """Waits for equal logs; the producers must have ended."""
 
     def agree() -> bool:
         logs = {log_bytes(broker.directory / "data") for broker in cluster.brokers.values()}
@@ -134,7 +134,7 @@ def test_a_data_folder_serves_on_in_the_other_kind_of_broker(cluster: Cluster, e
 
 
 def finish(cluster: Cluster, broker: BrokerProcess, end: str) -> None:
-    """Ends a broker; nobody is registered when this returns."""
+    """Ends the only broker and waits until its registration is gone."""
     if end == "stopped":
         broker.stop()
     else:

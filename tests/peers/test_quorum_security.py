@@ -175,7 +175,7 @@ def _of_all(directory: Path) -> tuple[Path, Mapping[str, str]]:
 
 @pytest.fixture(scope="module")
 def cluster(
-    kafka: Path,  # noqa: ARG001 - without Kafka there is nobody to talk with
+    kafka: Path,  # noqa: ARG001 - skips the test without Kafka
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[SecuredCluster]:
     made = SecuredCluster(tmp_path_factory.mktemp("secured"))

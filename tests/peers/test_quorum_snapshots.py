@@ -135,7 +135,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(
-    kafka: Path,  # noqa: ARG001 - without Kafka there is nobody to compare with
+    kafka: Path,  # noqa: ARG001 - skips the test without Kafka
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Cluster]:
     made = Cluster(tmp_path_factory.mktemp("snapshots"))

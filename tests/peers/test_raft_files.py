@@ -60,7 +60,7 @@ def ours(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
 
 
 def kafkas(*arguments: str) -> tuple[int, str, str]:
-    """Without what log4j says, and of an exception that nobody caught only its message."""
+    """Runs Kafka's tool; drops log4j's lines, and all of an uncaught exception but its message."""
     done = run_kafka_tool(STORAGE, *arguments)
     lines = [
         re.sub(r'Exception in thread "main" [\w.]+: ', "", line)
@@ -226,7 +226,7 @@ def free_port() -> int:
 
 @contextmanager
 def controller(config: Path, directory: Path, *, until_offset: int) -> Iterator[None]:
-    """A real one, until its log on disk has so many records and it has been told to stop."""
+    """Runs a real controller; stops it once its log on disk reaches ``until_offset``."""
     console = directory / "console.log"
     with console.open("a") as out:
         process = subprocess.Popen(

@@ -35,7 +35,7 @@ NewQuorum = Callable[..., MixedQuorum]
 
 @pytest.fixture
 def new_quorum(
-    kafka: Path,  # noqa: ARG001 - without Kafka there is nobody to talk with
+    kafka: Path,  # noqa: ARG001 - skips the test without Kafka
     tmp_path: Path,
 ) -> Iterator[NewQuorum]:
     """Makes a formatted quorum; its processes end with the test, and none may end before."""
@@ -184,7 +184,7 @@ def test_real_controllers_follow_our_leader_and_take_over_when_it_stops(
     before = quorum.described()
     assert before is not None
 
-    # Longer than any timer of the quorum: nobody may grow impatient.
+    # Longer than any timeout of the quorum: no voter may start an election.
     asyncio.run(asyncio.sleep(8))
 
     after = quorum.described()

@@ -178,7 +178,7 @@ def java_topics(
 
 
 async def codes(cluster: Cluster, broker_id: int) -> list[tuple[str, Any]]:
-    """What a user without rights hears of every API that is about the cluster."""
+    """The error codes that a user without rights gets from every API about the cluster."""
     host, _, port = endpoint(cluster, broker_id, "PLAIN").rpartition(":")
     alice = ClientSecurity(None, Credentials("PLAIN", "alice", USERS["alice"]))
     connection = await Connection.open(host, int(port), client_id="peers", security=alice)
@@ -281,6 +281,6 @@ def test_either_controls_the_other_over_tls_and_scram(
 
     secured.start_ours(OURS, broker_properties(certificates))
 
-    # What ours knows now, Kafka's controller has told it.
+    # Our broker has its metadata from Kafka's controller now.
     everything = frozenset({"alice-orders", "alice-secret", "orders", "orders-2"})
     wait(secured, OURS, everything)

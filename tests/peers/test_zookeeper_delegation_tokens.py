@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
 OURS, KAFKA = 1, 2
 TOKEN_COMMAND: Final = "org.apache.kafka.tools.DelegationTokenCommand"
 OF_ADMIN: Final = ("--owner-principal", "User:admin")
-"""Without it the tool asks for the tokens of nobody."""
+"""Without this option the tool describes no token."""
 SECRET: Final = "opensesame-0451"
 _MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
@@ -129,7 +129,7 @@ def test_both_create_renew_end_and_log_in_by_the_same_tokens(
         )
         assert "Delegation Token requests are not allowed" in begotten.stdout + begotten.stderr
 
-    # A renewer prolongs it at the other broker; whoever is neither is refused.
+    # The renewer renews a token at the other broker, and its owner expires it there.
     alice = login(certificates, "alice", USERS["alice"])
     for broker_id, other in ((OURS, KAFKA), (KAFKA, OURS)):
         renewed = run(

@@ -44,7 +44,7 @@ class ZooKeeperTools:
         return str(path)
 
     def create(self, topic: str, assignment: str) -> None:
-        """Writes a topic to ZooKeeper; everybody knows it when this returns."""
+        """Creates a topic in ZooKeeper and waits until every broker knows it."""
         printed = self.run(TOPICS, "--create", "--topic", topic, "--replica-assignment", assignment)
         assert f"Created topic {topic}." in printed
         partitions = assignment.count(",") + 1
