@@ -460,6 +460,21 @@ def test_retired_words_do_not_come_back() -> None:
     assert found == {}
 
 
+def test_retired_words_do_not_come_back_in_documents() -> None:
+    found = {
+        str(path.relative_to(ROOT)): words
+        for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+        if (words := retired_words(_prose(path.read_text())))
+    }
+
+    assert found == {}
+
+
+def _prose(document: str) -> str:
+    """A document without its blocks of code and the targets of its links."""
+    return re.sub(r"```.*?```|\]\([^)]*\)", "", document, flags=re.DOTALL)
+
+
 NAMED_FILE = re.compile(r"(?<![\w/.*<>{}-])[\w./-]*\w\.(?:py|md)\b")
 NOT_OF_THE_PROJECT = {
     "report.md",  # what `zkctl history report` writes
