@@ -10,8 +10,7 @@ import click
 from .errors import BadUsage, ExitCode
 from .options import Settings, say, settings, shared_options
 from .render import Format, Layout, named
-from .tables import Severity as Colour
-from .tables import moment_text
+from .tables import RowColour, moment_text
 
 if TYPE_CHECKING:
     from .doctor_rules import Finding
@@ -29,12 +28,16 @@ _KEYS: Final = (
 _SHOWN_KEYS: Final = ("rule", "severity", "partition_count", "topic_count", "title")
 SETTLE_S: Final = 1.0
 """The time between two looks: what is found must be there in both."""
-_COLOURS: Final = {"critical": Colour.ERROR, "error": Colour.ERROR, "warning": Colour.WARNING}
+_COLOURS: Final = {
+    "critical": RowColour.ERROR,
+    "error": RowColour.ERROR,
+    "warning": RowColour.WARNING,
+}
 _LAYOUT: Final = Layout(
     lambda row: str(row["rule"]),
     _SHOWN_KEYS,
     _KEYS,
-    lambda row: _COLOURS.get(str(row["severity"]), Colour.FINE),
+    lambda row: _COLOURS.get(str(row["severity"]), RowColour.FINE),
 )
 _RULES: Final = named(
     "rule", "rule", "severity", "needs", "title", keys=("rule", "severity", "needs", "title")

@@ -15,7 +15,7 @@ from kio.schema.metadata.v12.response import MetadataResponse
 
 from zkcontroller.net.client_security import ClientSecurity
 
-from .doctor_reading import BrokerReading, CachedPartition, ClusterReading, LogDir
+from .doctor_reading import BrokerReading, CachedState, ClusterReading, LogDir
 from .doctor_rules import Evidence
 from .errors import ApiNotKnown, CommandFailed
 from .partitions import PartitionView
@@ -68,7 +68,7 @@ def _take(reading: BrokerReading, answer: MetadataResponse) -> None:
         if topic.topic_id is not None and topic.error_code is ErrorCode.none
     }
     reading.partitions = {
-        (str(topic.name), int(each.partition_index)): CachedPartition(
+        (str(topic.name), int(each.partition_index)): CachedState(
             int(each.leader_id), int(each.leader_epoch), tuple(map(int, each.isr_nodes))
         )
         for topic in answer.topics
@@ -94,7 +94,7 @@ def _log_dirs(answer: DescribeLogDirsResponse) -> list[LogDir]:
 
 def _differing(
     reading: ClusterReading, broker: BrokerReading
-) -> list[tuple[PartitionView, CachedPartition]]:
+) -> list[tuple[PartitionView, CachedState]]:
     """Partitions that the broker's cache has otherwise than ZooKeeper.
 
     A broker answers LEADER_NOT_AVAILABLE with leader -1 for a leader it knows to be dead, and one

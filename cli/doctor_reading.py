@@ -32,6 +32,7 @@ from zkcontroller.zookeeper.znodes import (
 
 from .partitions import PartitionView, TopicView, partitions_of, read_topics
 from .registrations import Registration, read_registrations
+from .topics import read_configs
 from .zookeeper import ZooKeeper, decoded, now_ms
 
 MIGRATION_PATH: Final = "/migration"
@@ -48,7 +49,7 @@ class LogDir(NamedTuple):
     replicas: frozenset[tuple[str, int]]
 
 
-class CachedPartition(NamedTuple):
+class CachedState(NamedTuple):
     """A partition as a broker's metadata cache has it."""
 
     leader: int
@@ -64,10 +65,10 @@ class BrokerReading:
     error: str | None = None
     cluster_id: str | None = None
     live_brokers: frozenset[int] = frozenset()
-    partitions: Mapping[tuple[str, int], CachedPartition] = field(default_factory=dict)
+    partitions: Mapping[tuple[str, int], CachedState] = field(default_factory=dict)
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     log_dirs: Sequence[LogDir] = ()
-    differing: list[tuple[PartitionView, CachedPartition]] = field(default_factory=list)
+    differing: list[tuple[PartitionView, CachedState]] = field(default_factory=list)
     """Partitions whose cached state differs from ZooKeeper's."""
 
 
@@ -179,16 +180,10 @@ def _read_topic_znodes(zookeeper: ZooKeeper, reading: ClusterReading) -> None:
             reading.znode_bytes[path] = stat.data_length
             reading.topic_ages_s[name] = (now - stat.mtime_ms) / 1000
     paths = [ConfigZnode.topic_path(name) for name in names]
-    for name, path, config in zip(names, paths, zookeeper.read(paths), strict=True):
-        znode = optional(path, config)
-        decoded_config = None if znode is None else decoded(ConfigZnode.decode, path, znode.data)
-        if decoded_config is not None:
-            reading.topic_configs[name] = decoded_config.config
-    path = ConfigZnode.broker_path(None)
-    default = optional(path, zookeeper.read([path])[0])
-    of_all = None if default is None else decoded(ConfigZnode.decode, path, default.data)
-    if of_all is not None:
-        reading.default_config = of_all.config
+    *of_topics, of_all = read_configs(zookeeper, [*paths, ConfigZnode.broker_path(None)])
+    for name, config in zip(names, of_topics, strict=True):
+        reading.topic_configs[name] = config or {}
+    reading.default_config = of_all or {}
 
 
 def _read_orders(zookeeper: ZooKeeper, reading: ClusterReading) -> None:

@@ -10,7 +10,7 @@ from .errors import ExitCode
 from .options import Group, settings
 from .partition_moves import elect, reassign, reassignments
 from .render import Layout
-from .tables import Severity
+from .tables import RowColour
 
 _KEYS: Final = (
     "topic",
@@ -42,11 +42,11 @@ LAYOUT: Final = Layout(
     ),
     _KEYS,
     lambda row: (
-        Severity.ERROR
+        RowColour.ERROR
         if row["is_offline"]
-        else Severity.WARNING
+        else RowColour.WARNING
         if row["is_under_replicated"]
-        else Severity.FINE
+        else RowColour.FINE
     ),
 )
 

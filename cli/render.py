@@ -22,7 +22,16 @@ from typing import Any, Final, TextIO, TypeAlias
 import orjson
 
 from .errors import OutputLost, ReaderGone
-from .tables import Line, Severity, is_moment, moment_text, table_text, text_width, title_of
+from .tables import (
+    Line,
+    RowColour,
+    is_moment,
+    moment_text,
+    padded,
+    table_text,
+    text_width,
+    title_of,
+)
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -50,7 +59,7 @@ class Layout:
     """Keys that ``-o table`` shows, in order; empty: all of them."""
     keys: tuple[str, ...] = ()
     """Every key, in order: the header that ``-o csv`` prints even when no row follows."""
-    severity: Callable[[Row], Severity] = lambda _: Severity.FINE
+    colour: Callable[[Row], RowColour] = lambda _: RowColour.FINE
     """Which rows a table marks as trouble."""
 
 
@@ -98,7 +107,7 @@ class Renderer:
     def _table(self, rows: Sequence[Row], layout: Layout) -> None:
         columns = layout.columns or (tuple(rows[0]) if rows else layout.keys)
         lines = [
-            Line([_cell(row.get(column), column) for column in columns], layout.severity(row))
+            Line([_cell(row.get(column), column) for column in columns], layout.colour(row))
             for row in rows
         ]
         self._out.write(
@@ -171,7 +180,8 @@ class Stream:
                     self._widths = [
                         max(map(text_width, both)) for both in zip(titles, cells, strict=True)
                     ]
-                return (self._line(titles) if is_first else "") + self._line(cells)
+                written = [titles, cells] if is_first else [cells]
+                return "".join(padded(line, self._widths) + "\n" for line in written)
             case Format.JSON:
                 return ("[\n" if is_first else ",\n") + _json(row).rstrip("\n")
             case Format.JSONL:
@@ -183,13 +193,6 @@ class Stream:
                 return header + _csv_line([_csv_cell(value) for value in row.values()])
             case Format.NAME:
                 return self._layout.name(row) + "\n"
-
-    def _line(self, cells: Sequence[str]) -> str:
-        padded = [
-            cell + " " * (width - text_width(cell))
-            for cell, width in zip(cells, self._widths, strict=True)
-        ]
-        return "  ".join(padded).rstrip() + "\n"
 
 
 class _Output:
@@ -232,8 +235,8 @@ def console_for(out: TextIO) -> Any:
 def aligned(lines: Iterable[Sequence[str]]) -> str:
     """Rows of cells as text with aligned columns, two spaces apart, nothing cut off."""
     rows = [[cell.replace("\n", "\\n") for cell in line] for line in lines]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "".join("  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in rows)
+    widths = [max(map(text_width, column)) for column in zip(*rows, strict=True)]
+    return "".join(padded(row, widths) + "\n" for row in rows)
 
 
 def _is_table(value: object) -> bool:

@@ -17,7 +17,7 @@ import click
 _GAP: Final = "  "
 
 
-class Severity(StrEnum):
+class RowColour(StrEnum):
     """How a row is marked on a terminal with colours."""
 
     FINE = ""
@@ -29,7 +29,7 @@ class Line(NamedTuple):
     """One row as text."""
 
     cells: Sequence[str]
-    severity: Severity = Severity.FINE
+    colour: RowColour = RowColour.FINE
 
 
 def title_of(key: str) -> str:
@@ -72,10 +72,10 @@ def table_text(
     for line in lines:
         folded = [_folded(cell, limit) for cell, limit in zip(line.cells, widths, strict=True)]
 
-        def marked(text: str, colour: Severity = line.severity) -> str:
+        def marked(text: str, colour: RowColour = line.colour) -> str:
             return click.style(text, fg=colour.value)
 
-        written += _block(folded, widths, marked if is_coloured and line.severity else str)
+        written += _block(folded, widths, marked if is_coloured and line.colour else str)
     return "".join(written)
 
 
@@ -86,6 +86,12 @@ def text_width(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
+
+
+def padded(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """One line of cells that are that wide, two spaces apart."""
+    columns = zip(cells, widths, strict=True)
+    return _GAP.join(cell + " " * (width - text_width(cell)) for cell, width in columns).rstrip()
 
 
 def _total(widths: Sequence[int]) -> int:
@@ -132,11 +138,10 @@ def _block(
     lines = []
     for number in range(height):
         texts = []
-        for pieces, width in zip(cells, widths, strict=True):
+        for pieces in cells:
             at = number - (height - len(pieces)) if from_below else number
-            piece = pieces[at] if 0 <= at < len(pieces) else ""
-            texts.append(piece + " " * (width - text_width(piece)))
-        lines.append(style(_GAP.join(texts).rstrip()) + "\n")
+            texts.append(pieces[at] if 0 <= at < len(pieces) else "")
+        lines.append(style(padded(texts, widths)) + "\n")
     return lines
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -24,21 +24,21 @@ def topics_from_zookeeper(zookeeper: ZooKeeper, names: list[str] | None) -> list
         partitions[partition.topic].append(partition)
     live = set(live_broker_ids(zookeeper))
     paths = [ConfigZnode.topic_path(topic.topic) for topic in topics]
-    configs = [
-        _config(path, None if (znode := optional(path, answer)) is None else znode.data)
-        for path, answer in zip(paths, zookeeper.read(paths), strict=True)
-    ]
+    configs = read_configs(zookeeper, paths)
     return [
         _from_znodes(topic, partitions[topic.topic], config, live)
         for topic, config in zip(topics, configs, strict=True)
     ]
 
 
-def _config(path: str, data: bytes | None) -> Mapping[str, str] | None:
-    if data is None:
-        return {}
-    znode = decoded(ConfigZnode.decode, path, data)
-    return None if znode is None else znode.config
+def read_configs(zookeeper: ZooKeeper, paths: Sequence[str]) -> list[Mapping[str, str] | None]:
+    """What each znode of a configuration sets: nothing where it is missing, None if corrupt."""
+    configs: list[Mapping[str, str] | None] = []
+    for path, answer in zip(paths, zookeeper.read(paths), strict=True):
+        znode = optional(path, answer)
+        found = ConfigZnode({}) if znode is None else decoded(ConfigZnode.decode, path, znode.data)
+        configs.append(None if found is None else found.config)
+    return configs
 
 
 def _from_znodes(

@@ -240,7 +240,7 @@ def test_a_name_has_the_hash_that_it_has_always_had_under_the_key() -> None:
 
 def test_pods_and_hosts_of_prefixes_are_hashed_and_still_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "pods.log"
-    line = "[2026-11-20 18:08:31,404] INFO Nobody knows this (a.B)\n"
+    line = "[2026-11-20 18:08:31,404] INFO No shape is like this (a.B)\n"
     path.write_text("".join(f"[pod/kafka-{n}/kafka] {line}" for n in (0, 1, 0)))
     block = merged(list(prefixed_blocks(Content(path))))
 

@@ -197,7 +197,7 @@ def test_rows_of_two_days_stand_in_two_folders(tmp_path: Path) -> None:
 
 def test_a_task_that_is_tried_again_leaves_the_same_files(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
-    log.write_text(f"{HEAD} INFO Nobody knows this (a.B)\n")
+    log.write_text(f"{HEAD} INFO No shape is like this (a.B)\n")
     events = tmp_path / "events"
 
     for _ in range(2):
@@ -279,7 +279,7 @@ def test_progress_is_reported_while_it_changes_and_not_at_the_end(
 
 def test_which_clusters_there_are_is_told_by_folders_of_complete_ingests(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
-    log.write_text(f"{HEAD} INFO Nobody knows this (a.B)\n")
+    log.write_text(f"{HEAD} INFO No shape is like this (a.B)\n")
     for ingest, cluster in (("000001", "a/b=c d"), ("000002", "other"), ("000003", "died")):
         named = piece(log)._replace(cluster=cluster)
         events = str(tmp_path / "out" / "events" / f"ingest={ingest}")

@@ -32,7 +32,7 @@ FAILED = (
     "\tat scala.collection.Iterator.foreach(Iterator.scala:5)\n"
     "\tat kafka.controller.ZkPartitionStateMachine.$anonfun$x$7(PartitionStateMachine.scala:1)\n"
 )
-UNKNOWN = f"{HEAD} INFO Nobody knows this line (kafka.unheard.Of)\n"
+UNKNOWN = f"{HEAD} INFO No shape is like this line (kafka.unheard.Of)\n"
 
 
 def test_all_records_of_the_real_logs_are_typed(

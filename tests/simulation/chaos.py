@@ -75,8 +75,8 @@ class Chaos:
         self.world.weather = STORMY
         self.world.timeline.is_shuffling = True
 
-    def storm(self, deeds: int, pause_ms: Bounds = (0, 4_000)) -> None:
-        """Performs ``deeds`` random actions, with a random pause after each."""
+    def storm(self, actions: int, pause_ms: Bounds = (0, 4_000)) -> None:
+        """Performs ``actions`` random actions, with a random pause after each."""
         table: list[tuple[int, Deed]] = [
             (4, self._delete_controller_znode),
             (3, self._kill),
@@ -103,12 +103,12 @@ class Chaos:
             (1, self._fail_log_dir),
         ]
         weights, choices = zip(*table, strict=True)
-        for _ in range(deeds):
+        for _ in range(actions):
             (deed,) = self._random.choices(choices, weights)
             deed()
             self.world.run_for(self.world.timeline.within(pause_ms))
 
-    def drizzle(self, deeds: int) -> None:
+    def drizzle(self, actions: int) -> None:
         """Breaks connections to ZooKeeper all the time; no broker dies or restarts.
 
         So the controller itself must repair what a lost reply leaves behind.
@@ -124,14 +124,14 @@ class Chaos:
             self._elect,
             self._add_partitions,
         )
-        for _ in range(deeds):
+        for _ in range(actions):
             self._random.choice(choices)()
             self.world.run_for(self.world.timeline.within((0, 1_000)))
         self.world.weather = CALM
         self.world.settle()
         self._finish_reassignments()
 
-    def refuse(self, deeds: int) -> None:
+    def refuse(self, actions: int) -> None:
         """ZooKeeper refuses parts of what controllers ask; brokers overlook partitions.
 
         When it is over one controller acts and knows what ZooKeeper holds: it was not misled, or it
@@ -159,7 +159,7 @@ class Chaos:
             (2, self._elect),
         ]
         weights, choices = zip(*table, strict=True)
-        for _ in range(deeds):
+        for _ in range(actions):
             (deed,) = self._random.choices(choices, weights)
             deed()
             self.world.run_for(self.world.timeline.within((0, 3_000)))

@@ -209,8 +209,8 @@ def test_trouble_is_coloured_and_health_is_not() -> None:
     tables = import_module("zkcontroller_cli.tables")
     lines = [
         tables.Line(["fine"]),
-        tables.Line(["late"], tables.Severity.WARNING),
-        tables.Line(["gone"], tables.Severity.ERROR),
+        tables.Line(["late"], tables.RowColour.WARNING),
+        tables.Line(["gone"], tables.RowColour.ERROR),
     ]
 
     plain = tables.table_text(["STATE"], lines, width=80, is_coloured=False)
