@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -20,6 +19,7 @@ from replica_manager.network.listener import ServerLimits, SocketServer
 from replica_manager.replication.waiting_room import WaitingRoom
 from replica_manager.server.dispatch import respond
 from tests.support import fetch_world
+from tests.support.descriptors import open_descriptors
 from tests.support.frames import request_header
 from tests.support.log_world import batch
 from tests.unit.server.test_produce import request as produced
@@ -62,10 +62,6 @@ def reset(sock: socket.socket) -> None:
     """Ends a connection by RST."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()
-
-
-def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 async def until(is_so: Callable[[], bool]) -> None:

@@ -21,6 +21,7 @@ from replica_manager.network import listener
 from replica_manager.network.connection import Answer, Peer
 from replica_manager.network.connection_quotas import ConnectionQuotas
 from replica_manager.network.listener import ServerLimits, SocketServer
+from tests.support.descriptors import highest_descriptor, limit_restored, open_descriptors
 from zkcontroller.errors import ConfigInvalid
 from zkcontroller.model import Endpoint
 from zkcontroller.process.spare_descriptors import SPARE_DESCRIPTORS
@@ -71,10 +72,6 @@ class Client:
 
     async def is_answered(self) -> None:
         assert await self.reader.readexactly(8) == b"\0\0\0\4ping"
-
-
-def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 def test_a_listener_may_have_another_limit_of_connections_than_the_broker() -> None:
@@ -146,36 +143,38 @@ def test_clients_leave_descriptors_for_logs_and_brokers(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", 0.02)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 
-    async def steps() -> None:
+    async def steps(hard: int) -> None:
         async with server_with() as server:
+            # Above every number that is taken, there is room for more clients than are reserved.
+            limit = 2 * highest_descriptor() + 160
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            reserved = limit // 8
             # Both ends of a connection are in this process, so the next client comes when the last
             # one was answered: the clients' own ends take nothing of what is reserved.
-            resource.setrlimit(resource.RLIMIT_NOFILE, (open_descriptors() + 160, hard))
-            reserved = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8
             clients: list[Client] = []
-            while "accepts no connection for now" not in caplog.text:
-                clients.append(await Client.to(server))
-                await clients[-1].is_answered()
+            try:
+                while "accepts no connection for now" not in caplog.text:
+                    clients.append(await Client.to(server))
+                    await clients[-1].is_answered()
 
-            free = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - open_descriptors()
-            assert free >= reserved // 2
-            waiting, broker = await Client.to(server), await Client.to(server, INTERNAL)
-            await broker.is_answered()
-            assert server.connection_count == len(clients) + 1
+                served = len(clients)
+                assert limit - open_descriptors() >= reserved // 2
+                waiting, broker = await Client.to(server), await Client.to(server, INTERNAL)
+                clients += [waiting, broker]
+                await broker.is_answered()
+                assert server.connection_count == served + 1
 
-            for client in clients[:40]:
-                client.writer.close()
-            await waiting.is_answered()
-            for client in (*clients, waiting, broker):
-                client.writer.close()
+                for client in clients[:40]:
+                    client.writer.close()
+                await waiting.is_answered()
+            finally:
+                for client in clients:
+                    client.writer.close()
 
     caplog.set_level(logging.INFO)
-    try:
-        run(steps())
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with limit_restored() as hard:
+        run(steps(hard))
     assert "ulimit -n" in caplog.text
     assert "accepts connections again" in caplog.text
 
@@ -184,10 +183,10 @@ def test_a_listener_without_descriptors_names_the_limit_and_accepts_later(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", 0.02)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 
-    async def steps() -> None:
+    async def steps(hard: int) -> None:
         async with server_with() as server:
+            soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             client = await Client.to(server, INTERNAL)
             await client.is_answered()
             connecting = asyncio.create_task(Client.to(server, INTERNAL))
@@ -205,10 +204,8 @@ def test_a_listener_without_descriptors_names_the_limit_and_accepts_later(
             for each in (client, second):
                 each.writer.close()
 
-    try:
-        run(steps())
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with limit_restored() as hard:
+        run(steps(hard))
     assert "(ulimit -n)" in caplog.text
 
 
@@ -216,7 +213,6 @@ def test_spare_descriptors_come_back_before_a_connection_is_accepted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(listener, "ACCEPT_PAUSE_S", 0.02)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def opened() -> int:
         return os.open(os.devnull, os.O_RDONLY)
@@ -228,8 +224,9 @@ def test_spare_descriptors_come_back_before_a_connection_is_accepted(
             return False
         return True
 
-    async def steps() -> None:
+    async def steps(hard: int) -> None:
         async with server_with() as server:
+            soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             first = await Client.to(server, INTERNAL)
             await first.is_answered()
             connecting = asyncio.create_task(Client.to(server, INTERNAL))
@@ -251,9 +248,6 @@ def test_spare_descriptors_come_back_before_a_connection_is_accepted(
             for each in (first, second):
                 each.writer.close()
 
-    try:
-        with SPARE_DESCRIPTORS.kept(4):
-            run(steps())
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with SPARE_DESCRIPTORS.kept(4), limit_restored() as hard:
+        run(steps(hard))
     assert "no connection is accepted before all 4 are there again" in caplog.text

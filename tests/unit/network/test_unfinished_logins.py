@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import ssl
 
 import pytest
 
 from replica_manager.security.settings import ListenerSecurity
+from tests.support.descriptors import open_descriptors
 from tests.unit.security.test_connections import Broker, listener, run, sasl, tls_listener
 
 CLIENTS = 30
 MAX_IDLE_MS = 300
-
-
-def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 def secured(protocol: str) -> ListenerSecurity:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import os
-import resource
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +15,7 @@ from replica_manager.log.log_config import LogConfig
 from replica_manager.log.log_manager import LogDirFailure, LogManager
 from replica_manager.log.maintenance import RETRY_MS, LogMaintenance
 from replica_manager.log.producer_snapshots import ProducerSnapshotFiles
+from tests.support.descriptors import no_more_files, open_descriptors
 from tests.support.log_world import (
     START_MS,
     LogWorld,
@@ -38,26 +35,6 @@ from zkcontroller.process.resource_limits import (
 
 ORDERS = TopicPartition("orders", 0)
 SEGMENT = LogConfig(segment_bytes=2 * len(batch()))
-
-
-@contextmanager
-def no_more_files() -> Iterator[int]:
-    """Lowers the limit of open files to what is open now; gives the limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    gc.collect()  # what other tests have left closes its files now, and not meanwhile
-    highest = max(map(int, os.listdir("/proc/self/fd")))
-    free = [os.open(os.devnull, os.O_RDONLY)]
-    while free[-1] <= highest:
-        free.append(os.open(os.devnull, os.O_RDONLY))
-    limit = free.pop()  # those below it stay open: every number is taken
-    os.close(limit)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-    try:
-        yield limit
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for each in free:
-            os.close(each)
 
 
 @pytest.mark.parametrize(
@@ -125,14 +102,13 @@ def test_a_sync_that_lacks_memory_is_a_failed_disk(
 def test_a_log_keeps_one_file_open_for_each_segment(tmp_path: Path) -> None:
     log = LogWorld(tmp_path / "orders-0", SEGMENT).open()
     log.append_as_leader(batch(), leader_epoch=0)
-    gc.collect()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
 
     for _ in range(9):
         log.append_as_leader(batch(), leader_epoch=0)
 
     assert len(base_offsets(log)) == 5
-    assert len(os.listdir("/proc/self/fd")) == before + 4
+    assert open_descriptors() == before + 4
 
 
 def test_a_truncation_that_may_open_no_file_changes_nothing_and_works_later(

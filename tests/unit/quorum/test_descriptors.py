@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +13,8 @@ import pytest
 from replica_manager.quorum.metadata_log_config import MetadataLogConfig
 from replica_manager.quorum.quorum_state_file import read_quorum_state, write_quorum_state
 from replica_manager.quorum.snapshot_files import MetadataSnapshotFiles, SnapshotWriter
+from tests.support.descriptors import no_more_files, open_descriptors
 from tests.support.quorum import QUICK, Quorum, eventually
-from tests.unit.process.test_exhausted_limits import no_more_files
 from zkcontroller.errors import LimitReached
 from zkcontroller.kraft.values import ElectionState, OffsetAndEpoch
 from zkcontroller.process.spare_descriptors import (
@@ -210,7 +209,3 @@ def test_a_limit_too_low_for_the_spare_descriptors_is_named() -> None:
 
     with no_more_files(), pytest.raises(LimitReached, match="ulimit -n"), spare.kept(1):
         pass
-
-
-def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))

@@ -1,0 +1,57 @@
+"""Descriptors of this process: counted, and limited, without the garbage of other tests.
+
+What an earlier test left as garbage holds its files and sockets until the next collection.  A test
+that counts descriptors, or lowers their limit, must not be in the middle when that happens.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def open_descriptors() -> int:
+    """How many descriptors this process has open, those of garbage left out."""
+    return len(_numbers())
+
+
+def highest_descriptor() -> int:
+    """The highest number among the descriptors that are open; the limit bounds the numbers."""
+    return max(_numbers())
+
+
+@contextmanager
+def limit_restored() -> Iterator[int]:
+    """Gives the hard limit of open files, and restores the soft one at the end."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    gc.collect()
+    try:
+        yield limits[1]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@contextmanager
+def no_more_files() -> Iterator[int]:
+    """Lowers the limit of open files to what is open now; gives the limit."""
+    highest = highest_descriptor()
+    free = [os.open(os.devnull, os.O_RDONLY)]
+    while free[-1] <= highest:
+        free.append(os.open(os.devnull, os.O_RDONLY))
+    limit = free.pop()  # those below it stay open: every number is taken
+    os.close(limit)
+    try:
+        with limit_restored() as hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            yield limit
+    finally:
+        for each in free:
+            os.close(each)
+
+
+def _numbers() -> list[int]:
+    gc.collect()
+    return [int(name) for name in os.listdir("/proc/self/fd")]
