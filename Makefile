@@ -6,6 +6,8 @@ SEEDS ?= 200
 MINUTES ?= 10
 SHARE ?= 1
 MIX ?= real,ours,ours
+# Files or tests that a slow suite is to run, instead of all of its own: make peers ONLY=tests/peers/test_equal_znodes.py
+ONLY ?=
 ZKCONTROLLER_ZOOKEEPER_IMAGE ?= zookeeper-local:3.9
 export ZKCONTROLLER_ZOOKEEPER_IMAGE
 # Some images set it; the tests start hundreds of processes, each of which would compile every module again.
@@ -21,7 +23,7 @@ TEST_INSTALLED := $(VENV)/.test-installed
 WITH_JAVA = JAVA_HOME="$$(scripts/java-home.sh)" && export JAVA_HOME && PATH="$$JAVA_HOME/bin:$$PATH" &&
 
 .DEFAULT_GOAL := help
-.PHONY: lock audit help demo test install lint unit integration container peers kills history faults attack simulate bench coverage clean
+.PHONY: lock audit help demo test all install lint unit integration container peers kills history faults attack simulate bench coverage clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,7 +33,10 @@ demo: $(INSTALLED)  ## Three brokers on a real ZooKeeper lose their controller, 
 
 # Without --no-loadscope-reorder the files with the fewest tests would run last, and those are the longest.
 test: lint  ## Style, types, import arrows, and all tests that need no Docker, no real Kafka and no Spark
-	@$(WITH_JAVA) $(BIN)/pytest -q -rs -n auto --dist loadfile --no-loadscope-reorder
+	@$(WITH_JAVA) $(BIN)/pytest -q -rfEs -n auto --dist loadfile --no-loadscope-reorder
+
+all:  ## Every suite there is, one after the other, and one table of their results and times (an hour)
+	@scripts/suites.sh all
 
 install: $(INSTALLED)  ## Create .venv and install the project with its embedded ZooKeeper
 
@@ -48,25 +53,25 @@ integration: $(TEST_INSTALLED)  ## The tests on a real, embedded ZooKeeper
 	@$(WITH_JAVA) $(BIN)/pytest -q -m integration
 
 container: $(TEST_INSTALLED)  ## The contract and the session on a ZooKeeper in Docker (root starts dockerd if none runs)
-	@$(WITH_JAVA) scripts/with-dockerd.sh scripts/test-container.sh
+	@$(WITH_JAVA) scripts/with-dockerd.sh scripts/test-container.sh $(ONLY)
 
 peers: $(TEST_INSTALLED)  ## Our brokers and a real Kafka 3.9 told the same story (fetched with Maven)
 	@scripts/fetch-kafka.sh
 	@scripts/fetch-kafka.sh 2.8.2
-	@$(WITH_JAVA) $(BIN)/pytest -q -m peers
+	@$(WITH_JAVA) $(BIN)/pytest -q -m peers $(or $(ONLY),tests/peers)
 
 kills: $(TEST_INSTALLED)  ## Leaders killed for MINUTES=n (10), Kafka's controllers and ours in one quorum (MIX=real,ours,ours)
 	@scripts/fetch-kafka.sh
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.quorum_kills --minutes $(MINUTES) --mix $(MIX)
 
 history: $(TEST_INSTALLED)  ## The analyses of logs, by Spark, on the logs of real clusters (minutes)
-	@$(WITH_JAVA) $(BIN)/pytest -q -m history --durations=5
+	@$(WITH_JAVA) $(BIN)/pytest -q -m history $(or $(ONLY),tests/history) --durations=5
 
 faults: $(TEST_INSTALLED)  ## Three brokers under load, killed, frozen, cut off, robbed of disks (minutes; a JVM)
-	@$(WITH_JAVA) $(BIN)/pytest -q -m faults tests/faults --durations=0
+	@$(WITH_JAVA) $(BIN)/pytest -q -m faults $(or $(ONLY),tests/faults) --durations=0
 
 attack: $(TEST_INSTALLED)  ## Hostile requests at live brokers and quorum nodes, SHARE=x of all shapes (minutes; a JVM)
-	@$(WITH_JAVA) ZKCONTROLLER_ATTACK_SHARE=$(SHARE) $(BIN)/pytest -q -m attack tests/attack --durations=5
+	@$(WITH_JAVA) ZKCONTROLLER_ATTACK_SHARE=$(SHARE) $(BIN)/pytest -q -m attack $(or $(ONLY),tests/attack) --durations=5
 
 simulate: $(TEST_INSTALLED)  ## The simulator with SEEDS=n different seeds (200)
 	@$(BIN)/pytest -q -n auto --dist load tests/simulation --seeds $(SEEDS)

@@ -127,10 +127,20 @@ def test_every_target_explains_itself_in_the_help() -> None:
 
 
 def test_ci_runs_what_readme_tells_a_newcomer_to_run() -> None:
-    script = (ROOT / ".ci" / "run").read_text()
+    ci = (ROOT / ".ci" / "run").read_text()
+    suites = (ROOT / "scripts" / "suites.sh").read_text()
 
-    assert re.search(r"^run test$", script, re.MULTILINE)
-    assert 'make "$target"' in script
+    assert re.search(r"^exec .*scripts/suites.sh\" part$", ci, re.MULTILINE)
+    assert re.search(r"^run test$", suites, re.MULTILINE)
+    assert 'make "$target"' in suites
+
+
+def test_the_files_of_tests_that_ci_runs_exist() -> None:
+    suites = (ROOT / "scripts" / "suites.sh").read_text()
+    named = re.findall(r"tests/[\w/]+\.py", suites)
+
+    assert named
+    assert [name for name in named if not (ROOT / name).is_file()] == []
 
 
 @pytest.mark.parametrize("script", [".ci/run", *sorted((ROOT / "scripts").glob("*.sh"))], ids=str)
