@@ -6,6 +6,7 @@ SEEDS ?= 200
 MINUTES ?= 10
 SHARE ?= 1
 MIX ?= real,ours,ours
+# Built here where nothing else is named: scripts/test-container.sh.
 ZKCONTROLLER_ZOOKEEPER_IMAGE ?= zookeeper-local:3.9
 export ZKCONTROLLER_ZOOKEEPER_IMAGE
 # Some images set it; the tests start hundreds of processes, each of which would compile every module again.
@@ -21,7 +22,7 @@ TEST_INSTALLED := $(VENV)/.test-installed
 WITH_JAVA = JAVA_HOME="$$(scripts/java-home.sh)" && export JAVA_HOME && PATH="$$JAVA_HOME/bin:$$PATH" &&
 
 .DEFAULT_GOAL := help
-.PHONY: lock audit help demo test install lint unit integration container peers kills history faults attack simulate bench coverage clean
+.PHONY: lock audit help demo test test-time install lint unit integration container clients peers kills history faults attack kit browser simulate bench coverage man site wheel clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,9 +30,16 @@ help:  ## Show this list
 demo: $(INSTALLED)  ## Three brokers on a real ZooKeeper lose their controller, then a broker: watch it (under a minute)
 	@$(WITH_JAVA) $(BIN)/zkctl demo
 
+# Half of the tests' time is waiting for processes and sessions: two workers for each core, and no more than memory
+# and ZooKeepers allow.
+WORKERS ?= $(shell n=$$(nproc); [ $$n -gt 4 ] && echo $$((n + 4)) || echo $$((2 * n)))
+
 # Without --no-loadscope-reorder the files with the fewest tests would run last, and those are the longest.
-test: lint  ## Style, types, import arrows, and all tests that need no Docker, no real Kafka and no Spark
-	@$(WITH_JAVA) $(BIN)/pytest -q -rs -n auto --dist loadfile --no-loadscope-reorder
+test: $(TEST_INSTALLED)  ## Style, types, import arrows, and all tests that need no Docker, no real Kafka and no Spark
+	@$(WITH_JAVA) scripts/test.sh -q -rs -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+test-time: $(TEST_INSTALLED)  ## The tests of make test, and the files of them that use most processor time
+	@$(WITH_JAVA) $(BIN)/pytest -q --processor-time -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 install: $(INSTALLED)  ## Create .venv and install the project with its embedded ZooKeeper
 
@@ -47,13 +55,18 @@ unit: $(TEST_INSTALLED)  ## The quick tests that need nothing but Python: unit a
 integration: $(TEST_INSTALLED)  ## The tests on a real, embedded ZooKeeper
 	@$(WITH_JAVA) $(BIN)/pytest -q -m integration
 
-container: $(TEST_INSTALLED)  ## The contract and the session on a ZooKeeper in Docker (root starts dockerd if none runs)
+container: $(TEST_INSTALLED)  ## What needs Docker: images, compose file, contract and session (root starts dockerd if none runs)
 	@$(WITH_JAVA) scripts/with-dockerd.sh scripts/test-container.sh
 
 peers: $(TEST_INSTALLED)  ## Our brokers and a real Kafka 3.9 told the same story (fetched with Maven)
 	@scripts/fetch-kafka.sh
 	@scripts/fetch-kafka.sh 2.8.2
-	@$(WITH_JAVA) $(BIN)/pytest -q -m peers
+	@scripts/fetch-kafka.sh jmx-exporter
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.kafka_classes
+	@$(WITH_JAVA) $(BIN)/pytest -q -m peers -n 2 --dist loadfile
+
+clients: $(TEST_INSTALLED)  ## The clients of zkctl serve in Java, Go and JavaScript (Maven, Go, npm; a JVM)
+	@$(WITH_JAVA) $(BIN)/pytest -q -m clients tests/clients -rs --durations=0
 
 kills: $(TEST_INSTALLED)  ## Leaders killed for MINUTES=n (10), Kafka's controllers and ours in one quorum (MIX=real,ours,ours)
 	@scripts/fetch-kafka.sh
@@ -65,8 +78,15 @@ history: $(TEST_INSTALLED)  ## The analyses of logs, by Spark, on the logs of re
 faults: $(TEST_INSTALLED)  ## Three brokers under load, killed, frozen, cut off, robbed of disks (minutes; a JVM)
 	@$(WITH_JAVA) $(BIN)/pytest -q -m faults tests/faults --durations=0
 
+kit: $(TEST_INSTALLED)  ## The test kit at work: known bugs as tests, histories, disks, clocks (minutes; a JVM, root for disks)
+	@$(WITH_JAVA) $(BIN)/pytest -q -m kit tests/kit --durations=5
+
 attack: $(TEST_INSTALLED)  ## Hostile requests at live brokers and quorum nodes, SHARE=x of all shapes (minutes; a JVM)
 	@$(WITH_JAVA) ZKCONTROLLER_ATTACK_SHARE=$(SHARE) $(BIN)/pytest -q -m attack tests/attack --durations=5
+
+browser: $(TEST_INSTALLED)  ## The page of zkctl lab in Debian's chromium (apt-get install chromium)
+	@$(BIN)/pip install -qq --disable-pip-version-check --editable '.[browser]'
+	@$(BIN)/pytest -q -m browser tests/browser --durations=5
 
 simulate: $(TEST_INSTALLED)  ## The simulator with SEEDS=n different seeds (200)
 	@$(BIN)/pytest -q -n auto --dist load tests/simulation --seeds $(SEEDS)
@@ -78,6 +98,19 @@ bench: $(TEST_INSTALLED)  ## Failover of 100,000 partitions, ours beside a real 
 coverage: $(TEST_INSTALLED)  ## Lines and branches the quick tests reach
 	@$(BIN)/coverage run -m pytest -q tests/unit tests/scenarios tests/simulation
 	@$(BIN)/coverage report
+
+man: $(INSTALLED)  ## Write the manual pages of zkctl into build/man: man -M build/man zkctl-topic
+	@$(BIN)/python scripts/write_man_pages.py
+
+# An environment of its own: what makes the site is no part of what is tested.
+site:  ## Write the documentation as a site into build/site
+	@$(PYTHON) -m venv build/site-venv
+	@build/site-venv/bin/pip install -qq --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@build/site-venv/bin/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@NO_MKDOCS_2_WARNING=1 build/site-venv/bin/mkdocs build -q && echo "build/site/index.html"
+
+wheel: $(TEST_INSTALLED)  ## Build the wheel, and try it in a fresh environment outside of the repository
+	@$(WITH_JAVA) scripts/check-wheel.sh
 
 lock:  ## Renew the exact versions and hashes that images and CI install (requirements*.lock)
 	@scripts/lock.sh
@@ -105,11 +138,11 @@ endif
 
 $(INSTALLED): $(BIN)/pip setup.cfg pyproject.toml
 	@echo 'Installing into $(VENV); pyspark, whose jars hold the ZooKeeper server, is a download of some 400 MB.'
-	@$(call install,requirements-spark.lock,.[spark]) || \
+	@$(call install,requirements-spark.lock,.[history]) || \
 		{ echo 'make: pip could not install (its reason stands above). Once the network is back, run make again.' >&2; exit 1; }
 	@touch $@
 
 $(TEST_INSTALLED): $(INSTALLED)
-	@$(call install,requirements-test.lock,.[spark$(comma)test]) || \
+	@$(call install,requirements-dev.lock,.[history$(comma)dev]) || \
 		{ echo 'make: pip could not install (its reason stands above). Once the network is back, run make again.' >&2; exit 1; }
 	@touch $@

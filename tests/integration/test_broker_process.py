@@ -353,11 +353,12 @@ def test_an_unclean_election_is_held_when_the_topic_allows_it(
     state = state_of(session, "orders")
     assert state is not None
     leader, other = (first, second) if state.leader == 1 else (second, first)
-    # A controlled stop takes the follower out of the ISR; it does not fetch, so it stays out.
+    # A controlled stop takes the follower out of the ISR. It starts again only when the leader is
+    # dead, or it would fetch and be back in the ISR.
     assert other.stop()[0] == 0
     wait_for(lambda: in_sync_replicas(session) == (leader.broker_id,), "the ISR to shrink")
-    other.start().ready()
     leader.kill()
+    other.start().ready()
     wait_for(lambda: leader_of(session) == -1, "an offline partition")
 
     path = ConfigZnode.topic_path("orders")
@@ -383,7 +384,7 @@ def test_old_notifications_of_configuration_are_left_until_their_time(
 
     wait_for(lambda: "error processing change notification" in broker.log(), "the complaint")
     assert session.children(ConfigChangesZnode.PATH) == ["config_change_0000000000"]
-    assert metadata(broker).brokers
+    wait_for(lambda: metadata(broker).brokers, "the broker to know that it is there")
 
 
 def test_znodes_are_protected_where_acls_are_asked_for(
